@@ -1,0 +1,152 @@
+// The transport interface: one Transport per kind and rail, one Endpoint per peer reached over it. No transport matches.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/process_id.h"
+#include "runtime/base/status.h"
+#include "runtime/boot/boot.h"
+#include "runtime/mem/memory_kind.h"
+#include "runtime/type/cursor.h"
+
+namespace weft::btl {
+
+/// Travels in front of every message; written by the pml, carried unread by transports (but for `length`).
+/// All processes of a job have the same byte order and run the same version; the handshake of each transport checks that.
+struct Header {
+  uint64_t context = 0;  ///< context id of the team
+  int32_t tag = 0;
+  int32_t source = 0;    ///< sender's rank in the team
+  uint32_t length = 0;   ///< payload bytes that follow
+  uint16_t sequence = 0; ///< per pair of processes, over all rails
+  uint8_t kind = 0;      ///< a pml::MessageKind
+  uint8_t flags = 0;
+};
+static_assert(sizeof(Header) == 24, "the small-message path counts on header + 40 bytes in one cache line");
+
+/// A piece of memory that a peer may read or write, as sent over the wire. Filled by Transport::expose().
+struct Region {
+  uint64_t address = 0;
+  uint64_t length = 0;
+  std::array<std::byte, 16> key{};  ///< transport's own (remote key, process id, ...)
+};
+
+/// What a transport can do. Limits in bytes; alpha/beta feed the cost model.
+struct Caps {
+  const char* name = "";        ///< "self", "shm", "tcp", ...
+  std::string device;           ///< "eth0", "mlx5_0:1"; empty if there is only one
+  uint32_t max_inline = 0;      ///< payload that try_inline() takes
+  uint32_t max_buffered = 0;    ///< payload of one send()
+  bool zcopy = false;           ///< send_zcopy() works
+  bool get = false, put = false;
+  bool ordered = true;          ///< messages of one endpoint arrive in the order sent
+  bool same_node = false;       ///< reaches processes of this node only
+  double alpha_ns = 0;          ///< latency of a small message
+  double beta_ns_per_byte = 0;  ///< inverse bandwidth of large ones
+  uint32_t memory_kinds = 1u << static_cast<int>(mem::MemKind::host);
+};
+
+/// Completion of an asynchronous transport operation; embedded in the pml's requests. `done` is called from poll() or,
+/// if the operation ends at once, from the call that started it. It may enqueue work and may not progress.
+struct Operation {
+  void (*done)(Operation&, Status) = nullptr;
+};
+
+/// What the pml gives each transport: where arrivals go. All calls come from poll().
+class Sink {
+ public:
+  virtual ~Sink() = default;
+  /// First contact from a process that this side has not connected to over this transport: returns the cookie for it.
+  virtual void* meet(ProcessId from) = 0;
+  /// A message has arrived from the peer behind `cookie`. `payload` (header.length bytes) is valid during the call only.
+  virtual void arrived(void* cookie, const Header&, const std::byte* payload) = 0;
+  /// Where the payload of a large message should be written, so that stream transports need no bounce buffer; null: none.
+  /// If not null, arrived() is called afterwards with payload == the returned address.
+  virtual std::byte* landing(void* cookie, const Header&) = 0;
+  /// The way to a peer is lost (over this transport). `why` is one readable sentence naming peer, device and remedy.
+  virtual void lost(void* cookie, const std::string& why) = 0;
+};
+
+/// The way to one peer over one transport. Owned by its Transport. Calls are made under the lane's lock.
+class Endpoint {
+ public:
+  virtual ~Endpoint() = default;
+
+  /// Sends header and payload (contiguous, <= caps.max_inline); both are copied before return. `again`: nothing was taken.
+  virtual Status try_inline(const Header&, const void* payload) = 0;
+
+  /// Sends header.length bytes (<= caps.max_buffered) packed from the cursor, which advances on ok only. Buffered: memory is
+  /// free for reuse on return. `again`: nothing was taken.
+  virtual Status send(const Header&, type::Cursor&) = 0;
+
+  /// Sends from user memory without copying; memory must stay until op.done. Only if caps.zcopy.
+  virtual Status send_zcopy(const Header&, std::span<const iovec>, Operation&) { return Status::failed; }
+
+  /// Reads remote[offset..) into local memory / writes local memory to it. Only if caps.get / caps.put.
+  virtual Status get(const Region&, uint64_t offset, std::span<const iovec> local, Operation&) { return Status::failed; }
+  virtual Status put(const Region&, uint64_t offset, std::span<const iovec> local, Operation&) { return Status::failed; }
+
+  /// Bytes accepted but not yet handed over to the peer or the kernel (0: a finalize may close).
+  virtual size_t backlog() const { return 0; }
+
+  /// "shm", "tcp eth0 10.0.0.1:4711 -> 10.0.0.2:5000": for messages and reports.
+  virtual std::string describe() const = 0;
+};
+
+/// One kind of wire on one device. Constructed on one thread; then all calls are made under the lane's lock.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual const Caps& caps() const = 0;
+
+  /// Opaque bytes that peers need to connect; published through the bootstrap as "btl.<name>[.<device>]".
+  virtual boot::Blob address() const = 0;
+
+  /// Can `who`, with that address, be reached? (Same node, common subnet, ...) Cheap and without side effects.
+  virtual bool reaches(ProcessId who, const boot::Blob& address) const = 0;
+
+  /// The endpoint to a peer; wires lazily. `cookie` comes back in each Sink call about it.
+  virtual Result<Endpoint*> connect(ProcessId who, const boot::Blob& address, void* cookie) = 0;
+
+  /// Makes memory readable/writable for peers.
+  virtual Region expose(void* address, size_t length) { return {reinterpret_cast<uint64_t>(address), length, {}}; }
+  virtual void conceal(const Region&) {}
+
+  /// Delivers arrived messages and completions; returns how many. Bounded work per call.
+  virtual int poll(Sink&) = 0;
+
+  /// File descriptor that becomes readable when something arrives while armed; -1: none (the waiter then sleeps shortly).
+  virtual int event_fd() const { return -1; }
+  /// Announces sleep: afterwards an arrival makes event_fd readable. False if something is there already.
+  virtual bool arm() { return true; }
+  virtual void disarm() {}
+
+  /// Flushes what was accepted and takes leave of the peers (a peer that closes after this is not "lost").
+  /// Returns true when done; called repeatedly, with poll() between.
+  virtual bool drain() { return true; }
+};
+
+/// What a transport is made with.
+struct Site {
+  boot::Bootstrap& boot;
+};
+
+/// Core transports, by name; null with a reason if it cannot work here (which is not an error).
+Result<std::unique_ptr<Transport>> open_self(const Site&);
+Result<std::unique_ptr<Transport>> open_shm(const Site&);
+Result<std::vector<std::unique_ptr<Transport>>> open_tcp(const Site&);
+
+/// A transport that passes everything on to `inner` and injects faults by a plan such as
+/// "drop=0.01,delay=100us,reorder=0.1,fail_after=1000,seed=7" (see wrap/README.md). Drops apply to what can be retried only.
+Result<std::unique_ptr<Transport>> wrap(std::unique_ptr<Transport> inner, std::string_view plan);
+
+}  // namespace weft::btl

@@ -1,0 +1,74 @@
+// Collectives: the interface that comm and api use. One call description for all of them, run in three modes.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "pml/lane.h"
+#include "runtime/op/op.h"
+#include "runtime/type/datatype.h"
+
+namespace weft::coll {
+
+enum class Collective : uint8_t {
+  barrier, bcast, gather, gatherv, scatter, scatterv, allgather, allgatherv, alltoall, alltoallv, alltoallw,
+  reduce, allreduce, reduce_scatter, reduce_scatter_block, scan, exscan,
+  neighbor_allgather, neighbor_allgatherv, neighbor_alltoall, neighbor_alltoallv, neighbor_alltoallw,
+};
+
+/// A view of an array of counts or displacements that the caller passed as int or as MPI_Count / MPI_Aint.
+class Counts {
+ public:
+  Counts() = default;
+  Counts(const int* narrow) : data_(narrow), wide_(false) {}
+  Counts(const int64_t* wide) : data_(wide), wide_(true) {}
+  int64_t operator[](size_t i) const { return wide_ ? static_cast<const int64_t*>(data_)[i] : static_cast<const int*>(data_)[i]; }
+  explicit operator bool() const { return data_ != nullptr; }
+  bool wide() const { return wide_; }
+  const void* data() const { return data_; }
+
+ private:
+  const void* data_ = nullptr;
+  bool wide_ = false;
+};
+
+/// The arguments of one collective call, as the caller of MPI gave them, handles decoded. Unused members stay empty.
+/// Arrays are borrowed: a nonblocking or persistent call copies what it needs later before it returns.
+struct Call {
+  Collective what = Collective::barrier;
+  const void* in = nullptr;    ///< send buffer; `in_place` if MPI_IN_PLACE
+  void* out = nullptr;         ///< receive buffer; bcast: the buffer
+  bool in_place = false;
+  uint64_t in_count = 0, out_count = 0;
+  Counts in_counts, in_displs;    ///< v and w forms (w: displacements in bytes)
+  Counts out_counts, out_displs;
+  const type::Datatype* in_type = nullptr;
+  const type::Datatype* out_type = nullptr;
+  const type::Datatype* const* in_types = nullptr;  ///< w forms
+  const type::Datatype* const* out_types = nullptr;
+  const op::Op* op = nullptr;
+  int root = 0;
+  // neighbourhood collectives: in- and out-neighbours
+  const int* sources = nullptr;
+  const int* destinations = nullptr;
+  int indegree = 0, outdegree = 0;
+};
+
+/// What coll keeps per team: cached plans, sequence numbers, shared-memory node segment. Owned by the communicator.
+class TeamState;
+struct TeamStateDeleter {
+  void operator()(TeamState*) const;
+};
+using TeamStatePtr = std::unique_ptr<TeamState, TeamStateDeleter>;
+
+/// Cheap; communicates nothing (node segments are wired at first use).
+TeamStatePtr attach(pml::Team&);
+
+/// Runs a collective to its end. Returns an MPI error class (text by fail()).
+int run(TeamState&, const Call&);
+/// Starts it; `*request` is the caller's reference.
+int start(TeamState&, const Call&, pml::Request** request);
+/// Persistent form: inactive until started.
+int init(TeamState&, const Call&, pml::Request** request);
+
+}  // namespace weft::coll

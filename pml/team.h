@@ -1,0 +1,76 @@
+// A team: what pml and coll know of a communicator.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "runtime/base/process_id.h"
+
+namespace weft::pml {
+
+class Lane;
+struct Peer;
+
+/// Which processes make up a team, by rank: compact for the common shapes (all of the job, one, strided), a table otherwise.
+class Members {
+ public:
+  static Members range(uint32_t first, uint32_t count, int32_t stride = 1, uint32_t job = 0);
+  /// Recognises ranges by itself.
+  static Members list(std::vector<ProcessId>);
+
+  uint32_t size() const { return size_; }
+  ProcessId at(uint32_t rank) const {
+    if (!table_.empty()) return table_[rank];
+    return {job_, static_cast<uint32_t>(first_ + int64_t{stride_} * rank)};
+  }
+  /// Rank of a process, -1 if it is no member. O(1) for ranges; O(size) for tables.
+  int64_t find(ProcessId) const;
+  bool operator==(const Members&) const;
+
+ private:
+  uint32_t size_ = 0, first_ = 0, job_ = 0;
+  int32_t stride_ = 1;
+  std::vector<ProcessId> table_;
+};
+
+/// A context id is {job 8 | leader's world rank 28 | counter of that leader 28}: unique by construction, so that agreeing on
+/// one is a broadcast from the leader. Bit 0 of the counter is clear; bit 0 set marks the collectives' traffic.
+using Context = uint64_t;
+constexpr Context collective_context(Context c) { return c | 1; }
+
+/// An ordered set of peers with a context id. `remote` differs from `local` for inter-communicators only.
+class Team {
+ public:
+  Team(Lane&, Context, std::shared_ptr<const Members> local, uint32_t rank, std::shared_ptr<const Members> remote = nullptr);
+  ~Team();
+  Team(const Team&) = delete;
+
+  Lane& lane() const { return *lane_; }
+  Context context() const { return context_; }
+  uint32_t rank() const { return rank_; }
+  uint32_t size() const { return local_->size(); }
+  uint32_t remote_size() const { return remote_->size(); }
+  bool inter() const { return remote_ != local_; }
+  const Members& members() const { return *local_; }
+  const Members& remote_members() const { return *remote_; }
+  std::shared_ptr<const Members> share_members() const { return local_; }
+  ProcessId process(uint32_t rank) const { return remote_->at(rank); }
+
+  /// The peer behind a (remote) rank: cached after first use.
+  Peer& peer(uint32_t rank) {
+    if (rank < cached_.size() && cached_[rank]) return *cached_[rank];
+    return find_peer(rank);
+  }
+
+ private:
+  Peer& find_peer(uint32_t rank);
+
+  Lane* lane_;
+  Context context_;
+  uint32_t rank_;
+  std::shared_ptr<const Members> local_, remote_;
+  std::vector<Peer*> cached_;  // grows to the highest rank talked to
+};
+
+}  // namespace weft::pml

@@ -1,0 +1,26 @@
+// Time inside the library.
+#pragma once
+
+#include <time.h>
+
+#include <cstdint>
+
+namespace weft {
+
+/// Monotonic nanoseconds.
+inline uint64_t now_ns() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return uint64_t(t.tv_sec) * 1'000'000'000u + uint64_t(t.tv_nsec);
+}
+
+/// One pause of a spinning loop.
+inline void cpu_pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace weft

@@ -1,0 +1,79 @@
+// How a process learns who it is and exchanges start-up data with the others of its job.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/process_id.h"
+#include "runtime/base/status.h"
+
+namespace weft::boot {
+
+using Blob = std::vector<std::byte>;
+
+/// What a process knows of its job at start. Grows with the ranks of this node, never with the size of the job.
+struct Job {
+  std::string name;                  ///< PMIx namespace, or "singleton.<pid>"
+  uint32_t rank = 0;                 ///< own rank in MPI_COMM_WORLD
+  uint32_t size = 1;
+  uint32_t local_rank = 0;           ///< own place among the ranks of this node
+  std::vector<uint32_t> node_ranks;  ///< world ranks on this node, ascending, own one included
+  uint32_t node_count = 1;
+  uint32_t node = 0;                 ///< number of this node in the job
+  uint32_t universe_size = 1;        ///< MPI_UNIVERSE_SIZE
+  int appnum = 0;                    ///< MPI_APPNUM, -1 if none
+  std::string host;
+  std::string folder;                ///< the job's folder for temporary files on this node, empty if none
+  std::string secret;                ///< the job's shared secret (authenticates connections), random bytes as hex
+  std::string launcher;              ///< for messages: "weft mpirun", "Slurm", "prterun", "none (singleton)"
+  uint32_t cpus = 1;                 ///< CPUs that the ranks of this node may use together
+  std::vector<std::string> process_sets;  ///< besides mpi://WORLD and mpi://SELF
+};
+
+/// A bootstrap connects one rank with its job: PMIx, singleton, or the in-process fake of unit tests. Thread-safe.
+class Bootstrap {
+ public:
+  virtual ~Bootstrap() = default;
+
+  virtual const Job& job() const = 0;
+
+  /// Publishes a value under this rank's name; visible to others after the next fence (or at once, where cheap).
+  virtual Result<void> put(std::string_view name, std::span<const std::byte> value) = 0;
+
+  /// Fetches what `who` published. Blocks until it is there or the time is over (then a Failure naming rank and key).
+  virtual Result<Blob> get(ProcessId who, std::string_view name) = 0;
+
+  /// Waits until all ranks of the job have come here. Publishes what was put. `collect`: move the data as well.
+  virtual Result<void> fence(bool collect) = 0;
+
+  /// Host name and node number of a rank (for messages, and for MPI_COMM_TYPE_SHARED); may block shortly.
+  virtual Result<std::string> host_of(ProcessId who) = 0;
+
+  /// Ends the whole job: tells the launcher why, does not return if the launcher obeys; the caller exits with `code` otherwise.
+  virtual void abort(int code, std::string_view message) = 0;
+
+  /// `callback` is run (on a thread of the bootstrap's) once per process known to have failed.
+  virtual void on_failure(std::function<void(ProcessId)> callback) = 0;
+
+  /// Members (world ranks) of a named process set other than mpi://WORLD and mpi://SELF.
+  virtual Result<std::vector<uint32_t>> process_set(std::string_view name) = 0;
+
+  /// Leaves the job in good order. No other call after it. Idempotent.
+  virtual void finalize() = 0;
+};
+
+/// The bootstrap of this process: PMIx if there is a server to talk to, otherwise a singleton. A foreign launcher that we
+/// cannot join is said in one warning line. The result is never null.
+Result<std::unique_ptr<Bootstrap>> open();
+
+/// `size` bootstraps joined in one process, for unit tests with ranks as threads. `nodes` > 1 spreads them block-wise over
+/// pretended nodes.
+std::vector<std::unique_ptr<Bootstrap>> open_fake(uint32_t size, uint32_t nodes = 1);
+
+}  // namespace weft::boot

@@ -1,0 +1,41 @@
+// Reduction operations.
+#pragma once
+
+#include <cstdint>
+
+#include "runtime/base/object.h"
+#include "runtime/type/datatype.h"
+
+namespace weft::op {
+
+/// The predefined operations; `user` for MPI_Op_create.
+enum class OpId : uint8_t { null, sum, min, max, prod, band, bor, bxor, land, lor, lxor, minloc, maxloc, replace, no_op, user };
+
+/// inout[i] = in[i] OP inout[i] for `count` basic elements (MPI's order: in is the left operand).
+using Kernel = void (*)(const void* in, void* inout, uint64_t count);
+
+/// What an MPI_Op handle points to.
+struct Op : Object {
+  OpId id = OpId::null;
+  bool commutative = true;
+  bool large_count = false;      ///< user function is an MPI_User_function_c
+  void* user_function = nullptr; ///< MPI_User_function* or MPI_User_function_c*
+  void* user_context = nullptr;
+  Op() : Object(Kind::op) {}
+  static void destroy(Op*);
+};
+
+/// The kernel for a predefined operation on a basic type; null if the standard does not define the pair.
+Kernel kernel(OpId, type::Basic);
+
+/// True if the operation may be used with the type (predefined pairs; anything for user operations).
+bool valid(const Op&, const type::Datatype&);
+
+/// inout = in OP inout for `count` elements of `type`; picks kernel or user function. `type` is laid out as in MPI
+/// (user operations get the handle of the type). valid() must hold.
+void apply(const Op&, const type::Datatype& type, const void* in, void* inout, uint64_t count);
+
+/// out = a OP b without reading out, for predefined operations on contiguous basic data.
+void apply3(const Op&, const type::Datatype& type, const void* a, const void* b, void* out, uint64_t count);
+
+}  // namespace weft::op
