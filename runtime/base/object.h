@@ -33,6 +33,7 @@ enum class Kind : uint32_t {
 struct Object {
   Kind kind;
   std::atomic<int32_t> references{1};
+  uint32_t abi_handle = 0;  ///< the ABI constant that is its handle; 0: the handle is its address
   bool predefined = false;  ///< never freed; its handle is an ABI constant below 4096
   bool user_freed = false;  ///< MPI_*_free was called; only internal references remain
 
@@ -93,6 +94,12 @@ class Pool {
   Slot* free_ = nullptr;
   std::vector<std::unique_ptr<Slot[]>> slabs_;
 };
+
+/// The MPI handle of an object: its ABI constant if it is predefined, else its address.
+inline void* handle_of(const Object& object) {
+  if (object.abi_handle) return reinterpret_cast<void*>(uintptr_t{object.abi_handle});
+  return const_cast<Object*>(&object);
+}
 
 /// Adds a reference.
 template <class T>

@@ -50,7 +50,6 @@ struct Datatype : Object {
   bool committed = false;
   Basic basic = Basic::none;    ///< the one kind of element it is made of, if there is only one
   uint64_t basic_count = 0;     ///< number of basic elements in one element (MPI_Get_elements)
-  uint32_t abi_handle = 0;      ///< the ABI constant of a predefined type, 0 for derived ones
   std::shared_ptr<const Layout> layout;
   std::shared_ptr<const Envelope> envelope;  ///< null for named types
   std::string name;
