@@ -47,6 +47,7 @@ struct Caps {
   uint32_t max_inline = 0;      ///< payload that try_inline() takes
   uint32_t max_buffered = 0;    ///< payload of one send()
   bool zcopy = false;           ///< send_zcopy() works
+  uint32_t max_zcopy = 1u << 30;  ///< payload of one send_zcopy()
   bool get = false, put = false;
   bool ordered = true;          ///< messages of one endpoint arrive in the order sent
   bool same_node = false;       ///< reaches processes of this node only
@@ -108,7 +109,8 @@ class Transport {
   virtual ~Transport() = default;
   virtual const Caps& caps() const = 0;
 
-  /// Opaque bytes that peers need to connect; published through the bootstrap as "btl.<name>[.<device>]".
+  /// Opaque bytes that peers need to connect; published once per kind through the bootstrap, as "btl.<caps.name>". All rails of
+  /// a kind return the same bytes, which describe all of them: hosts name and number their devices differently.
   virtual boot::Blob address() const = 0;
 
   /// Can `who`, with that address, be reached? (Same node, common subnet, ...) Cheap and without side effects.
@@ -143,6 +145,7 @@ struct Site {
 /// Core transports, by name; null with a reason if it cannot work here (which is not an error).
 Result<std::unique_ptr<Transport>> open_self(const Site&);
 Result<std::unique_ptr<Transport>> open_shm(const Site&);
+/// One per rail (usable network interface, see WEFT_NET_INTERFACES); never empty.
 Result<std::vector<std::unique_ptr<Transport>>> open_tcp(const Site&);
 
 /// A transport that passes everything on to `inner` and injects faults by a plan such as
