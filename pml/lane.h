@@ -32,6 +32,12 @@ struct Message;
 
 enum class Traffic : uint8_t { user, collective };  ///< separate matching spaces of one team
 
+/// Work put off until callbacks have returned. Lives in the object that it belongs to; queued at most once at a time.
+struct Deferred {
+  void (*run)(Deferred&) = nullptr;
+  Deferred* next = nullptr;
+};
+
 /// Everything point-to-point of one process (one lane today; threads on different communicators get their own later).
 /// Ranks as threads each have their own. Thread-safe if made with `threads` true; otherwise no lock is ever taken.
 /// All ranks, tags and counts are valid (the API has checked them); `dest`/`source` may be proc_null, sources any_source.
@@ -76,6 +82,14 @@ class Lane {
   }
   /// As wait_until, with a limit: Status::again when the time is over.
   virtual Status wait_for(bool (*done)(void*), void* argument, uint64_t nanoseconds) = 0;
+
+  /// As wait_until, for a condition on shared memory that its writers change without ringing any bell (node kernels of the
+  /// collectives): progresses and yields as usual, but never sleeps longer than about a millisecond at a time.
+  virtual Status wait_silent(bool (*done)(void*), void* argument) = 0;
+
+  /// Runs `work.run(work)` once in the next round of progress, under the lock, after all callbacks have returned. May be called
+  /// from callbacks. The work may post (isend, ireceive), complete requests and defer more; it may not progress or wait.
+  virtual void defer(Deferred& work) = 0;
 
   /// Marks a request complete: runs on_done, then publishes `complete`. Under the lock (collectives, generalized requests).
   virtual void complete(Request&) = 0;
