@@ -1,0 +1,190 @@
+#include "runtime/type/cursor.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/type/layout.h"
+#include "runtime/type/walk.h"
+
+namespace weft::type {
+namespace {
+
+/// Copies one block of 1..64 bytes with at most a handful of moves; longer ones by memcpy.
+[[gnu::always_inline]] inline void copy_block(std::byte* to, const std::byte* from, uint64_t n) {
+  auto ends = [&]<size_t w>(std::integral_constant<size_t, w>) {  // two overlapping moves cover w..2w bytes
+    std::byte a[w], b[w];
+    std::memcpy(a, from, w);
+    std::memcpy(b, from + n - w, w);
+    std::memcpy(to, a, w);
+    std::memcpy(to + n - w, b, w);
+  };
+  if (n > 64) {
+    std::memcpy(to, from, n);
+  } else if (n >= 32) {
+    ends(std::integral_constant<size_t, 32>());
+  } else if (n >= 16) {
+    ends(std::integral_constant<size_t, 16>());
+  } else if (n >= 8) {
+    ends(std::integral_constant<size_t, 8>());
+  } else if (n >= 4) {
+    ends(std::integral_constant<size_t, 4>());
+  } else if (n >= 2) {
+    ends(std::integral_constant<size_t, 2>());
+  } else if (n) {
+    *to = *from;
+  }
+}
+
+/// Calls `body` with the block length as a constant where that is worth a copy of the code, else with 0.
+template <class Body>
+[[gnu::always_inline]] inline void by_length(uint64_t bytes, Body&& body) {
+  switch (bytes) {
+#define WEFT_LENGTH(n) \
+  case n:              \
+    return body(std::integral_constant<size_t, n>());
+    WEFT_LENGTH(1) WEFT_LENGTH(2) WEFT_LENGTH(4) WEFT_LENGTH(8) WEFT_LENGTH(12) WEFT_LENGTH(16) WEFT_LENGTH(24)
+    WEFT_LENGTH(32) WEFT_LENGTH(48) WEFT_LENGTH(64)
+#undef WEFT_LENGTH
+    default:
+      return body(std::integral_constant<size_t, 0>());
+  }
+}
+
+/// Copies between memory and a packed stream.
+template <bool kPack>
+struct Copier {
+  std::byte* stream;
+
+  [[gnu::always_inline]] void one(std::byte* memory, uint64_t bytes) {
+    if constexpr (kPack)
+      copy_block(stream, memory, bytes);
+    else
+      copy_block(memory, stream, bytes);
+    stream += bytes;
+  }
+  template <size_t n>
+  [[gnu::always_inline]] void fixed(std::byte* memory, uint64_t bytes) {
+    if constexpr (n == 0) {
+      one(memory, bytes);
+    } else {
+      std::memcpy(kPack ? stream : memory, kPack ? memory : stream, n);
+      stream += n;
+    }
+  }
+  bool run(std::byte* memory, uint64_t bytes) {
+    one(memory, bytes);
+    return true;
+  }
+  bool strided(std::byte* memory, uint64_t count, int64_t stride, uint64_t bytes) { return grid(memory, 1, 0, count, stride, bytes); }
+  bool grid(std::byte* memory, uint64_t outer, int64_t outer_stride, uint64_t count, int64_t stride, uint64_t bytes) {
+    by_length(bytes, [&]<size_t n>(std::integral_constant<size_t, n>) {
+      Copier local = *this;  // in registers: the stores below could alias *this
+      for (uint64_t i = 0; i < outer; ++i) {
+        std::byte* at = memory + static_cast<int64_t>(i) * outer_stride;
+        for (uint64_t j = 0; j < count; ++j, at += stride) local.template fixed<n>(at, bytes);
+      }
+      *this = local;
+    });
+    return true;
+  }
+  bool scattered(std::byte* memory, const Layout& blocks, size_t first, size_t last) {
+    const int64_t* offsets = blocks.offsets.data();
+    Copier local = *this;
+    if (blocks.unit) {
+      by_length(blocks.unit, [&]<size_t n>(std::integral_constant<size_t, n>) {
+        for (size_t i = first; i < last; ++i) local.template fixed<n>(memory + offsets[i], blocks.unit);
+      });
+    } else {
+      const uint64_t* starts = blocks.starts.data();
+      for (size_t i = first; i < last; ++i) local.one(memory + offsets[i], starts[i + 1] - starts[i]);
+    }
+    *this = local;
+    return true;
+  }
+};
+
+/// Lists runs until the entries are used up.
+struct Runs {
+  std::span<iovec> out;
+  size_t used = 0;
+  uint64_t bytes = 0;
+
+  bool run(std::byte* memory, uint64_t n) {
+    if (used && static_cast<std::byte*>(out[used - 1].iov_base) + out[used - 1].iov_len == memory) {
+      out[used - 1].iov_len += n;
+    } else {
+      if (used == out.size()) return false;
+      out[used++] = {memory, n};
+    }
+    bytes += n;
+    return true;
+  }
+  bool strided(std::byte* memory, uint64_t count, int64_t stride, uint64_t n) {
+    for (uint64_t i = 0; i < count; ++i)
+      if (!run(memory + static_cast<int64_t>(i) * stride, n)) return false;
+    return true;
+  }
+  bool grid(std::byte* memory, uint64_t outer, int64_t outer_stride, uint64_t count, int64_t stride, uint64_t n) {
+    for (uint64_t i = 0; i < outer; ++i)
+      if (!strided(memory + static_cast<int64_t>(i) * outer_stride, count, stride, n)) return false;
+    return true;
+  }
+  bool scattered(std::byte* memory, const Layout& blocks, size_t first, size_t last) {
+    for (size_t i = first; i < last; ++i)
+      if (!run(memory + blocks.offsets[i], blocks.start(i + 1) - blocks.start(i))) return false;
+    return true;
+  }
+};
+
+}  // namespace
+
+Cursor::Cursor(const void* address, uint64_t count, const Datatype& type)
+    // the sum in integers: MPI_BOTTOM is null, and absolute displacements are added to it
+    : base_(reinterpret_cast<std::byte*>(reinterpret_cast<uintptr_t>(address) + static_cast<uintptr_t>(type.origin))),
+      total_(type.size * count) {
+  if (!total_ || type.contiguous || (count == 1 && type.layout->is_block())) return;
+  layout_ = type.layout.get();
+  extent_ = type.extent;
+}
+
+size_t Cursor::pack(void* to, size_t n) {
+  n = std::min<uint64_t>(n, left());
+  if (!n) return 0;
+  if (!layout_) {
+    std::memcpy(to, data(), n);
+  } else {
+    Copier<true> copier{static_cast<std::byte*>(to)};
+    walk_loop(*layout_, extent_, base_, position_, position_ + n, copier);
+  }
+  position_ += n;
+  return n;
+}
+
+size_t Cursor::unpack(const void* from, size_t n) {
+  n = std::min<uint64_t>(n, left());
+  if (!n) return 0;
+  if (!layout_) {
+    std::memcpy(data(), from, n);
+  } else {
+    Copier<false> copier{const_cast<std::byte*>(static_cast<const std::byte*>(from))};
+    walk_loop(*layout_, extent_, base_, position_, position_ + n, copier);
+  }
+  position_ += n;
+  return n;
+}
+
+size_t Cursor::runs(std::span<iovec> out, size_t max_bytes) {
+  const uint64_t n = std::min<uint64_t>(max_bytes, left());
+  if (!n || out.empty()) return 0;
+  if (!layout_) {
+    out[0] = {data(), n};
+    position_ += n;
+    return 1;
+  }
+  Runs runs{out};
+  walk_loop(*layout_, extent_, base_, position_, position_ + n, runs);
+  position_ += runs.bytes;
+  return runs.used;
+}
+
+}  // namespace weft::type
