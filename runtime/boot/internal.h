@@ -1,0 +1,25 @@
+// What the bootstraps share among themselves; not for other floors.
+#pragma once
+
+#include "runtime/boot/boot.h"
+
+namespace weft::boot {
+
+/// Keys that our launcher gives its jobs besides PMIx's own.
+inline constexpr char key_secret[] = "weft.secret";      ///< string: the job's secret
+inline constexpr char key_cpus[] = "weft.cpus";          ///< uint32: CPUs that the ranks of this node may use
+inline constexpr char key_launcher[] = "weft.launcher";  ///< string: name and version of the launcher
+
+/// 32 random bytes as hex.
+std::string random_secret();
+
+/// A process alone: rank 0 of 1.
+std::unique_ptr<Bootstrap> open_singleton();
+
+/// A client of the PMIx server that the environment names.
+Result<std::unique_ptr<Bootstrap>> open_pmix();
+
+/// The launcher (in words) whose environment this is although it offers no PMIx server, empty if there is none.
+std::string foreign_launcher();
+
+}  // namespace weft::boot

@@ -1,0 +1,48 @@
+#include <cstdlib>
+#include <cstring>
+
+#include "runtime/base/log.h"
+#include "runtime/boot/internal.h"
+
+namespace weft::boot {
+namespace {
+
+/// An integer variable of the environment above `least`?
+bool env_above(const char* name, long least) {
+  const char* text = getenv(name);
+  return text && strtol(text, nullptr, 10) > least;
+}
+
+}  // namespace
+
+std::string foreign_launcher() {
+  if (env_above("SLURM_NTASKS", 1) && getenv("SLURM_PROCID")) {
+    // mpirun inside an allocation also has SLURM_NTASKS; a step started by srun has SLURM_STEP_ID too
+    if (getenv("SLURM_STEP_ID")) return "srun (without --mpi=pmix)";
+  }
+  if (env_above("OMPI_COMM_WORLD_SIZE", 1)) return "Open MPI's mpirun";
+  if (getenv("PMI_FD") || getenv("PMI_PORT"))
+    return env_above("PMI_SIZE", 1) ? "a PMI-1/PMI-2 launcher (Hydra: mpiexec of MPICH or Intel MPI)" : "";
+  if (env_above("PMI_SIZE", 1)) return "a PMI launcher";
+  if (env_above("PALS_LOCAL_SIZE", 1)) return "PALS";
+  if (env_above("JSM_NAMESPACE_SIZE", 1)) return "jsrun";
+  return "";
+}
+
+Result<std::unique_ptr<Bootstrap>> open() {
+  if (getenv("PMIX_NAMESPACE")) {
+    auto joined = open_pmix();
+    if (joined) return joined;
+    log(Level::warning, "cannot join the job that this process was started in (%s); it runs alone, as rank 0 of 1",
+        joined.failure().text.c_str());
+    return open_singleton();
+  }
+  if (const std::string who = foreign_launcher(); !who.empty())
+    log(Level::warning,
+        "started by %s, which offers no PMIx server: this process runs alone, as rank 0 of 1. "
+        "Start it with Weft's mpirun, srun --mpi=pmix, or prterun.",
+        who.c_str());
+  return open_singleton();
+}
+
+}  // namespace weft::boot

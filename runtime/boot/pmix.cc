@@ -1,0 +1,426 @@
+// The bootstrap over PMIx. libpmix is opened here, at run time, only when the environment names a server.
+#include <dlfcn.h>
+#include <pmix.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <thread>
+
+#include "runtime/base/log.h"
+#include "runtime/boot/internal.h"
+#include "runtime/config/config.h"
+#include "runtime/topo/cpus.h"
+
+namespace weft::boot {
+namespace {
+
+config::Integer patience("boot", "timeout", "120", "seconds to wait for another rank's start-up data before giving up");
+
+/// The functions of libpmix that we use.
+struct Library {
+  decltype(&PMIx_Init) init;
+  decltype(&PMIx_Finalize) finalize;
+  decltype(&PMIx_Put) put;
+  decltype(&PMIx_Commit) commit;
+  decltype(&PMIx_Get) get;
+  decltype(&PMIx_Fence) fence;
+  decltype(&PMIx_Abort) abort;
+  decltype(&PMIx_Register_event_handler) register_handler;
+  decltype(&PMIx_Query_info) query;
+  decltype(&PMIx_Error_string) error_string;
+  decltype(&PMIx_Value_destruct) value_destruct;
+};
+
+Result<Library> open_library() {
+  void* handle = nullptr;
+  const char* own = getenv("WEFT_BOOT_PMIX");
+  for (const char* name : {own && *own ? own : "libpmix.so.2", "libpmix.so.2"})
+    if (!handle) handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  if (!handle) return Failure{std::string("cannot open the PMIx client library: ") + dlerror()};
+  Library lib{};
+  const char* missing = nullptr;
+  auto bind = [&](auto& function, const char* symbol) {
+    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(handle, symbol));
+    if (!function) missing = symbol;
+  };
+  bind(lib.init, "PMIx_Init");
+  bind(lib.finalize, "PMIx_Finalize");
+  bind(lib.put, "PMIx_Put");
+  bind(lib.commit, "PMIx_Commit");
+  bind(lib.get, "PMIx_Get");
+  bind(lib.fence, "PMIx_Fence");
+  bind(lib.abort, "PMIx_Abort");
+  bind(lib.register_handler, "PMIx_Register_event_handler");
+  bind(lib.query, "PMIx_Query_info");
+  bind(lib.error_string, "PMIx_Error_string");
+  bind(lib.value_destruct, "PMIx_Value_destruct");
+  if (missing) return Failure{std::string("libpmix.so.2 lacks ") + missing + "; PMIx 4.2 or newer is needed"};
+  return lib;
+}
+
+void set_key(pmix_key_t& key, std::string_view name) {
+  memset(key, 0, sizeof key);
+  name.copy(key, sizeof key - 1);
+}
+
+pmix_info_t flag(const char* key) {
+  pmix_info_t info{};
+  set_key(info.key, key);
+  info.value.type = PMIX_BOOL;
+  info.value.data.flag = true;
+  return info;
+}
+
+pmix_info_t number(const char* key, int value) {
+  pmix_info_t info{};
+  set_key(info.key, key);
+  info.value.type = PMIX_INT;
+  info.value.data.integer = value;
+  return info;
+}
+
+class PmixBootstrap;
+std::mutex current_mutex;
+PmixBootstrap* current = nullptr;  // guarded by current_mutex; PMIx's event handlers carry no pointer, and its client is one a process
+
+class PmixBootstrap final : public Bootstrap {
+ public:
+  explicit PmixBootstrap(const Library& lib) : lib_(lib) {}
+  ~PmixBootstrap() override { finalize(); }
+
+  Result<void> start();
+
+  const Job& job() const override { return job_; }
+  Result<void> put(std::string_view name, std::span<const std::byte> value) override;
+  Result<Blob> get(ProcessId who, std::string_view name) override;
+  Result<void> fence(bool collect) override;
+  Result<std::string> host_of(ProcessId who) override;
+  void abort(int code, std::string_view message) override;
+  void on_failure(std::function<void(ProcessId)> callback) override;
+  Result<std::vector<uint32_t>> process_set(std::string_view name) override;
+  void finalize() override;
+
+ private:
+  Library lib_;
+  pmix_proc_t self_{};
+  Job job_;
+  bool open_ = false;
+  std::mutex callback_mutex_;
+  std::function<void(ProcessId)> callback_;  // guarded by callback_mutex_
+  std::vector<uint32_t> failed_;             // guarded by callback_mutex_
+
+  std::string text(pmix_status_t status) const { return std::string(lib_.error_string(status)) + " (PMIx " + std::to_string(status) + ")"; }
+  pmix_proc_t proc(uint32_t rank) const {
+    pmix_proc_t proc = self_;
+    proc.rank = rank;
+    return proc;
+  }
+  /// Runs `take` on a value that PMIx has; false if it has none. Asks the server only where `ask`.
+  template <class Take>
+  bool lookup(uint32_t rank, const char* key, Take take, bool ask = false) const;
+  std::string job_text(uint32_t rank, const char* key) const;
+  uint64_t job_number(uint32_t rank, const char* key, uint64_t otherwise) const;
+  void read_job();
+  void read_node();
+  void agree_on_secret();
+  void report(uint32_t rank);
+  static void on_event(size_t, pmix_status_t, const pmix_proc_t*, pmix_info_t[], size_t, pmix_info_t[], size_t,
+                       pmix_event_notification_cbfunc_fn_t, void*);
+};
+
+uint64_t as_number(const pmix_value_t& value, uint64_t otherwise) {
+  switch (value.type) {
+    case PMIX_UINT32:
+      return value.data.uint32;
+    case PMIX_INT:
+      return uint64_t(int64_t{value.data.integer});
+    case PMIX_INT32:
+      return uint64_t(int64_t{value.data.int32});
+    case PMIX_UINT16:
+      return value.data.uint16;
+    case PMIX_UINT64:
+      return value.data.uint64;
+    case PMIX_INT64:
+      return uint64_t(value.data.int64);
+    case PMIX_SIZE:
+      return value.data.size;
+    case PMIX_UINT:
+      return value.data.uint;
+    case PMIX_PROC_RANK:
+      return value.data.rank;
+    default:
+      return otherwise;
+  }
+}
+
+/// "0,1,4-6" -> numbers.
+std::vector<uint32_t> parse_ranks(const std::string& list) {
+  std::vector<uint32_t> ranks;
+  const char* at = list.c_str();
+  while (*at) {
+    char* end;
+    const unsigned long first = strtoul(at, &end, 10);
+    if (end == at) break;
+    unsigned long last = first;
+    if (*end == '-') last = strtoul(end + 1, &end, 10);
+    for (unsigned long r = first; r <= last && r < UINT32_MAX && ranks.size() < 1u << 20; r++) ranks.push_back(uint32_t(r));
+    at = *end == ',' ? end + 1 : end;
+    if (*end && *end != ',') break;
+  }
+  std::sort(ranks.begin(), ranks.end());
+  return ranks;
+}
+
+template <class Take>
+bool PmixBootstrap::lookup(uint32_t rank, const char* key, Take take, bool ask) const {
+  const pmix_proc_t who = proc(rank);
+  pmix_info_t optional = flag(PMIX_OPTIONAL);
+  pmix_value_t* value = nullptr;
+  if (lib_.get(&who, key, ask ? nullptr : &optional, ask ? 0 : 1, &value) != PMIX_SUCCESS || !value) return false;
+  take(*value);
+  lib_.value_destruct(value);
+  free(value);
+  return true;
+}
+
+std::string PmixBootstrap::job_text(uint32_t rank, const char* key) const {
+  std::string result;
+  lookup(rank, key, [&](const pmix_value_t& value) {
+    if (value.type == PMIX_STRING && value.data.string) result = value.data.string;
+  });
+  return result;
+}
+
+uint64_t PmixBootstrap::job_number(uint32_t rank, const char* key, uint64_t otherwise) const {
+  uint64_t result = otherwise;
+  lookup(rank, key, [&](const pmix_value_t& value) { result = as_number(value, otherwise); });
+  return result;
+}
+
+Result<void> PmixBootstrap::start() {
+  const pmix_status_t status = lib_.init(&self_, nullptr, 0);
+  if (status != PMIX_SUCCESS) {
+    if (status == PMIX_ERR_UNREACH) lib_.finalize(nullptr, 0);  // the client half-starts without a server
+    return Failure{"PMIx_Init: " + text(status)};
+  }
+  open_ = true;
+  job_.name = self_.nspace;
+  job_.rank = self_.rank;
+  if (!lookup(
+          PMIX_RANK_WILDCARD, PMIX_JOB_SIZE, [&](const pmix_value_t& v) { job_.size = uint32_t(as_number(v, 0)); }, true) ||
+      job_.rank >= job_.size) {
+    return Failure{"the PMIx server does not tell the size of the job"};
+  }
+  read_job();
+  read_node();
+  if (job_.secret.empty()) agree_on_secret();
+  {
+    std::lock_guard lock(current_mutex);
+    current = this;
+  }
+  return {};
+}
+
+std::string describe_launcher() {
+  if (getenv("SLURM_STEP_ID") && getenv("SLURM_PROCID")) return "Slurm";
+  const char* base = getenv("PMIX_SERVER_TMPDIR");
+  if (getenv("PRTE_LAUNCHED") || (base && strstr(base, "prte"))) return "prterun";
+  return "a PMIx server";
+}
+
+void PmixBootstrap::read_job() {
+  job_.universe_size = uint32_t(job_number(PMIX_RANK_WILDCARD, PMIX_UNIV_SIZE, job_.size));
+  job_.appnum = int(job_number(job_.rank, PMIX_APPNUM, 0));
+  job_.folder = job_text(PMIX_RANK_WILDCARD, PMIX_NSDIR);
+  job_.secret = job_text(PMIX_RANK_WILDCARD, key_secret);
+  job_.launcher = job_text(PMIX_RANK_WILDCARD, key_launcher);
+  if (job_.launcher.empty()) job_.launcher = describe_launcher();
+}
+
+void PmixBootstrap::read_node() {
+  job_.node_ranks = parse_ranks(job_text(PMIX_RANK_WILDCARD, PMIX_LOCAL_PEERS));
+  if (std::find(job_.node_ranks.begin(), job_.node_ranks.end(), job_.rank) == job_.node_ranks.end()) job_.node_ranks = {job_.rank};
+  const auto place = std::lower_bound(job_.node_ranks.begin(), job_.node_ranks.end(), job_.rank) - job_.node_ranks.begin();
+  job_.local_rank = uint32_t(place);
+  const bool alone = job_.node_ranks.size() == job_.size;
+  job_.node_count = alone ? 1 : uint32_t(job_number(PMIX_RANK_WILDCARD, PMIX_NUM_NODES, 0));
+  job_.node = alone ? 0 : uint32_t(job_number(job_.rank, PMIX_NODEID, 0));
+  job_.host = job_text(job_.rank, PMIX_HOSTNAME);
+  if (job_.host.empty()) {
+    char name[256] = "localhost";
+    gethostname(name, sizeof name - 1);
+    job_.host = name;
+  }
+  job_.cpus = uint32_t(job_number(PMIX_RANK_WILDCARD, key_cpus, 0));
+  if (!job_.cpus) {  // a foreign server may have bound each rank to its share of the node
+    const uint64_t shares = uint64_t{topo::usable_cpus()} * job_.node_ranks.size();
+    job_.cpus = uint32_t(std::min({shares, uint64_t(std::max(1l, sysconf(_SC_NPROCESSORS_ONLN))), uint64_t{topo::cgroup_cpus()}}));
+  }
+}
+
+/// Under a foreign launcher rank 0 makes the secret. PMIx hands it to clients of the same job only, and these the server has
+/// authenticated as the job's own user, so it is known to whoever could ptrace the ranks anyway.
+void PmixBootstrap::agree_on_secret() {
+  if (job_.rank == 0) {
+    job_.secret = random_secret();
+    auto bytes = std::as_bytes(std::span(job_.secret));
+    if (job_.size > 1 && !put(key_secret, bytes)) log(Level::warning, "cannot publish the job's secret");
+    return;
+  }
+  auto secret = get(ProcessId{0, 0}, key_secret);
+  if (secret)
+    job_.secret.assign(reinterpret_cast<const char*>(secret->data()), secret->size());
+  else
+    log(Level::warning, "no secret from rank 0: %s", secret.failure().text.c_str());
+}
+
+Result<void> PmixBootstrap::put(std::string_view name, std::span<const std::byte> value) {
+  pmix_value_t boxed{};
+  boxed.type = PMIX_BYTE_OBJECT;
+  boxed.data.bo.bytes = const_cast<char*>(reinterpret_cast<const char*>(value.data()));
+  boxed.data.bo.size = value.size();
+  pmix_status_t status = lib_.put(PMIX_GLOBAL, std::string(name).c_str(), &boxed);
+  if (status == PMIX_SUCCESS) status = lib_.commit();
+  if (status != PMIX_SUCCESS) return Failure{"PMIx cannot publish \"" + std::string(name) + "\": " + text(status)};
+  return {};
+}
+
+Result<Blob> PmixBootstrap::get(ProcessId who, std::string_view name) {
+  if (who.job != 0) return Failure{"PMIx get across jobs is not supported"};
+  const std::string key(name);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(patience.get());
+  const pmix_proc_t owner = proc(who.rank);
+  auto pause = std::chrono::microseconds(200);
+  // The first question lets the server wait until the rank has published something. If that something lacks our key, the
+  // local copy must be passed over when asking again.
+  for (bool again = false;; again = true) {
+    pmix_info_t info[2] = {number(PMIX_TIMEOUT, int(std::max<int64_t>(1, patience.get()))), flag(PMIX_GET_REFRESH_CACHE)};
+    pmix_value_t* value = nullptr;
+    const pmix_status_t status = lib_.get(&owner, key.c_str(), info, again ? 2 : 1, &value);
+    if (status == PMIX_SUCCESS && value) {
+      Blob blob;
+      if (value->type == PMIX_BYTE_OBJECT) {
+        auto* bytes = reinterpret_cast<const std::byte*>(value->data.bo.bytes);
+        blob.assign(bytes, bytes + value->data.bo.size);
+      }
+      lib_.value_destruct(value);
+      free(value);
+      return blob;
+    }
+    if (std::chrono::steady_clock::now() >= deadline || status == PMIX_ERR_LOST_CONNECTION || status == PMIX_ERR_UNREACH)
+      return Failure{"rank " + std::to_string(who.rank) + " has not published \"" + key + "\" within " + std::to_string(patience.get()) +
+                     " s: " + text(status) + ". Is it alive and has it called MPI_Init?"};
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, std::chrono::microseconds(20'000));
+  }
+}
+
+Result<void> PmixBootstrap::fence(bool collect) {
+  const pmix_proc_t all = proc(PMIX_RANK_WILDCARD);
+  pmix_info_t info = flag(PMIX_COLLECT_DATA);
+  const pmix_status_t status = lib_.fence(&all, 1, collect ? &info : nullptr, collect ? 1 : 0);
+  if (status != PMIX_SUCCESS) return Failure{"PMIx fence over the " + std::to_string(job_.size) + " ranks of the job: " + text(status)};
+  return {};
+}
+
+Result<std::string> PmixBootstrap::host_of(ProcessId who) {
+  if (who.job != 0 || who.rank >= job_.size) return Failure{"no rank " + std::to_string(who.rank) + " in this job"};
+  if (std::binary_search(job_.node_ranks.begin(), job_.node_ranks.end(), who.rank)) return job_.host;
+  std::string host;
+  lookup(
+      who.rank, PMIX_HOSTNAME, [&](const pmix_value_t& v) { host = v.type == PMIX_STRING && v.data.string ? v.data.string : ""; }, true);
+  if (host.empty()) return Failure{"the launcher does not tell where rank " + std::to_string(who.rank) + " runs"};
+  return host;
+}
+
+void PmixBootstrap::abort(int code, std::string_view message) {
+  const std::string words(message);
+  lib_.abort(code, words.c_str(), nullptr, 0);
+}
+
+void PmixBootstrap::report(uint32_t rank) {
+  std::lock_guard lock(callback_mutex_);
+  if (rank == job_.rank || std::find(failed_.begin(), failed_.end(), rank) != failed_.end()) return;
+  failed_.push_back(rank);
+  if (callback_) callback_(ProcessId{0, rank});
+}
+
+void PmixBootstrap::on_event(size_t, pmix_status_t, const pmix_proc_t* source, pmix_info_t info[], size_t count, pmix_info_t[], size_t,
+                             pmix_event_notification_cbfunc_fn_t done, void* token) {
+  const pmix_proc_t* victim = source;
+  for (size_t i = 0; i < count; i++)
+    if (!strcmp(info[i].key, PMIX_EVENT_AFFECTED_PROC) && info[i].value.type == PMIX_PROC) victim = info[i].value.data.proc;
+  {
+    std::lock_guard lock(current_mutex);
+    if (current && victim && current->job_.name == victim->nspace && victim->rank < current->job_.size) current->report(victim->rank);
+  }
+  if (done) done(PMIX_EVENT_ACTION_COMPLETE, nullptr, 0, nullptr, nullptr, token);
+}
+
+void PmixBootstrap::on_failure(std::function<void(ProcessId)> callback) {
+  {
+    std::lock_guard lock(callback_mutex_);
+    const bool registered = callback_ != nullptr;
+    callback_ = std::move(callback);
+    if (registered) return;
+  }
+  pmix_status_t codes[] = {PMIX_ERR_PROC_ABORTED, PMIX_ERR_PROC_TERM_WO_SYNC, PMIX_ERR_PROC_KILLED_BY_CMD,
+                           PMIX_ERR_PROC_SENSOR_BOUND_EXCEEDED, PMIX_ERR_NODE_DOWN};
+  lib_.register_handler(
+      codes, sizeof codes / sizeof *codes, nullptr, 0, on_event, [](pmix_status_t, size_t, void*) {}, nullptr);
+}
+
+Result<std::vector<uint32_t>> PmixBootstrap::process_set(std::string_view name) {
+  pmix_query_t query{};
+  char key[] = PMIX_QUERY_PSET_MEMBERSHIP;
+  char* keys[] = {key, nullptr};
+  const std::string wanted(name);
+  pmix_info_t which{};
+  set_key(which.key, PMIX_PSET_NAME);
+  which.value.type = PMIX_STRING;
+  which.value.data.string = const_cast<char*>(wanted.c_str());
+  query.keys = keys;
+  query.qualifiers = &which;
+  query.nqual = 1;
+  pmix_info_t* answer = nullptr;
+  size_t count = 0;
+  const pmix_status_t status = lib_.query(&query, 1, &answer, &count);
+  std::vector<uint32_t> ranks;
+  for (size_t i = 0; status == PMIX_SUCCESS && i < count; i++) {
+    const pmix_value_t& value = answer[i].value;
+    if (value.type != PMIX_DATA_ARRAY || !value.data.darray || value.data.darray->type != PMIX_PROC) continue;
+    const auto* procs = static_cast<const pmix_proc_t*>(value.data.darray->array);
+    for (size_t p = 0; p < value.data.darray->size; p++)
+      if (job_.name == procs[p].nspace) ranks.push_back(procs[p].rank);
+  }
+  for (size_t i = 0; i < count; i++) lib_.value_destruct(&answer[i].value);
+  free(answer);
+  if (ranks.empty()) return Failure{"no process set named \"" + wanted + "\" is known to " + job_.launcher};
+  return ranks;
+}
+
+void PmixBootstrap::finalize() {
+  {
+    std::lock_guard lock(current_mutex);
+    if (current == this) current = nullptr;
+  }
+  if (!open_) return;
+  open_ = false;
+  lib_.finalize(nullptr, 0);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Bootstrap>> open_pmix() {
+  auto library = open_library();
+  if (!library) return library.failure();
+  auto boot = std::make_unique<PmixBootstrap>(*library);
+  if (auto started = boot->start(); !started) return started.failure();
+  return std::unique_ptr<Bootstrap>(std::move(boot));
+}
+
+}  // namespace weft::boot

@@ -1,0 +1,16 @@
+// How many CPUs this process may really use.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace weft::topo {
+
+/// CPUs usable by this process: its affinity mask, cut to the CPU limits (cpu.max, or cfs quota) of its control groups,
+/// rounded up. At least 1. `root` is where /proc and /sys are looked for (tests give a folder).
+uint32_t usable_cpus(const std::string& root = "");
+
+/// The limit of the control groups alone: CPUs, rounded up; UINT32_MAX if there is none.
+uint32_t cgroup_cpus(const std::string& root = "");
+
+}  // namespace weft::topo
