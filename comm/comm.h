@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "coll/coll.h"
@@ -22,11 +22,15 @@ class Instance;
 struct Info : Object {
   std::vector<std::pair<std::string, std::string>> entries;
   Info() : Object(Kind::info) {}
+  static Info* make();
   static void destroy(Info*);
   const std::string* find(std::string_view key) const;
   void set(std::string_view key, std::string_view value);
+  /// False if there was no such key.
   bool erase(std::string_view key);
 };
+/// MPI_INFO_ENV: what is known of the start of this process (MPI 5.0, 11.2.1).
+Info& environment_info();
 
 /// What an MPI_Errhandler handle points to. The kind of object it may be attached to is fixed at creation.
 struct Errhandler : Object {
@@ -36,25 +40,33 @@ struct Errhandler : Object {
   For target = For::any;
   void* function = nullptr;  ///< MPI_Comm_errhandler_function* and its likes
   Errhandler() : Object(Kind::errhandler) {}
+  static Errhandler* make(For target, void* function);
   static void destroy(Errhandler*);
 };
+Errhandler& errors_are_fatal();
+Errhandler& errors_abort();
+Errhandler& errors_return();
 
 /// What an MPI_Group handle points to: an ordered set of processes. Immutable.
 struct Group : Object {
   std::shared_ptr<const pml::Members> members;
-  int rank = MPI_UNDEFINED;  ///< own rank in it
-  Instance* instance = nullptr;
+  int rank = MPI_UNDEFINED;            ///< own rank in it
+  Instance* instance = nullptr;  ///< null for MPI_GROUP_EMPTY; outlives what is made in it
   Group() : Object(Kind::group) {}
   static void destroy(Group*);
+  int size() const { return static_cast<int>(members->size()); }
 };
+/// MPI_GROUP_EMPTY; the handle of every group without members.
+Group& empty_group();
 
 /// What an MPI_Session handle points to.
 struct Session : Object {
-  Instance* instance = nullptr;
+  std::shared_ptr<Instance> instance;
   Errhandler* errhandler = nullptr;
   Info* info = nullptr;
   int thread_level = 0;
   Session() : Object(Kind::session) {}
+  static Session* make();
   static void destroy(Session*);
 };
 
@@ -63,37 +75,46 @@ struct Communicator : Object {
   pml::Team* team = nullptr;  ///< first: the send path reads only this
   std::unique_ptr<pml::Team> owned_team;
   coll::TeamStatePtr coll;
-  Instance* instance = nullptr;
-  Errhandler* errhandler = nullptr;
-  Attributes* attributes = nullptr;
-  Info* info = nullptr;
+  Instance* instance = nullptr;      ///< outlives its communicators
+  Errhandler* errhandler = nullptr;    ///< never null once made
+  Attributes attributes;
+  Info* info = nullptr;  ///< hints of the user's; null: none
   std::string name;
   Communicator() : Object(Kind::communicator) {}
   static void destroy(Communicator*);
 
   int rank() const { return static_cast<int>(team->rank()); }
   int size() const { return static_cast<int>(team->size()); }
+  pml::Lane& lane() const { return team->lane(); }
 };
 
 /// One initialised MPI of one process (bootstrap, lane): shared by all sessions and the world model; reference-counted.
 /// Ranks as threads have one each.
 class Instance {
  public:
+  /// Opens the transports and meets the other ranks; `threads`: several threads may call at once.
   static Result<std::shared_ptr<Instance>> open(std::unique_ptr<boot::Bootstrap>, bool threads);
   ~Instance();
   boot::Bootstrap& boot() { return *boot_; }
   const boot::Job& job() const { return boot_->job(); }
   pml::Lane& lane() { return *lane_; }
+  bool threads() const { return threads_; }
   Communicator* world() { return world_; }
   Communicator* self() { return self_; }
-  /// Waits for outstanding traffic, leaves the job.
+  /// All processes of the job with a context of its own, for agreement among groups that have no communicator yet.
+  pml::Team& carrier() { return *carrier_; }
+  /// Waits for outstanding traffic and for all ranks, leaves the job. Idempotent.
   Status close();
 
  private:
+  Instance() = default;
   std::unique_ptr<boot::Bootstrap> boot_;
   std::unique_ptr<pml::Lane> lane_;
+  std::unique_ptr<pml::Team> carrier_;
   Communicator* world_ = nullptr;
   Communicator* self_ = nullptr;
+  bool threads_ = false;
+  bool closed_ = false;
 };
 
 }  // namespace weft::comm

@@ -43,13 +43,19 @@ struct Request : Object {
   const Ops* ops;
   Lane* lane;
   void* team_owner = nullptr;  ///< the Communicator whose error handler applies (set by api)
+  void (*drop_owner)(void*) = nullptr;  ///< if set: team_owner is retained, and dropped by this with the last reference
   Outcome outcome;
   /// Called once at completion, under the lane's lock, before `complete` is set visible; may enqueue work, may not progress.
   void (*on_done)(Request&) = nullptr;
   void* context = nullptr;
 
   Request(RequestKind kind, const Ops* o, Lane* l) : Object(Kind::request), request_kind(kind), ops(o), lane(l) {}
-  static void destroy(Request* r) { r->ops->destroy(*r); }
+  static void destroy(Request* r) {
+    void* const owner = r->team_owner;
+    const auto drop = r->drop_owner;
+    r->ops->destroy(*r);
+    if (drop) drop(owner);
+  }
 };
 
 }  // namespace weft::pml

@@ -20,6 +20,8 @@ class Members {
   static Members list(std::vector<ProcessId>);
 
   uint32_t size() const { return size_; }
+  /// True if no table is kept (find() is arithmetic).
+  bool compact() const { return table_.empty(); }
   ProcessId at(uint32_t rank) const {
     if (!table_.empty()) return table_[rank];
     return {job_, static_cast<uint32_t>(first_ + int64_t{stride_} * rank)};

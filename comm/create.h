@@ -1,0 +1,36 @@
+// Making communicators (MPI 5.0, 7.4.2). Each function is collective as the standard says and returns an MPI error class.
+#pragma once
+
+#include "comm/comm.h"
+#include "comm/group.h"
+
+namespace weft::comm {
+
+/// A communicator over `members` with an agreed context; inherits error handler from `like` (fatal if null). Local.
+Communicator* make_communicator(Instance&, pml::Context, std::shared_ptr<const pml::Members>, uint32_t rank, const Communicator* like);
+
+/// MPI_Comm_dup, MPI_Comm_dup_with_info: copies attributes; `info` replaces the hints (may be null).
+int dup(Communicator&, const Info* info, Communicator** made);
+/// MPI_Comm_idup(_with_info): `*made` may be used once the request is complete.
+int idup(Communicator&, const Info* info, Communicator** made, pml::Request** request);
+/// MPI_Comm_split: `*made` is null for color MPI_UNDEFINED.
+int split(Communicator&, int color, int key, Communicator** made);
+/// MPI_Comm_split_type. MPI_COMM_TYPE_SHARED splits by host; hardware-guided and unguided splits know that level only.
+int split_type(Communicator&, int split_type, int key, const Info* info, Communicator** made);
+/// MPI_Comm_create: `*made` is null in processes outside `group`.
+int create(Communicator&, const Group& group, Communicator** made);
+/// MPI_Comm_create_group: collective over `group` only.
+int create_group(Communicator&, const Group& group, int tag, Communicator** made);
+/// MPI_Comm_create_from_group: needs no communicator; `stringtag` tells concurrent calls apart.
+int create_from_group(const Group& group, std::string_view stringtag, const Info* info, Errhandler& errhandler, Communicator** made);
+
+/// MPI_IDENT, MPI_CONGRUENT, MPI_SIMILAR or MPI_UNEQUAL.
+int compare(const Communicator&, const Communicator&);
+
+/// MPI_Comm_free / MPI_Comm_disconnect: runs the delete callbacks and drops the user's reference.
+int free(Communicator&);
+
+/// What the new communicator inherits by MPI_Comm_dup: attributes by their callbacks.
+int copy_attributes(const Communicator& from, Communicator& to);
+
+}  // namespace weft::comm

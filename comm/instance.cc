@@ -1,0 +1,67 @@
+#include "comm/comm.h"
+#include "comm/create.h"
+#include "runtime/base/error.h"
+
+namespace weft::comm {
+namespace {
+
+// Contexts that need no agreement: their "leader" is a rank that no job has.
+constexpr pml::Context predefined_context(uint64_t number) { return uint64_t{0x0fffffff} << 28 | number << 1; }
+
+Pool<Session>& sessions() {
+  static auto* pool = new Pool<Session>;
+  return *pool;
+}
+
+Communicator* predefined(Instance& instance, pml::Context context, std::shared_ptr<const pml::Members> members, uint32_t rank,
+                         uint32_t abi_handle, const char* name) {
+  Communicator* comm = make_communicator(instance, context, std::move(members), rank, nullptr);
+  comm->predefined = true;
+  comm->abi_handle = abi_handle;
+  comm->name = name;
+  return comm;
+}
+
+}  // namespace
+
+Session* Session::make() { return sessions().make(); }
+void Session::destroy(Session* session) {
+  release(session->errhandler);
+  release(session->info);
+  sessions().destroy(session);
+}
+
+Result<std::shared_ptr<Instance>> Instance::open(std::unique_ptr<boot::Bootstrap> bootstrap, bool threads) {
+  std::shared_ptr<Instance> made(new Instance);
+  made->threads_ = threads;
+  made->boot_ = std::move(bootstrap);
+  auto lane = pml::Lane::open(*made->boot_, threads);
+  if (!lane) return lane.failure();
+  made->lane_ = std::move(*lane);
+  if (auto met = made->boot_->fence(true); !met) return met.failure();
+
+  const boot::Job& job = made->job();
+  auto everyone = std::make_shared<const pml::Members>(pml::Members::range(0, job.size));
+  auto alone = std::make_shared<const pml::Members>(pml::Members::range(job.rank, 1));
+  made->world_ = predefined(*made, predefined_context(1), everyone, job.rank, 257, "MPI_COMM_WORLD");
+  made->self_ = predefined(*made, predefined_context(2), alone, 0, 258, "MPI_COMM_SELF");
+  made->carrier_ = std::make_unique<pml::Team>(*made->lane_, predefined_context(3), everyone, job.rank);
+  return made;
+}
+
+Status Instance::close() {
+  if (closed_) return Status::ok;
+  closed_ = true;
+  const Status status = lane_->close();
+  boot_->finalize();
+  return status;
+}
+
+Instance::~Instance() {
+  if (!lane_) return;
+  close();
+  for (Communicator* comm : {world_, self_})
+    if (comm) Communicator::destroy(comm);
+}
+
+}  // namespace weft::comm

@@ -1,0 +1,175 @@
+/* Micro-benchmarks in plain MPI C: compiles against any MPI. Prints one line a row: NAME BYTES VALUE UNIT.
+ *
+ *   bench [--quick] [--only NAME]
+ *
+ * Two-rank rows use ranks 0 and 1; collective rows use all. Values: latency is half a round trip in microseconds (median of
+ * batches), bandwidth in MB/s, message rate in messages/s, collectives the mean time of a call in microseconds (slowest rank,
+ * median of batches), memory the resident set in KiB (largest rank). */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BATCHES = 11, WINDOW = 64, LARGEST = 4 << 20 };
+
+static int rank, ranks, quick;
+static const char *only;
+static char *send_buffer, *receive_buffer;
+
+static int wanted(const char *name) { return !only || strcmp(only, name) == 0; }
+
+static int ascending(const void *a, const void *b) {
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static double median(double *values, int n) {
+  qsort(values, (size_t)n, sizeof *values, ascending);
+  return values[n / 2];
+}
+
+static void report(const char *name, long bytes, double value, const char *unit) {
+  if (rank != 0) return;
+  printf("%s %ld %.6g %s\n", name, bytes, value, unit);
+  fflush(stdout);
+}
+
+static long rounds_for(long bytes) {
+  long rounds = bytes <= 1024 ? 10000 : bytes <= 65536 ? 2000 : 200;
+  return quick ? rounds / 10 : rounds;
+}
+
+/* Two ranks take turns through buffers of the caller's. */
+static void ping_pong_with(char *out, char *in, long bytes, long rounds) {
+  for (long i = 0; i < rounds; ++i) {
+    if (rank == 0) {
+      MPI_Send(out, (int)bytes, MPI_CHAR, 1, 1, MPI_COMM_WORLD);
+      MPI_Recv(in, (int)bytes, MPI_CHAR, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    } else if (rank == 1) {
+      MPI_Recv(in, (int)bytes, MPI_CHAR, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      MPI_Send(out, (int)bytes, MPI_CHAR, 0, 1, MPI_COMM_WORLD);
+    }
+  }
+}
+
+static void ping_pong(long bytes, long rounds) { ping_pong_with(send_buffer, receive_buffer, bytes, rounds); }
+
+static void latency(long bytes) {
+  double times[BATCHES];
+  const long rounds = rounds_for(bytes) / 4 + 1;
+  ping_pong(bytes, rounds);
+  for (int b = 0; b < BATCHES; ++b) {
+    MPI_Barrier(MPI_COMM_WORLD);
+    const double begin = MPI_Wtime();
+    ping_pong(bytes, rounds);
+    times[b] = (MPI_Wtime() - begin) / (double)rounds / 2 * 1e6;
+  }
+  report("latency", bytes, median(times, BATCHES), "us");
+}
+
+static void stream(long bytes, long windows) {
+  MPI_Request requests[WINDOW];
+  char done = 0;
+  for (long w = 0; w < windows; ++w) {
+    for (int i = 0; i < WINDOW; ++i) {
+      if (rank == 0) MPI_Isend(send_buffer, (int)bytes, MPI_CHAR, 1, 2, MPI_COMM_WORLD, &requests[i]);
+      if (rank == 1) MPI_Irecv(receive_buffer, (int)bytes, MPI_CHAR, 0, 2, MPI_COMM_WORLD, &requests[i]);
+    }
+    if (rank < 2) MPI_Waitall(WINDOW, requests, MPI_STATUSES_IGNORE);
+    if (rank == 0) MPI_Recv(&done, 1, MPI_CHAR, 1, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (rank == 1) MPI_Send(&done, 1, MPI_CHAR, 0, 3, MPI_COMM_WORLD);
+  }
+}
+
+static void bandwidth(long bytes) {
+  double values[BATCHES];
+  long windows = rounds_for(bytes) / WINDOW + 1;
+  if (bytes >= 1 << 20) windows = quick ? 1 : 2;
+  stream(bytes, 1);
+  for (int b = 0; b < BATCHES; ++b) {
+    MPI_Barrier(MPI_COMM_WORLD);
+    const double begin = MPI_Wtime();
+    stream(bytes, windows);
+    const double seconds = MPI_Wtime() - begin;
+    values[b] = bytes <= 8 ? (double)(windows * WINDOW) / seconds : (double)(windows * WINDOW * bytes) / seconds / 1e6;
+  }
+  if (bytes <= 8) report("message_rate", bytes, median(values, BATCHES), "1/s");
+  else report("bandwidth", bytes, median(values, BATCHES), "MB/s");
+}
+
+typedef void collective(int count);
+static void do_barrier(int n) { (void)n; MPI_Barrier(MPI_COMM_WORLD); }
+static void do_bcast(int n) { MPI_Bcast(send_buffer, n, MPI_DOUBLE, 0, MPI_COMM_WORLD); }
+static void do_reduce(int n) { MPI_Reduce(send_buffer, receive_buffer, n, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD); }
+static void do_allreduce(int n) { MPI_Allreduce(send_buffer, receive_buffer, n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD); }
+static void do_allgather(int n) { MPI_Allgather(send_buffer, n / ranks, MPI_DOUBLE, receive_buffer, n / ranks, MPI_DOUBLE, MPI_COMM_WORLD); }
+static void do_alltoall(int n) { MPI_Alltoall(send_buffer, n / ranks, MPI_DOUBLE, receive_buffer, n / ranks, MPI_DOUBLE, MPI_COMM_WORLD); }
+static void do_reduce_scatter(int n) {
+  MPI_Reduce_scatter_block(send_buffer, receive_buffer, n / ranks, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+}
+
+static void time_collective(const char *name, collective *run, long bytes) {
+  double times[BATCHES], mine, slowest;
+  const long rounds = bytes <= 1024 ? (quick ? 200 : 2000) : bytes <= 65536 ? (quick ? 50 : 500) : (quick ? 5 : 40);
+  const int count = (int)(bytes / (long)sizeof(double));
+  run(count);
+  for (int b = 0; b < BATCHES; ++b) {
+    MPI_Barrier(MPI_COMM_WORLD);
+    const double begin = MPI_Wtime();
+    for (long i = 0; i < rounds; ++i) run(count);
+    mine = (MPI_Wtime() - begin) / (double)rounds * 1e6;
+    MPI_Reduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+    times[b] = slowest;
+  }
+  report(name, bytes, median(times, BATCHES), "us");
+}
+
+static void collectives(void) {
+  static const struct { const char *name; collective *run; } all[] = {
+      {"bcast", do_bcast},         {"reduce", do_reduce},     {"allreduce", do_allreduce},
+      {"allgather", do_allgather}, {"alltoall", do_alltoall}, {"reduce_scatter", do_reduce_scatter}};
+  static const long sizes[] = {64, 4096, 65536, 1 << 20};
+  if (wanted("barrier")) time_collective("barrier", do_barrier, 0);
+  for (size_t c = 0; c < sizeof all / sizeof *all; ++c)
+    for (size_t s = 0; wanted(all[c].name) && s < sizeof sizes / sizeof *sizes; ++s) time_collective(all[c].name, all[c].run, sizes[s]);
+}
+
+static long resident_kib(void) {
+  long pages = 0, skip;
+  FILE *f = fopen("/proc/self/statm", "r");
+  if (!f) return 0;
+  if (fscanf(f, "%ld %ld", &skip, &pages) != 2) pages = 0;
+  fclose(f);
+  return pages * 4;
+}
+
+int main(int argc, char **argv) {
+  MPI_Init(&argc, &argv);
+  for (int i = 1; i < argc; ++i) {
+    if (!strcmp(argv[i], "--quick")) quick = 1;
+    if (!strcmp(argv[i], "--only") && i + 1 < argc) only = argv[++i];
+  }
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  if (wanted("memory")) {
+    long mine, most;
+    char out = 0, in = 0;
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (ranks > 1) ping_pong_with(&out, &in, 1, 100);
+    mine = resident_kib();
+    MPI_Reduce(&mine, &most, 1, MPI_LONG, MPI_MAX, 0, MPI_COMM_WORLD);
+    report("memory", 0, (double)most, "KiB");
+  }
+  send_buffer = calloc(LARGEST, 2);
+  receive_buffer = calloc(LARGEST, 2);
+  if (!send_buffer || !receive_buffer) MPI_Abort(MPI_COMM_WORLD, 1);
+  static const long sizes[] = {1, 8, 64, 512, 4096, 16384, 65536, 262144, 1 << 20, LARGEST};
+  for (size_t s = 0; wanted("latency") && ranks > 1 && s < sizeof sizes / sizeof *sizes; ++s) latency(sizes[s]);
+  if (wanted("message_rate") && ranks > 1) bandwidth(8);
+  for (size_t s = 2; wanted("bandwidth") && ranks > 1 && s < sizeof sizes / sizeof *sizes; ++s) bandwidth(sizes[s]);
+  collectives();
+  free(send_buffer);
+  free(receive_buffer);
+  MPI_Finalize();
+  return 0;
+}

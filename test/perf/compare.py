@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Compares MPI installations side by side on this machine: the same benchmark, compiled with each one's mpicc, run in turns
+(A B C A B C ...), so that drift of the machine hits all alike. Prints medians and the ratio of the first to the best other.
+
+    compare.py [--ranks 2] [--runs 5] [--quick] [--only NAME] [--limit 1.5] [--json FILE] PREFIX [PREFIX ...]
+
+A ratio above 1 means that the first prefix is behind; --limit makes the exit status 1 if a row is further behind than that.
+"""
+import argparse, json, os, pathlib, statistics, subprocess, sys, tempfile, time
+
+HIGHER_IS_BETTER = {"MB/s", "1/s"}
+SOURCE = pathlib.Path(__file__).with_name("bench.c")
+
+
+def environment(prefix):
+    """The program finds its own MPI first."""
+    env = dict(os.environ)
+    env["PATH"] = f"{prefix}/bin:{env['PATH']}"
+    env["I_MPI_ROOT"] = str(prefix)
+    env.setdefault("OMPI_ALLOW_RUN_AS_ROOT", "1")
+    env.setdefault("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+    env.setdefault("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe")
+    libraries = [str(p) for p in (pathlib.Path(prefix) / "lib", pathlib.Path(prefix) / "lib/mpi/release") if p.is_dir()]
+    env["LD_LIBRARY_PATH"] = ":".join(libraries + [env.get("LD_LIBRARY_PATH", "")])
+    return env
+
+
+def build(prefix, folder):
+    program = folder / ("bench-" + str(abs(hash(prefix))))
+    subprocess.run([f"{prefix}/bin/mpicc", "-O2", "-o", str(program), str(SOURCE)], check=True, env=environment(prefix))
+    return program
+
+
+def run(prefix, program, options):
+    command = [f"{prefix}/bin/mpirun", "-n", str(options.ranks), str(program)]
+    command += ["--quick"] if options.quick else []
+    command += ["--only", options.only] if options.only else []
+    begin = time.monotonic()
+    done = subprocess.run(command, env=environment(prefix), capture_output=True, text=True, timeout=options.timeout)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)} failed with {done.returncode}:\n{done.stdout}{done.stderr}")
+    rows = {}
+    for line in done.stdout.splitlines():
+        fields = line.split()
+        if len(fields) == 4:
+            rows[(fields[0], int(fields[1]), fields[3])] = float(fields[2])
+    return rows, time.monotonic() - begin
+
+
+def start_up(prefix, program, options):
+    """Seconds from typing mpirun to the prompt, for a job that only meets once."""
+    command = [f"{prefix}/bin/mpirun", "-n", str(options.ranks), str(program), "--only", "nothing"]
+    begin = time.monotonic()
+    subprocess.run(command, env=environment(prefix), check=True, capture_output=True, timeout=options.timeout)
+    return time.monotonic() - begin
+
+
+def compare(options):
+    with tempfile.TemporaryDirectory() as folder:
+        programs = {p: build(p, pathlib.Path(folder)) for p in options.prefixes}
+        values = {p: {} for p in options.prefixes}
+        for _ in range(options.runs):
+            for prefix, program in programs.items():
+                rows, _ = run(prefix, program, options)
+                if not options.only or options.only == "start_up":
+                    rows[("start_up", 0, "s")] = statistics.median(start_up(prefix, program, options) for _ in range(3))
+                for key, value in rows.items():
+                    values[prefix].setdefault(key, []).append(value)
+    return {p: {k: statistics.median(v) for k, v in rows.items()} for p, rows in values.items()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("prefixes", nargs="+", metavar="PREFIX")
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only")
+    parser.add_argument("--limit", type=float)
+    parser.add_argument("--timeout", type=float, default=600)
+    parser.add_argument("--json")
+    options = parser.parse_args()
+    medians = compare(options)
+    first, others = options.prefixes[0], options.prefixes[1:]
+    names = [pathlib.Path(p).name for p in options.prefixes]
+    print(f"{options.ranks} ranks, median of {options.runs} interleaved runs; ratio = {names[0]} behind the best other (below 1: ahead)")
+    print(f"{'row':24}{'unit':>6}" + "".join(f"{n:>14}" for n in names) + f"{'ratio':>8}")
+    behind = []
+    for key, mine in medians[first].items():
+        name, size, unit = key
+        theirs = [medians[p][key] for p in others if key in medians[p]]
+        ratio = None
+        if theirs:
+            ratio = max(theirs) / mine if unit in HIGHER_IS_BETTER else mine / min(theirs)
+            if options.limit and ratio > options.limit:
+                behind.append(f"{name} {size}: {ratio:.2f}")
+        cells = "".join(f"{medians[p].get(key, float('nan')):14.5g}" for p in options.prefixes)
+        print(f"{name + (' ' + str(size) if size else ''):24}{unit:>6}{cells}" + (f"{ratio:8.2f}" if ratio else ""))
+    if options.json:
+        pathlib.Path(options.json).write_text(json.dumps({p: {" ".join(map(str, k)): v for k, v in r.items()} for p, r in medians.items()}, indent=1))
+    if behind:
+        print(f"further behind than {options.limit}: " + "; ".join(behind))
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
