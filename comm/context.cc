@@ -7,7 +7,7 @@ namespace weft::comm {
 Status agree_on_context(pml::Team& carrier, const pml::Members& group, uint32_t rank, int tag, pml::Context& context) {
   pml::Lane& lane = carrier.lane();
   if (rank == 0) context = lane.new_context();
-  const pml::Buffer buffer{&context, sizeof context, &type::bytes()};
+  const pml::Buffer buffer{&context, sizeof context, &type::of(type::Basic::byte)};
   const auto carrier_rank = [&](uint32_t member) { return static_cast<int>(carrier.members().find(group.at(member))); };
 
   uint32_t reach = 1;  // distance to the parent, then to the children

@@ -38,10 +38,10 @@ coll::Call broadcast_bytes(void* data, uint64_t bytes) {
   call.what = coll::Collective::bcast;
   call.out = data;
   call.out_count = bytes;
-  call.out_type = &type::bytes();
+  call.out_type = &type::of(type::Basic::byte);
   call.in = data;
   call.in_count = bytes;
-  call.in_type = &type::bytes();
+  call.in_type = &type::of(type::Basic::byte);
   return call;
 }
 
@@ -58,7 +58,7 @@ int gather_ballots(Communicator& comm, const Ballot& mine, std::vector<Ballot>& 
   call.in = &mine;
   call.out = all.data();
   call.in_count = call.out_count = sizeof(Ballot);
-  call.in_type = call.out_type = &type::bytes();
+  call.in_type = call.out_type = &type::of(type::Basic::byte);
   return coll::run(*comm.coll, call);
 }
 

@@ -49,7 +49,7 @@ struct Request : Object {
   void (*on_done)(Request&) = nullptr;
   void* context = nullptr;
 
-  Request(RequestKind kind, const Ops* o, Lane* l) : Object(Kind::request), request_kind(kind), ops(o), lane(l) {}
+  Request(RequestKind k, const Ops* o, Lane* l) : Object(Kind::request), request_kind(k), ops(o), lane(l) {}
   static void destroy(Request* r) {
     void* const owner = r->team_owner;
     const auto drop = r->drop_owner;
