@@ -1,0 +1,239 @@
+// Communicators and groups: dup, split, create, attributes, error handlers, info, names, sessions.
+#include "check.h"
+
+using check::rank;
+using check::ranks;
+
+namespace {
+
+int sum_of_ranks(MPI_Comm comm) {
+  int mine = 0, sum = 0;
+  MPI_Comm_rank(comm, &mine);
+  MPI_Allreduce(&mine, &sum, 1, MPI_INT, MPI_SUM, comm);
+  return sum;
+}
+
+int size_of(MPI_Comm comm) {
+  int size = 0;
+  MPI_Comm_size(comm, &size);
+  return size;
+}
+
+int compare(MPI_Comm a, MPI_Comm b) {
+  int result = -1;
+  MPI_Comm_compare(a, b, &result);
+  return result;
+}
+
+void duplicates() {
+  MPI_Comm copy, later;
+  MPI_Request request;
+  MPI_Comm_dup(MPI_COMM_WORLD, &copy);
+  MPI_Comm_idup(MPI_COMM_WORLD, &later, &request);
+  CHECK(sum_of_ranks(copy) == ranks * (ranks - 1) / 2);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  CHECK(compare(copy, MPI_COMM_WORLD) == MPI_CONGRUENT && compare(copy, copy) == MPI_IDENT);
+  CHECK(sum_of_ranks(later) == ranks * (ranks - 1) / 2);
+  // Same pair, same tag, different communicators: never mixed.
+  int out[3] = {1, 2, 3}, in[3] = {};
+  MPI_Request requests[3];
+  MPI_Comm comms[3] = {later, MPI_COMM_WORLD, copy};
+  const int right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;
+  for (int i = 0; i < 3; ++i) MPI_Isend(&out[i], 1, MPI_INT, right, 0, comms[i], &requests[i]);
+  for (int i = 2; i >= 0; --i) MPI_Recv(&in[i], 1, MPI_INT, left, 0, comms[i], MPI_STATUS_IGNORE);
+  MPI_Waitall(3, requests, MPI_STATUSES_IGNORE);
+  CHECK(in[0] == 1 && in[1] == 2 && in[2] == 3);
+  MPI_Comm_free(&copy);
+  MPI_Comm_free(&later);
+  CHECK(copy == MPI_COMM_NULL);
+}
+
+void splits() {
+  MPI_Comm half;
+  MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &half);
+  int mine = -1;
+  MPI_Comm_rank(half, &mine);
+  const int members = (ranks + 1 - rank % 2) / 2;
+  CHECK(size_of(half) == members && mine == members - 1 - rank / 2);
+  CHECK(sum_of_ranks(half) == members * (members - 1) / 2);
+  MPI_Comm_free(&half);
+  MPI_Comm_split(MPI_COMM_WORLD, rank == 0 ? MPI_UNDEFINED : 3, 0, &half);
+  CHECK((half == MPI_COMM_NULL) == (rank == 0));
+  if (half != MPI_COMM_NULL) {
+    CHECK(size_of(half) == ranks - 1);
+    MPI_Comm_free(&half);
+  }
+  MPI_Comm shared;
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &shared);
+  CHECK(size_of(shared) >= 1 && size_of(shared) <= ranks);
+  sum_of_ranks(shared);
+  MPI_Comm_free(&shared);
+}
+
+void from_groups() {
+  MPI_Group world, odd;
+  MPI_Comm_group(MPI_COMM_WORLD, &world);
+  int range[1][3] = {{ranks > 1 ? 1 : 0, ranks - 1, 2}};
+  MPI_Group_range_incl(world, 1, range, &odd);
+  MPI_Comm made, grouped = MPI_COMM_NULL;
+  MPI_Comm_create(MPI_COMM_WORLD, odd, &made);
+  int mine = -1;
+  MPI_Group_rank(odd, &mine);
+  CHECK((made == MPI_COMM_NULL) == (mine == MPI_UNDEFINED));
+  if (mine != MPI_UNDEFINED) {
+    MPI_Comm_create_group(MPI_COMM_WORLD, odd, 17, &grouped);
+    CHECK(compare(made, grouped) == MPI_CONGRUENT);
+    const int n = size_of(grouped);
+    CHECK(sum_of_ranks(grouped) == n * (n - 1) / 2);
+    MPI_Comm_free(&grouped);
+    MPI_Comm_free(&made);
+  }
+  MPI_Group rest, all, none;
+  MPI_Group_difference(world, odd, &rest);
+  MPI_Group_union(rest, odd, &all);
+  MPI_Group_intersection(rest, odd, &none);
+  int result = -1, size = -1;
+  MPI_Group_compare(world, all, &result);
+  CHECK(result == (ranks > 2 ? MPI_SIMILAR : MPI_IDENT));
+  MPI_Group_size(none, &size);
+  CHECK(size == 0 && none == MPI_GROUP_EMPTY);
+  std::vector<int> from(static_cast<size_t>(ranks)), to(from.size());
+  for (int i = 0; i < ranks; ++i) from[size_t(i)] = i;
+  MPI_Group_translate_ranks(all, ranks, from.data(), world, to.data());
+  for (int i = 0, seen = 0; i < ranks; ++i, seen = 0) {
+    for (int t : to) seen += t == i;
+    CHECK(seen == 1);
+  }
+  for (MPI_Group* g : {&world, &odd, &rest, &all}) MPI_Group_free(g);
+}
+
+int copies = 0, deletions = 0;
+int copy_callback(MPI_Comm, int, void* extra, void* in, void* out, int* flag) {
+  ++copies;
+  *static_cast<void**>(out) = static_cast<char*>(in) + *static_cast<int*>(extra);
+  *flag = 1;
+  return MPI_SUCCESS;
+}
+int delete_callback(MPI_Comm, int, void*, void*) {
+  ++deletions;
+  return MPI_SUCCESS;
+}
+
+void attributes() {
+  int step = 5, key = MPI_KEYVAL_INVALID, flag = 0;
+  MPI_Comm_create_keyval(copy_callback, delete_callback, &key, &step);
+  char base[16];
+  MPI_Comm copy;
+  MPI_Comm_set_attr(MPI_COMM_WORLD, key, base);
+  MPI_Comm_dup(MPI_COMM_WORLD, &copy);
+  char* value = nullptr;
+  MPI_Comm_get_attr(copy, key, &value, &flag);
+  CHECK(flag && value == base + 5 && copies == 1);
+  MPI_Comm_free(&copy);
+  CHECK(deletions == 1);
+  MPI_Comm_delete_attr(MPI_COMM_WORLD, key);
+  CHECK(deletions == 2);
+  MPI_Comm_get_attr(MPI_COMM_WORLD, key, &value, &flag);
+  CHECK(!flag);
+  MPI_Comm_free_keyval(&key);
+  CHECK(key == MPI_KEYVAL_INVALID);
+  int* bound = nullptr;
+  MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &flag);
+  CHECK(flag && *bound >= 32767);
+}
+
+int handled = 0;
+void handler(MPI_Comm* comm, int* code, ...) {
+  handled = check::error_class(*code);
+  CHECK(*comm == MPI_COMM_WORLD);
+}
+
+void error_handlers() {
+  MPI_Errhandler mine, before;
+  MPI_Comm_get_errhandler(MPI_COMM_WORLD, &before);
+  CHECK(before == MPI_ERRORS_ARE_FATAL);
+  MPI_Comm_create_errhandler(handler, &mine);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, mine);
+  MPI_Errhandler_free(&mine);
+  MPI_Send(&rank, 1, MPI_INT, ranks + 3, 0, MPI_COMM_WORLD);
+  CHECK(handled == MPI_ERR_RANK);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  CHECK(check::error_class(MPI_Send(&rank, -1, MPI_INT, 0, 0, MPI_COMM_WORLD)) == MPI_ERR_COUNT);
+  MPI_Comm copy;
+  MPI_Comm_dup(MPI_COMM_WORLD, &copy);
+  CHECK(check::error_class(MPI_Send(&rank, 1, MPI_INT, 0, -8, copy)) == MPI_ERR_TAG);
+  MPI_Comm_free(&copy);
+  char text[MPI_MAX_ERROR_STRING];
+  int length = 0;
+  MPI_Error_string(MPI_ERR_TRUNCATE, text, &length);
+  CHECK(length > 0 && length == int(std::strlen(text)));
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, before);
+}
+
+void info_and_names() {
+  MPI_Info info, copy;
+  MPI_Info_create(&info);
+  MPI_Info_set(info, "colour", "blue");
+  MPI_Info_set(info, "size", "large");
+  MPI_Info_set(info, "colour", "red");
+  int keys = 0, flag = 0, length = 64;
+  char value[64], key[MPI_MAX_INFO_KEY];
+  MPI_Info_get_nkeys(info, &keys);
+  MPI_Info_dup(info, &copy);
+  MPI_Info_delete(info, "size");
+  MPI_Info_get_string(copy, "colour", &length, value, &flag);
+  CHECK(keys == 2 && flag && !std::strcmp(value, "red") && length == 4);
+  MPI_Info_get_nthkey(copy, 1, key);
+  CHECK(!std::strcmp(key, "size"));
+  MPI_Info_free(&info);
+  MPI_Info_free(&copy);
+
+  MPI_Comm comm;
+  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  MPI_Comm_set_name(comm, "a copy of the world");
+  char name[MPI_MAX_OBJECT_NAME];
+  MPI_Comm_get_name(comm, name, &length);
+  CHECK(!std::strcmp(name, "a copy of the world"));
+  MPI_Comm_free(&comm);
+  MPI_Comm_get_name(MPI_COMM_WORLD, name, &length);
+  CHECK(!std::strcmp(name, "MPI_COMM_WORLD"));
+}
+
+void sessions() {
+  MPI_Session session;
+  MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &session);
+  int sets = 0, length = MPI_MAX_PSET_NAME_LEN;
+  MPI_Session_get_num_psets(session, MPI_INFO_NULL, &sets);
+  CHECK(sets >= 2);
+  char name[MPI_MAX_PSET_NAME_LEN];
+  MPI_Session_get_nth_pset(session, MPI_INFO_NULL, 0, &length, name);
+  CHECK(!std::strcmp(name, "mpi://WORLD"));
+  MPI_Group world;
+  MPI_Group_from_session_pset(session, "mpi://WORLD", &world);
+  MPI_Comm comm;
+  MPI_Comm_create_from_group(world, "conformance/sessions", MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &comm);
+  CHECK(size_of(comm) == ranks && sum_of_ranks(comm) == ranks * (ranks - 1) / 2);
+  MPI_Comm_free(&comm);
+  MPI_Group_free(&world);
+  MPI_Session_finalize(&session);
+  CHECK(session == MPI_SESSION_NULL);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  check::begin(argc, argv);
+  duplicates();
+  splits();
+  from_groups();
+  attributes();
+  error_handlers();
+  info_and_names();
+  sessions();
+  for (int i = 0; i < 300; ++i) {  // context ids and memory are given back or never run out
+    MPI_Comm comm;
+    MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+    MPI_Comm_free(&comm);
+  }
+  return check::end("communicators");
+}
