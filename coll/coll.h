@@ -11,9 +11,28 @@
 namespace weft::coll {
 
 enum class Collective : uint8_t {
-  barrier, bcast, gather, gatherv, scatter, scatterv, allgather, allgatherv, alltoall, alltoallv, alltoallw,
-  reduce, allreduce, reduce_scatter, reduce_scatter_block, scan, exscan,
-  neighbor_allgather, neighbor_allgatherv, neighbor_alltoall, neighbor_alltoallv, neighbor_alltoallw,
+  barrier,
+  bcast,
+  gather,
+  gatherv,
+  scatter,
+  scatterv,
+  allgather,
+  allgatherv,
+  alltoall,
+  alltoallv,
+  alltoallw,
+  reduce,
+  allreduce,
+  reduce_scatter,
+  reduce_scatter_block,
+  scan,
+  exscan,
+  neighbor_allgather,
+  neighbor_allgatherv,
+  neighbor_alltoall,
+  neighbor_alltoallv,
+  neighbor_alltoallw,
 };
 
 /// A view of an array of counts or displacements that the caller passed as int or as MPI_Count / MPI_Aint.
@@ -36,11 +55,11 @@ class Counts {
 /// Arrays are borrowed: a nonblocking or persistent call copies what it needs later before it returns.
 struct Call {
   Collective what = Collective::barrier;
-  const void* in = nullptr;    ///< send buffer; `in_place` if MPI_IN_PLACE
-  void* out = nullptr;         ///< receive buffer; bcast: the buffer
+  const void* in = nullptr;  ///< send buffer; `in_place` if MPI_IN_PLACE
+  void* out = nullptr;       ///< receive buffer; bcast: the buffer
   bool in_place = false;
   uint64_t in_count = 0, out_count = 0;
-  Counts in_counts, in_displs;    ///< v and w forms (w: displacements in bytes)
+  Counts in_counts, in_displs;  ///< v and w forms (w: displacements in bytes)
   Counts out_counts, out_displs;
   const type::Datatype* in_type = nullptr;
   const type::Datatype* out_type = nullptr;

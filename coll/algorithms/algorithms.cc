@@ -1,0 +1,65 @@
+#include "coll/algorithms/algorithms.h"
+
+namespace weft::coll {
+
+namespace {
+
+bool power_of_two(int32_t size) { return is_power_of_two(size); }
+bool even(int32_t size) { return size % 2 == 0; }
+
+constexpr Algorithm kTable[] = {
+    {.pattern = Pattern::barrier, .name = "dissemination", .build = barrier_dissemination},
+    {.pattern = Pattern::bcast, .name = "binomial", .build = bcast_binomial},
+    {.pattern = Pattern::bcast, .name = "scatter_allgather", .build = bcast_scatter_allgather},
+    {.pattern = Pattern::bcast, .name = "chain", .build = bcast_chain, .segmented = true},
+    {.pattern = Pattern::bcast, .name = "binary_tree", .build = bcast_binary_tree, .segmented = true},
+    {.pattern = Pattern::gather, .name = "linear", .build = gather_linear, .uneven = true},
+    {.pattern = Pattern::gather, .name = "binomial", .build = gather_binomial},
+    {.pattern = Pattern::scatter, .name = "linear", .build = scatter_linear, .uneven = true},
+    {.pattern = Pattern::scatter, .name = "binomial", .build = scatter_binomial},
+    {.pattern = Pattern::allgather, .name = "ring", .build = allgather_ring, .uneven = true},
+    {.pattern = Pattern::allgather,
+     .name = "recursive_doubling",
+     .build = allgather_recursive_doubling,
+     .uneven = true,
+     .fits = power_of_two},
+    {.pattern = Pattern::allgather, .name = "bruck", .build = allgather_bruck, .uneven = true},
+    {.pattern = Pattern::allgather, .name = "neighbor_exchange", .build = allgather_neighbor_exchange, .uneven = true, .fits = even},
+    {.pattern = Pattern::alltoall, .name = "linear", .build = alltoall_linear, .uneven = true},
+    {.pattern = Pattern::alltoall, .name = "pairwise", .build = alltoall_pairwise, .uneven = true},
+    {.pattern = Pattern::alltoall, .name = "bruck", .build = alltoall_bruck},
+    {.pattern = Pattern::reduce, .name = "binomial", .build = reduce_binomial},
+    {.pattern = Pattern::reduce, .name = "rabenseifner", .build = reduce_rabenseifner},
+    {.pattern = Pattern::allreduce, .name = "recursive_doubling", .build = allreduce_recursive_doubling},
+    {.pattern = Pattern::allreduce, .name = "rabenseifner", .build = allreduce_rabenseifner},
+    {.pattern = Pattern::allreduce, .name = "ring", .build = allreduce_ring, .commutative = true},
+    {.pattern = Pattern::reduce_scatter, .name = "pairwise", .build = reduce_scatter_pairwise, .uneven = true},
+    {.pattern = Pattern::reduce_scatter,
+     .name = "recursive_halving",
+     .build = reduce_scatter_recursive_halving,
+     .uneven = true,
+     .commutative = true},
+    {.pattern = Pattern::scan, .name = "doubling", .build = scan_doubling},
+    {.pattern = Pattern::scan, .name = "chain", .build = scan_chain, .segmented = true},
+    {.pattern = Pattern::exscan, .name = "doubling", .build = exscan_doubling},
+    {.pattern = Pattern::exscan, .name = "chain", .build = exscan_chain, .segmented = true},
+};
+
+}  // namespace
+
+std::span<const Algorithm> algorithms() { return kTable; }
+
+const Algorithm* find_algorithm(Pattern pattern, std::string_view name) {
+  for (const Algorithm& a : kTable) {
+    if (a.pattern == pattern && name == a.name) return &a;
+  }
+  return nullptr;
+}
+
+const char* to_string(Pattern pattern) {
+  static constexpr const char* names[kPatterns] = {"barrier", "bcast",     "gather",         "scatter", "allgather", "alltoall",
+                                                   "reduce",  "allreduce", "reduce_scatter", "scan",    "exscan"};
+  return names[static_cast<int>(pattern)];
+}
+
+}  // namespace weft::coll

@@ -1,0 +1,78 @@
+// All algorithms by name. What buffers hold, per collective (p ranks, block i belongs to rank i where there are p blocks):
+//   barrier               no data
+//   bcast                 out: the data, cut as the algorithm likes; `in` unused
+//   gather, allgather     in: block me; out (gather: of the root only): p blocks
+//   scatter               in (of the root only): p blocks; out: block me
+//   alltoall              in: p blocks by destination; out: p blocks by source; never in place (the plan stages the input)
+//   reduce, allreduce, scan, exscan   in, out (reduce: of the root only): the data, cut as the algorithm likes
+//   reduce_scatter        in: p blocks; out: block me; in place: out begins where in begins
+// The v forms run the same algorithms where these are marked as fit for blocks of different sizes.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "coll/schedule.h"
+
+namespace weft::coll {
+
+/// Collectives as far as schedules tell them apart.
+enum class Pattern : uint8_t { barrier, bcast, gather, scatter, allgather, alltoall, reduce, allreduce, reduce_scatter, scan, exscan };
+constexpr int kPatterns = 11;
+const char* to_string(Pattern);
+
+struct Algorithm {
+  Pattern pattern;
+  const char* name;
+  Build build;
+  bool uneven = false;                   ///< fit for blocks of different sizes
+  bool segmented = false;                ///< cuts the data into Parameters::segments
+  bool commutative = false;              ///< only for commutative operations
+  bool (*fits)(int32_t size) = nullptr;  ///< null: any size
+
+  bool usable(int32_t size, const Parameters& p, bool uneven_blocks) const {
+    return (uneven || !uneven_blocks) && (!commutative || p.commutative) && (!fits || fits(size));
+  }
+};
+
+std::span<const Algorithm> algorithms();
+/// Null if there is none of that name.
+const Algorithm* find_algorithm(Pattern, std::string_view name);
+
+// barrier.cc
+Schedule barrier_dissemination(const Topology&, Rank me, int32_t size, const Parameters&);
+// bcast.cc
+Schedule bcast_binomial(const Topology&, Rank me, int32_t size, const Parameters&);
+Schedule bcast_scatter_allgather(const Topology&, Rank me, int32_t size, const Parameters&);
+Schedule bcast_chain(const Topology&, Rank me, int32_t size, const Parameters&);
+Schedule bcast_binary_tree(const Topology&, Rank me, int32_t size, const Parameters&);
+// gather.cc
+Schedule gather_linear(const Topology&, Rank me, int32_t size, const Parameters&);
+Schedule gather_binomial(const Topology&, Rank me, int32_t size, const Parameters&);
+Schedule scatter_linear(const Topology&, Rank me, int32_t size, const Parameters&);
+Schedule scatter_binomial(const Topology&, Rank me, int32_t size, const Parameters&);
+// allgather.cc
+Schedule allgather_ring(const Topology&, Rank me, int32_t size, const Parameters&);
+Schedule allgather_recursive_doubling(const Topology&, Rank me, int32_t size, const Parameters&);
+Schedule allgather_bruck(const Topology&, Rank me, int32_t size, const Parameters&);
+Schedule allgather_neighbor_exchange(const Topology&, Rank me, int32_t size, const Parameters&);
+// alltoall.cc
+Schedule alltoall_linear(const Topology&, Rank me, int32_t size, const Parameters&);
+Schedule alltoall_pairwise(const Topology&, Rank me, int32_t size, const Parameters&);
+Schedule alltoall_bruck(const Topology&, Rank me, int32_t size, const Parameters&);
+// reduce.cc
+Schedule reduce_binomial(const Topology&, Rank me, int32_t size, const Parameters&);
+Schedule reduce_rabenseifner(const Topology&, Rank me, int32_t size, const Parameters&);
+Schedule allreduce_recursive_doubling(const Topology&, Rank me, int32_t size, const Parameters&);
+Schedule allreduce_rabenseifner(const Topology&, Rank me, int32_t size, const Parameters&);
+Schedule allreduce_ring(const Topology&, Rank me, int32_t size, const Parameters&);
+// reduce_scatter.cc
+Schedule reduce_scatter_pairwise(const Topology&, Rank me, int32_t size, const Parameters&);
+Schedule reduce_scatter_recursive_halving(const Topology&, Rank me, int32_t size, const Parameters&);
+// scan.cc
+Schedule scan_doubling(const Topology&, Rank me, int32_t size, const Parameters&);
+Schedule scan_chain(const Topology&, Rank me, int32_t size, const Parameters&);
+Schedule exscan_doubling(const Topology&, Rank me, int32_t size, const Parameters&);
+Schedule exscan_chain(const Topology&, Rank me, int32_t size, const Parameters&);
+
+}  // namespace weft::coll

@@ -1,0 +1,69 @@
+#include <algorithm>
+
+#include "coll/algorithms/algorithms.h"
+
+namespace weft::coll {
+
+/// p-1 rounds between neighbours; each rank sends the data once.
+Schedule allgather_ring(const Topology&, Rank me, int32_t size, const Parameters& p) {
+  Builder b(size);
+  if (!p.in_place) b.copy({buffer_in, me}, {buffer_out, me}).next();
+  b.begin_loop();
+  b.receive(wrap(me - 1, size), {buffer_out, wrap(me - 1, size), -1}).send(wrap(me + 1, size), {buffer_out, me, -1});
+  b.end_loop(size - 1);
+  return b.done();
+}
+
+/// log2 p rounds, blocks staying where they belong. Powers of two only.
+Schedule allgather_recursive_doubling(const Topology&, Rank me, int32_t size, const Parameters& p) {
+  Builder b(size);
+  if (!p.in_place) b.copy({buffer_in, me}, {buffer_out, me}).next();
+  for (int32_t mask = 1; mask < size; mask *= 2) {
+    const int32_t mine = me & ~(mask - 1);
+    b.receive(me ^ mask, {buffer_out, mine ^ mask}, mask).send(me ^ mask, {buffer_out, mine}, mask).next();
+  }
+  return b.done();
+}
+
+/// ceil(log2 p) rounds for any p, in scratch memory that begins with the own block (Bruck et al. 1997).
+Schedule allgather_bruck(const Topology&, Rank me, int32_t size, const Parameters&) {
+  Builder b(size);
+  const uint8_t all = b.region(me, size);
+  b.copy({buffer_in, me}, {all, me}).next();
+  for (int64_t have = 1; have < size; have *= 2) {
+    const auto more = static_cast<int32_t>(std::min<int64_t>(have, size - have));
+    b.receive(wrap(me + have, size), {all, wrap(me + have, size)}, more).send(wrap(me - have, size), {all, me}, more).next();
+  }
+  b.copy({all, me}, {buffer_out, me}, size - me);
+  if (me > 0) b.copy({all, 0}, {buffer_out, 0}, me);
+  return b.done();
+}
+
+/// p/2 rounds, pairs of blocks exchanged with the left and the right neighbour in turn (Chen et al. 2005). Even p only.
+Schedule allgather_neighbor_exchange(const Topology&, Rank me, int32_t size, const Parameters& p) {
+  Builder b(size);
+  if (!p.in_place) b.copy({buffer_in, me}, {buffer_out, me}).next();
+  const int32_t way = me % 2 == 0 ? 1 : -1;
+  const Rank partner = me + way;            // in rounds 0, 2, 4, ...
+  const Rank other = wrap(me - way, size);  // in rounds 1, 3, 5, ...
+  const int32_t pair = me - me % 2;         // what round 0 completes
+  b.receive(partner, {buffer_out, partner}).send(partner, {buffer_out, me}).next();
+  const int32_t left = size / 2 - 1;  // rounds after the first
+  // What arrives from `partner` moves by 2 * way a time, what arrives from `other` by -2 * way; each round sends on what the
+  // one before brought.
+  const Place from_other{buffer_out, wrap(pair - 2 * way, size), -2 * way};
+  const Place from_partner{buffer_out, wrap(pair + 2 * way, size), 2 * way};
+  const Place had{buffer_out, pair, 2 * way};
+  b.begin_loop();
+  b.receive(other, from_other, 2).send(other, had, 2).next();
+  b.receive(partner, from_partner, 2).send(partner, from_other, 2).next();
+  b.end_loop(left / 2);
+  if (left % 2 == 1) {
+    const int64_t k = left / 2;
+    b.receive(other, {buffer_out, wrap(from_other.block + k * from_other.stride, size)}, 2);
+    b.send(other, {buffer_out, wrap(had.block + k * had.stride, size)}, 2);
+  }
+  return b.done();
+}
+
+}  // namespace weft::coll

@@ -1,0 +1,192 @@
+// Every algorithm's schedules, checked symbolically; and the checker, shown to catch seeded mistakes.
+#include <catch2/catch.hpp>
+#include <random>
+#include <vector>
+
+#include "test/unit/coll/checker.h"
+
+using namespace weft::coll;
+using weft::coll::check::Question;
+using weft::coll::check::verdict;
+
+namespace {
+
+bool rooted(Pattern p) { return p == Pattern::bcast || p == Pattern::gather || p == Pattern::scatter || p == Pattern::reduce; }
+bool reduces(Pattern p) { return p >= Pattern::reduce; }
+bool has_in_place(Pattern p) { return p != Pattern::barrier && p != Pattern::bcast && p != Pattern::alltoall; }
+
+std::vector<Rank> roots(Pattern p, int32_t size) {
+  if (!rooted(p)) return {0};
+  std::vector<Rank> all;
+  for (Rank r = 0; r < size; r += size <= 17 ? 1 : 13) all.push_back(r);
+  return all;
+}
+
+/// Calls `visit` with every sensible question about an algorithm on `size` ranks.
+template <class Visit>
+void questions(const Algorithm& a, int32_t size, Visit visit) {
+  for (Rank root : roots(a.pattern, size)) {
+    for (bool commutative : {true, false}) {
+      if (!commutative && !reduces(a.pattern)) continue;
+      for (bool in_place : {false, true}) {
+        if (in_place && !has_in_place(a.pattern)) continue;
+        for (int32_t segments : {1, 2, 3, 7}) {
+          if (segments > 1 && !a.segmented) continue;
+          Question q{a.pattern, size, {root, commutative, in_place, segments}, a.uneven};
+          if (a.usable(size, q.parameters, false)) visit(q);
+        }
+      }
+    }
+  }
+}
+
+std::vector<Schedule> build_all(const Algorithm& a, const Question& q) {
+  std::vector<Schedule> all;
+  for (Rank r = 0; r < q.size; ++r) all.push_back(a.build({}, r, q.size, q.parameters));
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("every algorithm does what the standard says, on any number of ranks") {
+  for (const Algorithm& a : algorithms()) {
+    for (int32_t size = 1; size <= 17; ++size) {
+      int asked = 0;
+      questions(a, size, [&](const Question& q) {
+        ++asked;
+        const std::string wrong = verdict(a, q);
+        if (!wrong.empty()) FAIL_CHECK(wrong);
+      });
+      if (!a.fits) CHECK(asked > 0);
+    }
+  }
+}
+
+TEST_CASE("and on some larger ones") {
+  for (const Algorithm& a : algorithms()) {
+    for (int32_t size : {24, 31, 32, 33, 63, 64}) {
+      questions(a, size, [&](const Question& q) {
+        if (q.parameters.segments == 2 || q.parameters.segments == 7) return;
+        const std::string wrong = verdict(a, q);
+        if (!wrong.empty()) FAIL_CHECK(wrong);
+      });
+    }
+  }
+}
+
+TEST_CASE("schedules stay short on many ranks") {
+  for (const Algorithm& a : algorithms()) {
+    Parameters p{.segments = 1000};
+    const Schedule s = a.build({}, 100, 65536, p);
+    INFO(a.name);
+    CHECK(s.steps.size() < 200);
+  }
+}
+
+TEST_CASE("the checker notices a missing step") {
+  int tried = 0;
+  for (const Algorithm& a : algorithms()) {
+    for (int32_t size : {2, 5, 8}) {
+      questions(a, size, [&](const Question& q) {
+        const auto good = build_all(a, q);
+        for (Rank r = 0; r < size; ++r) {
+          for (size_t i = 0; i < good[r].steps.size(); ++i) {
+            // In place, a copy may bring back what is there already.
+            if (good[r].steps[i].kind == StepKind::copy && q.parameters.in_place) continue;
+            auto bad = good;
+            bad[r].steps[i].repeat = 0;  // the step is there no more
+            ++tried;
+            if (verdict(q, bad).empty()) FAIL_CHECK(a.name << ": step " << i << " of rank " << r << " of " << size << " is not missed");
+          }
+        }
+      });
+    }
+  }
+  CHECK(tried > 1000);
+}
+
+TEST_CASE("the checker notices operands in the wrong order") {
+  int tried = 0;
+  for (const Algorithm& a : algorithms()) {
+    if (!reduces(a.pattern) || a.commutative) continue;
+    const int32_t size = 6;
+    questions(a, size, [&](const Question& q) {
+      if (q.parameters.commutative) return;
+      const auto good = build_all(a, q);
+      for (Rank r = 0; r < size; ++r) {
+        for (size_t i = 0; i < good[r].steps.size(); ++i) {
+          auto bad = good;
+          Step& step = bad[r].steps[i];
+          if (step.kind != StepKind::combine) continue;
+          std::swap(step.a, step.b);
+          ++tried;
+          if (verdict(q, bad).empty()) FAIL_CHECK(a.name << ": step " << i << " of rank " << r);
+        }
+      }
+    });
+  }
+  CHECK(tried > 50);
+}
+
+TEST_CASE("the checker notices wrong peers, blocks and sizes") {
+  int tried = 0;
+  for (const Algorithm& a : algorithms()) {
+    const int32_t size = 4;
+    questions(a, size, [&](const Question& q) {
+      const auto good = build_all(a, q);
+      for (Rank r = 0; r < size; ++r) {
+        for (size_t i = 0; i < good[r].steps.size(); ++i) {
+          const bool message = good[r].steps[i].kind == StepKind::send || good[r].steps[i].kind == StepKind::receive;
+          if (!message) continue;
+          auto bad = good;
+          bad[r].steps[i].peer = wrap(bad[r].steps[i].peer + 1, size);
+          ++tried;
+          if (verdict(q, bad).empty()) FAIL_CHECK(a.name << ": peer of step " << i << " of rank " << r);
+          bad = good;
+          bad[r].steps[i].blocks += 1;
+          if (verdict(q, bad).empty()) FAIL_CHECK(a.name << ": size of step " << i << " of rank " << r);
+          if (good[r].blocks == 1 || good[r].steps[i].repeat > 1) continue;
+          bad = good;
+          bad[r].steps[i].a.block = wrap(bad[r].steps[i].a.block + 1, good[r].blocks);
+          if (q.uneven && verdict(q, bad).empty()) FAIL_CHECK(a.name << ": block of step " << i << " of rank " << r);
+        }
+      }
+    });
+  }
+  CHECK(tried > 100);
+}
+
+TEST_CASE("the checker notices races and deadlocks") {
+  // Both wait for the other's message before they send their own.
+  auto waits_first = [](Rank me) {
+    Builder b(2);
+    b.copy({buffer_in, me}, {buffer_out, me}).next();
+    b.receive(1 - me, {buffer_out, 1 - me}).next().send(1 - me, {buffer_out, me});
+    return b.done();
+  };
+  const Question q{Pattern::allgather, 2, {}, false};
+  CHECK(verdict(q, {waits_first(0), waits_first(1)}).find("deadlock") != std::string::npos);
+  // Both send first: fine with buffering, but not if a send waits for its receive.
+  auto sends_first = [](Rank me) {
+    Builder b(2);
+    b.copy({buffer_in, me}, {buffer_out, me}).next();
+    b.send(1 - me, {buffer_out, me}).next().receive(1 - me, {buffer_out, 1 - me});
+    return b.done();
+  };
+  CHECK(verdict(q, {sends_first(0), sends_first(1)}).find("deadlock") != std::string::npos);
+  // The send may leave before the copy that it needs.
+  auto hurries = [](Rank me) {
+    Builder b(2);
+    b.copy({buffer_in, me}, {buffer_out, me});
+    b.send(1 - me, {buffer_out, me}).receive(1 - me, {buffer_out, 1 - me});
+    return b.done();
+  };
+  CHECK_FALSE(verdict(q, {hurries(0), hurries(1)}).empty());
+  // In place, the receive overwrites what is being sent.
+  auto clobbers = [](Rank me) {
+    Builder b(1);
+    b.send(1 - me, {buffer_in, 0}).receive(1 - me, {buffer_out, 0});
+    return b.done();
+  };
+  CHECK(verdict({Pattern::allreduce, 2, {.in_place = true}, false}, {clobbers(0), clobbers(1)}).find("race") != std::string::npos);
+}
