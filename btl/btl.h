@@ -92,9 +92,15 @@ class Endpoint {
   /// Sends from user memory without copying; memory must stay until op.done. Only if caps.zcopy.
   virtual Status send_zcopy(const Header&, std::span<const iovec>, Operation&) { return Status::failed; }
 
-  /// Reads remote[offset..) into local memory / writes local memory to it. Only if caps.get / caps.put.
+  /// Reads remote[offset..) into local memory / writes local memory to it. Only if caps.get and
+  /// can_get() / caps.put and can_put().
   virtual Status get(const Region&, uint64_t offset, std::span<const iovec> local, Operation&) { return Status::failed; }
   virtual Status put(const Region&, uint64_t offset, std::span<const iovec> local, Operation&) { return Status::failed; }
+
+  /// Do get() and put() work towards this very peer? A transport may offer them in general (caps) and find them denied between
+  /// two processes (user namespaces, seccomp, containers). Known from connect() on; constant afterwards.
+  virtual bool can_get() const { return true; }
+  virtual bool can_put() const { return true; }
 
   /// Bytes accepted but not yet handed over to the peer or the kernel (0: a finalize may close).
   virtual size_t backlog() const { return 0; }

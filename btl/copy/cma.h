@@ -1,0 +1,44 @@
+// Copying between the memories of two processes with one copy, by the kernel (process_vm_readv, process_vm_writev).
+#pragma once
+
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "btl/btl.h"
+
+namespace weft::btl::copy {
+
+/// Can this process read the memory of `pid`? Tried on the very peer: `expected` bytes known to lie at `address`.
+bool can_read(pid_t pid, uint64_t address, std::span<const std::byte> expected);
+
+enum class Direction : uint8_t { read, write };
+
+/// One get or put on its way: local runs against one remote range, advanced piece by piece, so that a large copy does not
+/// keep a process from its other messages.
+class Transfer {
+ public:
+  Transfer(Direction, pid_t peer, uint64_t remote, std::span<const iovec> local, Operation&);
+
+  /// Moves up to `most` bytes; `again` while something is left.
+  Status advance(size_t most);
+  Operation& operation() const { return *operation_; }
+
+ private:
+  ssize_t move(std::span<iovec> local, size_t bytes);
+  void skip(size_t bytes);
+
+  Direction direction_;
+  pid_t peer_;
+  uint64_t remote_;
+  std::vector<iovec> local_;
+  size_t next_ = 0;  ///< first run not done
+  size_t left_ = 0;
+  Operation* operation_;
+};
+
+}  // namespace weft::btl::copy

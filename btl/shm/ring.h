@@ -1,0 +1,217 @@
+// A single-producer single-consumer queue of messages in shared memory: the wire of btl/shm and btl/self.
+//
+// A ring is a row of slots, one cache line each, and an area for longer payloads. A message takes exactly one slot: header and
+// up to 40 bytes of payload. Longer payloads lie contiguously in the bulk area, in the order of the slots, so that both sides
+// compute where from the lengths alone. A slot's length word is stored last and carries the phase of its lap in the top bit: the
+// consumer polls that one word, nothing has to be cleared, and no index is shared on the way of a message. The consumer reports
+// what it has freed in a line of its own, which the producer reads only when it believes the ring to be full.
+#pragma once
+
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "btl/btl.h"
+
+namespace weft::btl::shm {
+
+constexpr size_t kLine = 64;
+constexpr uint32_t kSlotPayload = 40;
+constexpr uint32_t kPhaseBit = 1u << 31;
+
+/// One message as it lies in memory: a Header whose length word doubles as the ready flag, and a short payload.
+struct alignas(kLine) Slot {
+  uint64_t context;
+  int32_t tag;
+  int32_t source;
+  std::atomic<uint32_t> word;  ///< length, and in the top bit the phase
+  uint16_t sequence;
+  uint8_t kind;
+  uint8_t flags;
+  std::byte payload[kSlotPayload];
+};
+static_assert(sizeof(Slot) == kLine && offsetof(Slot, word) == offsetof(Header, length) && offsetof(Slot, payload) == sizeof(Header));
+static_assert(std::atomic<uint32_t>::is_always_lock_free && std::atomic<uint64_t>::is_always_lock_free);
+
+/// What the consumer gives back; monotonic counters.
+struct alignas(2 * kLine) Freed {
+  std::atomic<uint64_t> slots;
+  std::atomic<uint64_t> bulk;
+};
+
+/// How a ring of `bytes` is divided: the Freed line, a power of two of slots (about an eighth), the bulk area.
+struct Shape {
+  uint32_t slots;
+  uint32_t bulk_offset;
+  uint32_t bulk_bytes;
+
+  static constexpr Shape of(uint32_t bytes) {
+    const uint32_t slots = std::bit_floor(bytes / 8 / uint32_t{kLine});
+    const uint32_t bulk_offset = uint32_t{sizeof(Freed)} + slots * uint32_t{kLine};
+    return {slots, bulk_offset, bytes - bulk_offset};
+  }
+  /// Largest payload: several must fit, so that copying in and copying out overlap.
+  constexpr uint32_t max_payload() const { return std::bit_floor(bulk_bytes / 4); }
+};
+
+/// Where payloads lie in the bulk area. Both sides keep one and feed it the same lengths.
+class Placement {
+ public:
+  explicit Placement(uint32_t size) : size_(size) {}
+
+  struct Place {
+    uint32_t offset;
+    uint32_t next;   ///< offset behind it
+    uint32_t taken;  ///< bytes, the piece skipped at the end included
+  };
+  Place next(uint32_t length) const {
+    const uint32_t rounded = (length + uint32_t{kLine} - 1) & ~(uint32_t{kLine} - 1);
+    if (offset_ + rounded > size_) return {0, rounded, size_ - offset_ + rounded};
+    return {offset_, offset_ + rounded, rounded};
+  }
+  void advance(const Place& place) {
+    offset_ = place.next;
+    total_ += place.taken;
+  }
+  uint64_t total() const { return total_; }
+
+ private:
+  uint32_t size_;
+  uint32_t offset_ = 0;
+  uint64_t total_ = 0;
+};
+
+/// Copies up to 40 bytes without a call.
+inline void copy_short(std::byte* to, const std::byte* from, uint32_t n) {
+  if (n >= 16) {
+    std::memcpy(to, from, 16);
+    if (n > 32) std::memcpy(to + 16, from + 16, 16);
+    std::memcpy(to + n - 16, from + n - 16, 16);
+  } else if (n >= 8) {
+    std::memcpy(to, from, 8);
+    std::memcpy(to + n - 8, from + n - 8, 8);
+  } else if (n >= 4) {
+    std::memcpy(to, from, 4);
+    std::memcpy(to + n - 4, from + n - 4, 4);
+  } else if (n) {
+    to[0] = from[0];
+    to[n / 2] = from[n / 2];
+    to[n - 1] = from[n - 1];
+  }
+}
+
+/// The sending side. Ring memory starts zeroed.
+class Producer {
+ public:
+  Producer() = default;
+  Producer(std::byte* ring, uint32_t bytes)
+      : shape_(Shape::of(bytes)),
+        slots_(reinterpret_cast<Slot*>(ring + sizeof(Freed))),
+        freed_(reinterpret_cast<Freed*>(ring)),
+        bulk_(ring + shape_.bulk_offset),
+        placement_(shape_.bulk_bytes),
+        limit_(shape_.slots),
+        bulk_limit_(shape_.bulk_bytes) {}
+
+  /// `write(std::byte* to)` puts h.length bytes there. False: no room, nothing was written.
+  template <class Write>
+  bool push(const Header& h, Write&& write) {
+    if (tail_ == limit_ && !refresh()) [[unlikely]] return false;
+    Slot& slot = slots_[tail_ & (shape_.slots - 1)];
+    if (h.length <= kSlotPayload) {
+      write(slot.payload);
+    } else {
+      const Placement::Place place = placement_.next(h.length);
+      if (placement_.total() + place.taken > bulk_limit_) {
+        refresh();
+        if (placement_.total() + place.taken > bulk_limit_) return false;
+      }
+      write(bulk_ + place.offset);
+      placement_.advance(place);
+    }
+    slot.context = h.context;
+    slot.tag = h.tag;
+    slot.source = h.source;
+    slot.sequence = h.sequence;
+    slot.kind = h.kind;
+    slot.flags = h.flags;
+    slot.word.store(h.length | phase(tail_), std::memory_order_release);
+    ++tail_;
+    return true;
+  }
+
+  bool attached() const { return slots_ != nullptr; }
+
+ private:
+  uint32_t phase(uint64_t index) const { return index & shape_.slots ? 0 : kPhaseBit; }
+  bool refresh() {
+    if (!freed_) return false;
+    limit_ = freed_->slots.load(std::memory_order_acquire) + shape_.slots;
+    bulk_limit_ = freed_->bulk.load(std::memory_order_acquire) + shape_.bulk_bytes;
+    return tail_ != limit_;
+  }
+
+  Shape shape_{};
+  Slot* slots_ = nullptr;
+  Freed* freed_ = nullptr;
+  std::byte* bulk_ = nullptr;
+  Placement placement_{0};
+  uint64_t tail_ = 0;
+  uint64_t limit_ = 0;
+  uint64_t bulk_limit_ = 0;
+};
+
+/// The receiving side.
+class Consumer {
+ public:
+  Consumer(std::byte* ring, uint32_t bytes)
+      : shape_(Shape::of(bytes)),
+        slots_(reinterpret_cast<Slot*>(ring + sizeof(Freed))),
+        freed_(reinterpret_cast<Freed*>(ring)),
+        bulk_(ring + shape_.bulk_offset),
+        placement_(shape_.bulk_bytes) {}
+
+  bool ready() const { return (slots_[head_ & (shape_.slots - 1)].word.load(std::memory_order_acquire) & kPhaseBit) == phase(); }
+
+  /// Hands up to `most` messages to `deliver(const Header&, const std::byte* payload)`; returns how many.
+  template <class Deliver>
+  int take(int most, Deliver&& deliver) {
+    int count = 0;
+    while (count < most && take_one(deliver)) ++count;
+    if (count) freed_->slots.store(head_, std::memory_order_release);
+    return count;
+  }
+
+ private:
+  uint32_t phase() const { return head_ & shape_.slots ? 0 : kPhaseBit; }
+
+  template <class Deliver>
+  bool take_one(Deliver&& deliver) {
+    const Slot& slot = slots_[head_ & (shape_.slots - 1)];
+    const uint32_t word = slot.word.load(std::memory_order_acquire);
+    if ((word & kPhaseBit) != phase()) return false;
+    const uint32_t length = word & ~kPhaseBit;
+    const Header h{slot.context, slot.tag, slot.source, length, slot.sequence, slot.kind, slot.flags};
+    if (length <= kSlotPayload) {
+      deliver(h, slot.payload);
+    } else {
+      const Placement::Place place = placement_.next(length);
+      deliver(h, bulk_ + place.offset);
+      placement_.advance(place);
+      freed_->bulk.store(placement_.total(), std::memory_order_release);
+    }
+    ++head_;
+    return true;
+  }
+
+  Shape shape_;
+  Slot* slots_;
+  Freed* freed_;
+  std::byte* bulk_;
+  Placement placement_;
+  uint64_t head_ = 0;
+};
+
+}  // namespace weft::btl::shm

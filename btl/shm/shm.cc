@@ -1,0 +1,375 @@
+// The transport between processes of one node: a ring per pair and direction in the receiver's segment, direct memory access
+// for large data, a bell for sleepers.
+#include <fcntl.h>
+#include <linux/membarrier.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "btl/btl.h"
+#include "btl/copy/cma.h"
+#include "btl/shm/doorbell.h"
+#include "btl/shm/ring.h"
+#include "btl/shm/segment.h"
+#include "include/mpi.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/error.h"
+#include "runtime/config/config.h"
+
+namespace weft::btl {
+namespace {
+
+using namespace shm;
+
+config::Bytes ring_variable("shm", "ring", "0",
+                            "Memory for messages from one process of a node to another; 0: by the number of ranks on the node, 128K for up to 8, "
+                            "32K from 32 on.");
+config::Text cma_variable("shm", "cma", "auto",
+                          "Copy large messages straight between the memories of two processes: auto (where the system allows it), no.");
+config::Text folder_variable("shm", "folder", "", "A tmpfs folder to place shared memory in; empty: anonymous memory, which has no name and no quota.");
+
+constexpr int kMessagesPerRing = 16;           // of one poll
+constexpr int kMessagesPerPoll = 64;
+constexpr size_t kCopyPiece = 512 << 10;       // bytes of a large copy between two polls: some 40 us
+constexpr uint32_t kAgainsPerCheck = 1 << 12;  // full-ring answers between two looks at the clock
+constexpr uint64_t kCheckEvery_ns = 100'000'000;
+
+uint32_t ring_bytes_for(size_t ranks) {
+  constexpr uint64_t least = 8 << 10, most = 16 << 20;
+  if (const uint64_t wish = ring_variable.get()) return uint32_t(std::bit_floor(std::clamp(wish, least, most)));
+  return uint32_t(std::clamp<size_t>(std::bit_floor((size_t{1} << 20) / std::max<size_t>(ranks, 1)), 32 << 10, 128 << 10));
+}
+
+std::string first_line(const char* path) {
+  char text[64] = {};
+  const Fd file(open(path, O_RDONLY | O_CLOEXEC));
+  const ssize_t n = file ? read(file.get(), text, sizeof text - 1) : 0;
+  return std::string(text, size_t(std::max<ssize_t>(n, 0)));
+}
+
+uint64_t pid_namespace() {
+  struct stat info {};
+  return stat("/proc/self/ns/pid", &info) == 0 ? uint64_t(info.st_ino) : 0;
+}
+
+/// A process that has ended stays in the table until its parent collects it.
+bool process_alive(pid_t pid) {
+  char path[64];
+  snprintf(path, sizeof path, "/proc/%d/stat", int(pid));
+  char text[512] = {};
+  const Fd file(open(path, O_RDONLY | O_CLOEXEC));
+  if (!file || read(file.get(), text, sizeof text - 1) <= 0) return false;
+  const char* state = strrchr(text, ')');  // the name before it may contain anything
+  return !state || (state[2] != 'Z' && state[2] != 'X');
+}
+
+void full_fence() {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpragmas"
+#pragma GCC diagnostic ignored "-Wtsan"
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+#pragma GCC diagnostic pop
+}
+
+class ShmTransport;
+
+class ShmEndpoint final : public Endpoint {
+ public:
+  ShmEndpoint(ShmTransport& transport, ProcessId who, const Address& peer, Segment segment, bool direct)
+      : sleeping_(&segment.head().sleeping),
+        fenced_(!(segment.head().asymmetric && membarrier_registered())),
+        direct_(direct),
+        transport_(transport),
+        who_(who),
+        peer_(peer),
+        segment_(std::move(segment)) {}
+
+  Status try_inline(const Header& h, const void* payload) override {
+    return push(h, [&](std::byte* to) {
+      if (h.length <= kSlotPayload)
+        copy_short(to, static_cast<const std::byte*>(payload), h.length);
+      else
+        std::memcpy(to, payload, h.length);
+    });
+  }
+  Status send(const Header& h, type::Cursor& cursor) override {
+    return push(h, [&](std::byte* to) { cursor.pack(to, h.length); });
+  }
+  Status get(const Region& remote, uint64_t offset, std::span<const iovec> local, Operation& op) override {
+    return start({copy::Direction::read, peer_.pid, remote.address + offset, local, op});
+  }
+  Status put(const Region& remote, uint64_t offset, std::span<const iovec> local, Operation& op) override {
+    return start({copy::Direction::write, peer_.pid, remote.address + offset, local, op});
+  }
+  bool can_get() const override { return direct_; }
+  bool can_put() const override { return direct_; }
+  std::string describe() const override {
+    return "shm to rank " + std::to_string(who_.rank) + " (process " + std::to_string(peer_.pid) + (direct_ ? ", cma)" : ", no cma)");
+  }
+
+  void* cookie = nullptr;
+
+ private:
+  template <class Write>
+  Status push(const Header& h, Write&& write) {
+    if (!producer_.push(h, write)) [[unlikely]] {
+      if (const Status status = no_room(); status != Status::ok) return status;
+      if (!producer_.push(h, write)) return Status::again;
+    }
+    if (fenced_) full_fence();
+    if (sleeping_->load(std::memory_order_relaxed)) [[unlikely]] wake();
+    return Status::ok;
+  }
+  Status start(copy::Transfer&& transfer);
+  [[gnu::cold, gnu::noinline]] Status no_room();
+  [[gnu::noinline]] void wake() {
+    if (sleeping_->exchange(0, std::memory_order_acq_rel)) bell_.ring();
+  }
+  Result<void> make_ring();
+
+  Producer producer_;
+  std::atomic<uint32_t>* sleeping_;
+  bool fenced_;
+  bool direct_;
+  bool dead_ = false;
+  uint32_t agains_ = 0;
+  uint64_t checked_ns_ = 0;
+  ShmTransport& transport_;
+  ProcessId who_;
+  Address peer_;
+  Segment segment_;
+  Doorbell bell_;
+};
+
+/// A ring that somebody sends on to this process.
+struct Inbound {
+  Consumer ring;
+  ProcessId from;
+  void* cookie;
+};
+
+class ShmTransport final : public Transport {
+ public:
+  ShmTransport(const boot::Job& job, Segment segment, Doorbell bell);
+
+  const Caps& caps() const override { return caps_; }
+  boot::Blob address() const override { return self_.blob(); }
+  bool reaches(ProcessId who, const boot::Blob& address) const override;
+  Result<Endpoint*> connect(ProcessId who, const boot::Blob& address, void* cookie) override;
+  int poll(Sink& sink) override;
+  int event_fd() const override { return bell_.read_end(); }
+  bool arm() override;
+  void disarm() override;
+
+  const Address& self() const { return self_; }
+  void defer(copy::Transfer&& transfer) { transfers_.push_back(std::move(transfer)); }
+  void report_loss(void* cookie, std::string why) { losses_.push_back({cookie, std::move(why)}); }
+
+ private:
+  struct Loss {
+    void* cookie;
+    std::string why;
+  };
+  void adopt(Sink& sink);
+  int advance_transfer();
+  void report(Sink& sink);
+
+  Segment segment_;
+  SegmentHead* head_;
+  uint32_t announced_ = 0;  // as of the latest look at the directory
+  uint32_t first_ = 0;      // the ring that the next poll begins with
+  std::vector<Inbound> inbound_;
+  std::deque<copy::Transfer> transfers_;
+  std::vector<Loss> losses_;
+  std::vector<bool> adopted_;  // by ring number
+  std::unordered_map<ProcessId, std::unique_ptr<ShmEndpoint>> endpoints_;
+  std::unordered_map<uint64_t, uint32_t> jobs_;  // hash of the name -> local number
+  Doorbell bell_;
+  Address self_;
+  Caps caps_;
+};
+
+Status ShmEndpoint::start(copy::Transfer&& transfer) {
+  const Status status = transfer.advance(kCopyPiece);
+  if (status == Status::ok) transfer.operation().done(transfer.operation(), Status::ok);
+  if (status != Status::again) return status;
+  transport_.defer(std::move(transfer));
+  return Status::ok;
+}
+
+Result<void> ShmEndpoint::make_ring() {
+  auto bell = Doorbell::attach(peer_.pid, peer_.bell_fd);
+  if (!bell) return bell.failure();
+  uint32_t number = 0;
+  auto ring = segment_.claim_ring(number);
+  if (!ring) return ring.failure();
+  bell_ = std::move(*bell);
+  producer_ = Producer(*ring, peer_.ring_bytes);
+  segment_.announce(number, transport_.self().job, transport_.self().rank);
+  return {};
+}
+
+/// ok: try once more.
+Status ShmEndpoint::no_room() {
+  if (!producer_.attached()) {
+    auto made = make_ring();
+    if (made) return Status::ok;
+    fail(MPI_ERR_OTHER, "shared memory to rank %u: %s", who_.rank, made.failure().text.c_str());
+    return Status::failed;
+  }
+  if (dead_) return Status::peer_failed;
+  if (++agains_ % kAgainsPerCheck || now_ns() - checked_ns_ < kCheckEvery_ns) return Status::again;
+  checked_ns_ = now_ns();
+  if (process_alive(peer_.pid)) return Status::again;
+  dead_ = true;
+  transport_.report_loss(cookie, "rank " + std::to_string(who_.rank) + " (process " + std::to_string(peer_.pid) + ") has ended");
+  return Status::peer_failed;
+}
+
+ShmTransport::ShmTransport(const boot::Job& job, Segment segment, Doorbell bell)
+    : segment_(std::move(segment)), head_(&segment_.head()), adopted_(head_->capacity), bell_(std::move(bell)) {
+  jobs_[hash_of(job.name)] = 0;
+  self_.user = geteuid();
+  const std::string boot_id = first_line("/proc/sys/kernel/random/boot_id");
+  std::copy_n(boot_id.data(), std::min(boot_id.size(), self_.boot_id.size()), self_.boot_id.data());
+  self_.pid_namespace = pid_namespace();
+  self_.job = hash_of(job.name);
+  self_.rank = job.rank;
+  self_.node = job.node;
+  self_.pid = getpid();
+  self_.memory_fd = segment_.fd();
+  self_.bell_fd = bell_.write_end();
+  self_.capacity = head_->capacity;
+  self_.ring_bytes = head_->ring_bytes;
+  self_.cookie = head_->cookie;
+  self_.mapping = reinterpret_cast<uint64_t>(head_);
+  self_.cookie_address = reinterpret_cast<uint64_t>(&self_.cookie);
+
+  caps_.name = "shm";
+  caps_.max_inline = caps_.max_buffered = Shape::of(head_->ring_bytes).max_payload();
+  caps_.get = caps_.put = cma_variable.get() != "no";
+  caps_.same_node = true;
+  caps_.alpha_ns = 200;  // estimates, not measured here
+  caps_.beta_ns_per_byte = 0.06;
+}
+
+bool ShmTransport::reaches(ProcessId, const boot::Blob& blob) const {
+  const auto peer = Address::parse(blob);
+  if (!peer || peer->boot_id != self_.boot_id || peer->pid_namespace != self_.pid_namespace) return false;
+  if (peer->user != self_.user && self_.user != 0) return false;
+  return peer->job != self_.job || peer->node == self_.node;  // two daemons on one machine pretend to be two nodes
+}
+
+Result<Endpoint*> ShmTransport::connect(ProcessId who, const boot::Blob& blob, void* cookie) {
+  if (auto known = endpoints_.find(who); known != endpoints_.end()) {
+    known->second->cookie = cookie;
+    return known->second.get();
+  }
+  const auto peer = Address::parse(blob);
+  if (!peer) return peer.failure();
+  auto segment = Segment::attach(*peer);
+  if (!segment) return segment.failure();
+  const bool direct = caps_.get && copy::can_read(peer->pid, peer->cookie_address, peer->cookie);
+  auto endpoint = std::make_unique<ShmEndpoint>(*this, who, *peer, std::move(*segment), direct);
+  endpoint->cookie = cookie;
+  for (Inbound& in : inbound_)
+    if (in.from == who) in.cookie = cookie;
+  if (jobs_.emplace(peer->job, who.job).second) announced_ = ~0u;  // rings of that job may wait in the directory
+  return endpoints_.emplace(who, std::move(endpoint)).first->second.get();
+}
+
+/// Takes over rings that senders have announced. Those of jobs not heard of yet stay where they are.
+void ShmTransport::adopt(Sink& sink) {
+  announced_ = head_->announced.load(std::memory_order_acquire);
+  const uint32_t claimed = std::min(head_->claimed.load(std::memory_order_relaxed), head_->capacity);
+  for (uint32_t i = 0; i < claimed; ++i) {
+    const RingEntry& entry = head_->directory()[i];
+    if (adopted_[i] || !entry.state.load(std::memory_order_acquire)) continue;
+    const auto job = jobs_.find(entry.job);
+    if (job == jobs_.end()) continue;
+    adopted_[i] = true;
+    const ProcessId from{job->second, entry.rank};
+    const auto known = endpoints_.find(from);
+    void* cookie = known != endpoints_.end() ? known->second->cookie : sink.meet(from);
+    inbound_.push_back({Consumer(segment_.ring(i), head_->ring_bytes), from, cookie});
+  }
+}
+
+int ShmTransport::poll(Sink& sink) {
+  if (head_->announced.load(std::memory_order_relaxed) != announced_) [[unlikely]] adopt(sink);
+  int count = 0;
+  const size_t rings = inbound_.size();
+  for (size_t i = 0; i < rings && count < kMessagesPerPoll; ++i) {
+    if (first_ >= rings) first_ = 0;
+    Inbound& in = inbound_[first_++];
+    count += in.ring.take(kMessagesPerRing, [&](const Header& h, const std::byte* payload) { sink.arrived(in.cookie, h, payload); });
+  }
+  if (!transfers_.empty()) [[unlikely]] count += advance_transfer();
+  if (!losses_.empty()) [[unlikely]] report(sink);
+  return count;
+}
+
+int ShmTransport::advance_transfer() {
+  copy::Transfer transfer = std::move(transfers_.front());
+  transfers_.pop_front();
+  const Status status = transfer.advance(kCopyPiece);
+  if (status == Status::again)
+    transfers_.push_back(std::move(transfer));  // turns, so that a small one is not stuck behind a large one
+  else
+    transfer.operation().done(transfer.operation(), status);
+  return 1;
+}
+
+void ShmTransport::report(Sink& sink) {
+  std::vector<Loss> losses;
+  losses.swap(losses_);
+  for (const Loss& loss : losses) sink.lost(loss.cookie, loss.why);
+}
+
+bool ShmTransport::arm() {
+  head_->sleeping.store(1, std::memory_order_seq_cst);
+  if (!head_->asymmetric || syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) != 0) full_fence();
+  const bool idle = transfers_.empty() && losses_.empty() && head_->announced.load(std::memory_order_acquire) == announced_ &&
+                    std::ranges::none_of(inbound_, [](const Inbound& in) { return in.ring.ready(); });
+  if (!idle) disarm();
+  return idle;
+}
+
+void ShmTransport::disarm() {
+  if (!head_->sleeping.exchange(0, std::memory_order_seq_cst)) bell_.drain();  // somebody rings, or is just about to
+}
+
+/// Lets peers read our memory where the Yama module restricts that to ancestors.
+void allow_direct_access() {
+#ifdef PR_SET_PTRACER
+  if (first_line("/proc/sys/kernel/yama/ptrace_scope").starts_with('1')) prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+#endif
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Transport>> open_shm(const Site& site) {
+  const boot::Job& job = site.boot.job();
+  const size_t ranks = job.node_ranks.size();
+  if (cma_variable.get() != "auto" && cma_variable.get() != "no") return Failure{"WEFT_SHM_CMA is " + cma_variable.get() + "; it may be auto or no"};
+  auto bell = Doorbell::create();
+  if (!bell) return bell.failure();
+  const uint32_t capacity = uint32_t(std::max<size_t>(64, 2 * ranks));
+  auto segment = Segment::create(capacity, ring_bytes_for(ranks), folder_variable.get());
+  if (!segment) return segment.failure();
+  // Sleeping is frequent where ranks outnumber CPUs: senders' fences are cheaper there than sleepers' barriers.
+  segment->head().asymmetric = ranks <= job.cpus && register_membarrier();
+  if (cma_variable.get() == "auto") allow_direct_access();
+  return std::unique_ptr<Transport>(std::make_unique<ShmTransport>(job, std::move(*segment), std::move(*bell)));
+}
+
+}  // namespace weft::btl

@@ -1,0 +1,145 @@
+// The ring against a simple model, and between two threads.
+#include "btl/shm/ring.h"
+
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+using namespace weft::btl;
+using namespace weft::btl::shm;
+
+namespace {
+
+struct alignas(128) Line {
+  std::byte bytes[128];
+};
+
+struct Memory {
+  explicit Memory(uint32_t bytes) : lines(std::make_unique<Line[]>(bytes / sizeof(Line))) {}
+  std::byte* data() { return lines[0].bytes; }
+  std::unique_ptr<Line[]> lines;
+};
+
+std::byte pattern(uint64_t message, uint32_t at) { return std::byte((message * 131 + at * 7 + (at >> 8)) & 0xff); }
+
+uint32_t random_length(std::mt19937& random, uint32_t most) {
+  switch (random() % 4) {
+    case 0: return random() % (kSlotPayload + 1);
+    case 1: return kSlotPayload + random() % 3;
+    case 2: return random() % (most + 1);
+    default: return std::min<uint32_t>(most, 64 * (1 + random() % 8) - random() % 2);
+  }
+}
+
+Header header(uint64_t number, uint32_t length) {
+  return {number * 0x9e3779b97f4a7c15, int32_t(number), -int32_t(number), length, uint16_t(number), uint8_t(number >> 3), uint8_t(number >> 5)};
+}
+
+bool push(Producer& ring, uint64_t number, uint32_t length) {
+  return ring.push(header(number, length), [&](std::byte* to) {
+    for (uint32_t i = 0; i < length; ++i) to[i] = pattern(number, i);
+  });
+}
+
+bool same(const Header& got, uint64_t number, uint32_t length, const std::byte* payload) {
+  const Header want = header(number, length);
+  if (std::memcmp(&got, &want, sizeof got) != 0) return false;
+  for (uint32_t i = 0; i < length; ++i)
+    if (payload[i] != pattern(number, i)) return false;
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("ring: shapes divide the memory without overlap", "[shm]") {
+  for (uint32_t bytes = 8 << 10; bytes <= 16u << 20; bytes *= 2) {
+    const Shape shape = Shape::of(bytes);
+    CHECK(std::has_single_bit(shape.slots));
+    CHECK(shape.bulk_offset >= sizeof(Freed) + shape.slots * sizeof(Slot));
+    CHECK(shape.bulk_offset % kLine == 0);
+    CHECK(shape.bulk_offset + shape.bulk_bytes == bytes);
+    CHECK(shape.max_payload() * 2 <= shape.bulk_bytes);
+    CHECK(shape.max_payload() >= bytes / 8);
+  }
+}
+
+TEST_CASE("ring: behaves as a bounded queue", "[shm]") {
+  const uint32_t seed = std::random_device{}();
+  INFO("seed " << seed);
+  std::mt19937 random(seed);
+  for (uint32_t bytes : {8u << 10, 32u << 10, 128u << 10}) {
+    Memory memory(bytes);
+    Producer producer(memory.data(), bytes);
+    Consumer consumer(memory.data(), bytes);
+    const uint32_t most = Shape::of(bytes).max_payload();
+    std::deque<uint32_t> model;
+    uint64_t sent = 0, received = 0, refused = 0;
+    while (received < 20000) {
+      const bool fill = random() % 3;
+      for (int n = int(random() % 100); n > 0; --n) {
+        if (fill) {
+          const uint32_t length = random_length(random, most);
+          if (push(producer, sent, length)) {
+            model.push_back(length);
+            ++sent;
+          } else {
+            ++refused;
+            REQUIRE(!model.empty());  // an empty ring takes every length
+          }
+        } else {
+          REQUIRE(consumer.ready() == !model.empty());
+          const int want = int(random() % 5) + 1;
+          const int got = consumer.take(want, [&](const Header& h, const std::byte* payload) {
+            REQUIRE(!model.empty());
+            REQUIRE(same(h, received, model.front(), payload));
+            model.pop_front();
+            ++received;
+          });
+          REQUIRE((got == want || model.empty()));
+        }
+      }
+    }
+    CHECK(refused > 0);
+  }
+}
+
+TEST_CASE("ring: short copies copy exactly", "[shm]") {
+  for (uint32_t n = 0; n <= kSlotPayload; ++n) {
+    std::byte from[kSlotPayload], to[kSlotPayload + 2];
+    for (uint32_t i = 0; i < kSlotPayload; ++i) from[i] = std::byte(i + 1);
+    std::memset(to, 0, sizeof to);
+    copy_short(to + 1, from, n);
+    CHECK(to[0] == std::byte{0});
+    for (uint32_t i = 0; i < n; ++i) REQUIRE(to[i + 1] == from[i]);
+    CHECK(to[n + 1] == std::byte{0});
+  }
+}
+
+TEST_CASE("ring: two threads", "[shm]") {
+  constexpr uint32_t bytes = 16 << 10;
+  constexpr uint64_t messages = 200000;
+  const uint32_t seed = std::random_device{}();
+  INFO("seed " << seed);
+  Memory memory(bytes);
+  Producer producer(memory.data(), bytes);
+  Consumer consumer(memory.data(), bytes);
+  const uint32_t most = Shape::of(bytes).max_payload() / 4;
+  std::thread sender([&] {
+    std::mt19937 random(seed);
+    for (uint64_t i = 0; i < messages; ++i) {
+      const uint32_t length = random_length(random, most);
+      while (!push(producer, i, length)) std::this_thread::yield();
+    }
+  });
+  std::mt19937 random(seed);
+  uint64_t received = 0, wrong = 0;
+  while (received < messages)
+    if (!consumer.take(16, [&](const Header& h, const std::byte* payload) { wrong += !same(h, received++, random_length(random, most), payload); }))
+      std::this_thread::yield();
+  sender.join();
+  CHECK(wrong == 0);
+}

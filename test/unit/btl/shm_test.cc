@@ -1,0 +1,484 @@
+// The transports `shm` and `self` between ranks as threads, and between processes.
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "btl/btl.h"
+#include "btl/shm/segment.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/error.h"
+#include "runtime/config/config.h"
+#include "runtime/type/predefined.h"
+
+using namespace weft;
+using namespace weft::btl;
+
+namespace {
+
+/// Keeps what arrives, by sender.
+struct Mailbox : Sink {
+  struct Mail {
+    uint32_t from;
+    Header header;
+    std::vector<std::byte> payload;
+  };
+  std::vector<Mail> mails;
+  std::vector<std::string> losses;
+  std::function<void(uint32_t, const Header&, const std::byte*)> on_arrival;
+  static void* cookie(uint32_t rank) { return reinterpret_cast<void*>(uintptr_t{rank} + 1); }
+
+  void* meet(ProcessId from) override { return cookie(from.rank); }
+  void arrived(void* cookie, const Header& h, const std::byte* payload) override {
+    const uint32_t from = uint32_t(reinterpret_cast<uintptr_t>(cookie) - 1);
+    if (on_arrival)
+      on_arrival(from, h, payload);
+    else
+      mails.push_back({from, h, {payload, payload + h.length}});
+  }
+  std::byte* landing(void*, const Header&) override { return nullptr; }
+  void lost(void*, const std::string& why) override { losses.push_back(why); }
+};
+
+/// Sets a variable for the time of a test.
+class Setting {
+ public:
+  Setting(const char* name, const char* value) : variable_(config::find(name)), former_(variable_->text()) {
+    variable_->set(value, config::Origin::program);
+  }
+  ~Setting() { variable_->set(former_, config::Origin::program); }
+
+ private:
+  config::Variable* variable_;
+  std::string former_;
+};
+
+/// Transports of several ranks in this process.
+struct Node {
+  explicit Node(uint32_t ranks, uint32_t nodes = 1) : boots(boot::open_fake(ranks, nodes)), boxes(ranks) {
+    for (auto& boot : boots) {
+      auto opened = open_shm({*boot});
+      REQUIRE(opened);
+      shm.push_back(std::move(*opened));
+    }
+  }
+  Endpoint* connect(uint32_t from, uint32_t to) {
+    auto endpoint = shm[from]->connect({0, to}, shm[to]->address(), Mailbox::cookie(to));
+    REQUIRE(endpoint);
+    return *endpoint;
+  }
+  std::vector<std::unique_ptr<boot::Bootstrap>> boots;
+  std::vector<Mailbox> boxes;
+  std::vector<std::unique_ptr<Transport>> shm;
+};
+
+Header numbered(uint64_t number, uint32_t length) {
+  Header h;
+  h.context = number;
+  h.length = length;
+  return h;
+}
+
+struct Flagged : Operation {
+  Flagged() {
+    done = [](Operation& self, Status s) {
+      static_cast<Flagged&>(self).status = s;
+      ++static_cast<Flagged&>(self).times;
+    };
+  }
+  Status status = Status::again;
+  int times = 0;
+};
+
+/// Runs `body` in a child process; it returns the exit status (0 is good).
+int in_child(const std::function<int()>& body) {
+  fflush(nullptr);
+  const pid_t child = fork();
+  if (!child) _exit(body());
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+}  // namespace
+
+TEST_CASE("shm: messages of all sizes arrive in order", "[shm]") {
+  Node node(2);
+  Endpoint* there = node.connect(0, 1);
+  Endpoint* back = node.connect(1, 0);
+  const uint32_t most = node.shm[0]->caps().max_buffered;
+  REQUIRE(most >= 4096);
+  std::vector<std::byte> data(most);
+  for (uint32_t i = 0; i < most; ++i) data[i] = std::byte(i * 13 >> 2);
+  uint64_t number = 0;
+  for (uint32_t length : {0u, 1u, 8u, 39u, 40u, 41u, 64u, 1000u, 4096u, most}) {
+    for (Endpoint* endpoint : {there, back}) {
+      Mailbox& box = node.boxes[endpoint == there];
+      REQUIRE(endpoint->try_inline(numbered(++number, length), data.data()) == Status::ok);
+      type::Cursor cursor(data.data(), length, type::of(type::Basic::byte));
+      REQUIRE(endpoint->send(numbered(number + 1000, length), cursor) == Status::ok);
+      CHECK(cursor.left() == 0);
+      REQUIRE(node.shm[endpoint == there]->poll(box) == 2);
+      REQUIRE(box.mails.size() == 2);
+      for (int i : {0, 1}) {
+        CHECK(box.mails[i].header.context == number + 1000 * i);
+        CHECK(box.mails[i].from == (endpoint == there ? 0 : 1));
+        REQUIRE(box.mails[i].payload.size() == length);
+        CHECK(std::memcmp(box.mails[i].payload.data(), data.data(), length) == 0);
+      }
+      box.mails.clear();
+    }
+  }
+}
+
+TEST_CASE("shm: a full ring answers `again` and takes more after a poll", "[shm]") {
+  Node node(2);
+  Endpoint* there = node.connect(0, 1);
+  std::vector<std::byte> data(node.shm[0]->caps().max_inline);
+  for (uint32_t length : {8u, uint32_t(data.size())}) {
+    uint64_t sent = 0;
+    while (there->try_inline(numbered(sent, length), data.data()) == Status::ok) REQUIRE(++sent < 1'000'000);
+    type::Cursor cursor(data.data(), length, type::of(type::Basic::byte));
+    CHECK(there->send(numbered(sent, length), cursor) == Status::again);
+    CHECK(cursor.position() == 0);
+    while (node.shm[1]->poll(node.boxes[1])) {
+    }
+    REQUIRE(node.boxes[1].mails.size() == sent);
+    for (uint64_t i = 0; i < sent; ++i) REQUIRE(node.boxes[1].mails[i].header.context == i);
+    node.boxes[1].mails.clear();
+    CHECK(there->try_inline(numbered(1, length), data.data()) == Status::ok);
+    CHECK(node.shm[1]->poll(node.boxes[1]) == 1);
+    node.boxes[1].mails.clear();
+  }
+}
+
+TEST_CASE("shm: many peers, none of them starved", "[shm]") {
+  constexpr uint32_t ranks = 40;
+  Node node(ranks);
+  for (uint32_t r = 1; r < ranks; ++r) {
+    Endpoint* e = node.connect(r, 0);
+    for (uint64_t i = 0; i < 60; ++i) REQUIRE(e->try_inline(numbered(i, 4), &r) == Status::ok);
+  }
+  std::map<uint32_t, uint64_t> next;
+  int polls = 0;
+  while (node.shm[0]->poll(node.boxes[0])) {
+    CHECK(++polls < 1000);
+    if (polls == int(ranks)) {
+      for (auto& mail : node.boxes[0].mails) ++next[mail.from];
+      CHECK(next.size() == ranks - 1);  // everybody has been served by now
+      next.clear();
+    }
+  }
+  for (auto& mail : node.boxes[0].mails) {
+    REQUIRE(mail.header.context == next[mail.from]++);
+    uint32_t told;
+    std::memcpy(&told, mail.payload.data(), 4);
+    REQUIRE(told == mail.from);
+  }
+  for (uint32_t r = 1; r < ranks; ++r) CHECK(next[r] == 60);
+}
+
+TEST_CASE("shm: reaches processes of its node only", "[shm]") {
+  Node node(4, 2);
+  for (uint32_t a = 0; a < 4; ++a)
+    for (uint32_t b = 0; b < 4; ++b) CHECK(node.shm[a]->reaches({0, b}, node.shm[b]->address()) == (a / 2 == b / 2));
+  boot::Blob nonsense(7);
+  CHECK_FALSE(node.shm[0]->reaches({0, 1}, nonsense));
+  CHECK_FALSE(node.shm[0]->reaches({0, 1}, {}));
+  boot::Blob other = node.shm[1]->address();
+  shm::Address address = *shm::Address::parse(other);
+  address.boot_id[0] ^= 1;
+  CHECK_FALSE(node.shm[0]->reaches({0, 1}, address.blob()));
+}
+
+TEST_CASE("shm: two threads exchange data over rings and by direct access", "[shm]") {
+  Node node(2);
+  constexpr int rounds = 3000;
+  std::atomic<int> wrong{0};
+  auto rank = [&](uint32_t me) {
+    auto connected = node.shm[me]->connect({0, 1 - me}, node.shm[1 - me]->address(), Mailbox::cookie(1 - me));
+    Endpoint* peer = *connected;
+    Mailbox& box = node.boxes[me];
+    std::vector<uint64_t> mine(5000), seen(5000);
+    uint64_t heard = 0;
+    Region remote;
+    box.on_arrival = [&](uint32_t, const Header& h, const std::byte* payload) {
+      wrong += h.context != ++heard;
+      if (h.length == sizeof(Region)) std::memcpy(&remote, payload, sizeof remote);
+    };
+    auto send = [&](uint64_t number, const void* data, uint32_t length) {
+      while (peer->try_inline(numbered(number, length), data) == Status::again) node.shm[me]->poll(box);
+    };
+    auto await = [&](uint64_t count) {
+      while (heard < count)
+        if (!node.shm[me]->poll(box)) std::this_thread::yield();
+    };
+    uint64_t number = 0;
+    for (int round = 0; round < rounds; ++round) {
+      for (size_t i = 0; i < mine.size(); i += 97) mine[i] = uint64_t(round) * 10 + me;
+      const Region exposed = node.shm[me]->expose(mine.data(), mine.size() * 8);
+      send(++number, &exposed, sizeof exposed);
+      await(number);
+      Flagged op;
+      const size_t some = size_t(round) % mine.size() + 1;
+      const iovec local[2] = {{seen.data(), some / 2 * 8}, {seen.data() + some / 2, (some - some / 2) * 8}};
+      wrong += peer->get(remote, 0, local, op) != Status::ok;
+      wrong += op.status != Status::ok || op.times != 1;
+      for (size_t i = 0; i < some; i += 97) wrong += seen[i] != uint64_t(round) * 10 + (1 - me);
+      send(++number, nullptr, 0);
+      await(number);
+    }
+  };
+  std::thread other(rank, 1);
+  rank(0);
+  other.join();
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("shm: no wake-up is lost", "[shm]") {
+  const uint32_t seed = std::random_device{}();
+  INFO("seed " << seed);
+  for (const char* cpus : {"plenty", "crowded"}) {
+    INFO(cpus);
+    Node node(cpus == std::string("plenty") ? 2 : 64);  // more ranks than CPUs: senders fence
+    constexpr uint64_t rounds = 4000;
+    std::atomic<uint64_t> slept{0}, late{0};
+    auto rank = [&](uint32_t me) {
+      std::mt19937 random(seed + me);
+      Transport& shm = *node.shm[me];
+      Endpoint* peer = *shm.connect({0, 1 - me}, node.shm[1 - me]->address(), Mailbox::cookie(1 - me));
+      uint64_t heard = 0;
+      node.boxes[me].on_arrival = [&](uint32_t, const Header&, const std::byte*) { ++heard; };
+      for (uint64_t round = 0; round < rounds; ++round) {
+        for (uint32_t pause = random() % 64 ? random() % 200 : random() % 20000; pause; --pause) cpu_pause();
+        peer->try_inline(numbered(round, 8), &round);
+        while (heard <= round) {
+          if (shm.poll(node.boxes[me])) continue;
+          if (!shm.arm()) continue;
+          pollfd waiting{shm.event_fd(), POLLIN, 0};
+          slept += 1;
+          late += ::poll(&waiting, 1, 5000) == 0;
+          shm.disarm();
+        }
+      }
+    };
+    std::thread other(rank, 1);
+    rank(0);
+    other.join();
+    CHECK(late == 0);
+    CHECK(slept > 0);
+  }
+}
+
+TEST_CASE("shm: processes talk and read each other's memory", "[shm]") {
+  int to_child[2], to_parent[2];
+  REQUIRE(pipe(to_child) == 0);
+  REQUIRE(pipe(to_parent) == 0);
+  auto side = [&](uint32_t me, int in, int out) -> int {
+    auto boots = boot::open_fake(2);
+    auto shm = std::move(*open_shm({*boots[me]}));
+    const boot::Blob mine = shm->address();
+    boot::Blob theirs(mine.size());
+    if (write(out, mine.data(), mine.size()) < 0 || read(in, theirs.data(), theirs.size()) != ssize_t(theirs.size())) return 1;
+    auto parsed = shm::Address::parse(theirs);
+    parsed->job = shm::Address::parse(mine)->job;  // two fakes: make them one job
+    theirs = parsed->blob();
+    Mailbox box;
+    Endpoint* peer = *shm->connect({0, 1 - me}, theirs, Mailbox::cookie(1 - me));
+    if (!peer->can_get()) return 0;  // not permitted in this place
+    std::vector<uint64_t> data(3 << 20), seen(data.size(), 7);
+    for (size_t i = 0; i < data.size(); ++i) data[i] = i * 3 + me;
+    const Region region = shm->expose(data.data(), data.size() * 8);
+    if (write(out, &region, sizeof region) < 0) return 2;
+    Region remote;
+    if (read(in, &remote, sizeof remote) != sizeof remote) return 3;
+    Flagged op;
+    std::vector<iovec> runs;
+    for (size_t at = 0; at < seen.size();) {  // thousands of runs of odd lengths
+      const size_t n = std::min<size_t>(seen.size() - at, 1 + at % 1789);
+      runs.push_back({seen.data() + at, n * 8});
+      at += n;
+    }
+    if (peer->get(remote, 0, runs, op) != Status::ok) return 4;
+    while (!op.times) shm->poll(box);
+    if (op.status != Status::ok) return 5;
+    for (size_t i = 0; i < seen.size(); ++i)
+      if (seen[i] != i * 3 + (1 - me)) return 6;
+    char byte = 0;
+    if (write(out, &byte, 1) < 0 || read(in, &byte, 1) != 1) return 7;
+    Flagged wrote;
+    uint64_t value = 4711 + me;
+    const iovec local{&value, 8};
+    if (peer->put(remote, 80, {&local, 1}, wrote) != Status::ok || wrote.status != Status::ok) return 8;
+    if (write(out, &byte, 1) < 0 || read(in, &byte, 1) != 1) return 9;
+    if (data[10] != 4711 + 1 - me) return 10;
+    Flagged bad;
+    Region nowhere{8, 4096, {}};
+    const iovec into{seen.data(), 4096};
+    if (peer->get(nowhere, 0, {&into, 1}, bad) != Status::failed || bad.times || last_failure().empty()) return 11;
+    if (write(out, &byte, 1) < 0 || read(in, &byte, 1) != 1) return 12;
+    return 0;
+  };
+  fflush(nullptr);
+  const pid_t child = fork();
+  if (!child) _exit(side(1, to_child[0], to_parent[1]));
+  CHECK(side(0, to_parent[0], to_child[1]) == 0);
+  int status = -1;
+  waitpid(child, &status, 0);
+  CHECK(status == 0);
+  for (int fd : {to_child[0], to_child[1], to_parent[0], to_parent[1]}) close(fd);
+}
+
+TEST_CASE("shm: an ended peer is noticed when its ring is full", "[shm]") {
+  int to_parent[2], to_child[2];
+  REQUIRE(pipe(to_parent) == 0);
+  REQUIRE(pipe(to_child) == 0);
+  auto boots = boot::open_fake(2);
+  fflush(nullptr);
+  const pid_t child = fork();
+  if (!child) {
+    auto shm = std::move(*open_shm({*boots[1]}));
+    const boot::Blob mine = shm->address();
+    if (write(to_parent[1], mine.data(), mine.size()) < 0) _exit(1);
+    char byte;
+    _exit(read(to_child[0], &byte, 1) == 1 ? 0 : 1);  // without a destructor, as by kill -9
+  }
+  auto shm = std::move(*open_shm({*boots[0]}));
+  boot::Blob theirs(sizeof(shm::Address));
+  REQUIRE(read(to_parent[0], theirs.data(), theirs.size()) == ssize_t(theirs.size()));
+  Mailbox box;
+  Endpoint* peer = *shm->connect({0, 1}, theirs, Mailbox::cookie(1));
+  REQUIRE(peer->try_inline(numbered(0, 0), nullptr) == Status::ok);
+  REQUIRE(write(to_child[1], "x", 1) == 1);
+  siginfo_t info;
+  waitid(P_PID, id_t(child), &info, WEXITED | WNOWAIT);  // ended, not yet collected
+  Status status = Status::ok;
+  const uint64_t start = now_ns();
+  while (status != Status::peer_failed && now_ns() - start < 20'000'000'000) status = peer->try_inline(numbered(0, 0), nullptr);
+  CHECK(status == Status::peer_failed);
+  CHECK(peer->try_inline(numbered(0, 0), nullptr) == Status::peer_failed);
+  shm->poll(box);
+  REQUIRE(box.losses.size() == 1);
+  CHECK(box.losses[0].find("rank 1") != std::string::npos);
+  waitpid(child, nullptr, 0);
+  CHECK_FALSE(shm->connect({0, 9}, theirs, nullptr));  // gone: its file cannot be opened any more
+  for (int fd : {to_child[0], to_child[1], to_parent[0], to_parent[1]}) close(fd);
+}
+
+TEST_CASE("shm: a stranger's memory is not taken for the peer's", "[shm]") {
+  auto boots = boot::open_fake(2);
+  const pid_t self = getpid();
+  auto shm = std::move(*open_shm({*boots[0]}));
+  const boot::Blob true_address = shm->address();
+  CHECK(in_child([&] {
+          auto mine = std::move(*open_shm({*boots[1]}));
+          shm::Address forged = *shm::Address::parse(true_address);
+          if (forged.pid != self) return 1;
+          forged.cookie[3] ^= std::byte{1};
+          auto refused = mine->connect({0, 0}, forged.blob(), nullptr);
+          if (refused || refused.failure().text.find("another process") == std::string::npos) return 2;
+          forged = *shm::Address::parse(true_address);
+          forged.memory_fd = forged.bell_fd;  // a pipe is no segment
+          if (mine->connect({0, 0}, forged.blob(), nullptr)) return 3;
+          forged.memory_fd = 999;
+          if (mine->connect({0, 0}, forged.blob(), nullptr)) return 4;
+          return mine->connect({0, 0}, true_address, nullptr) ? 0 : 5;
+        }) == 0);
+}
+
+TEST_CASE("shm: direct access can be turned off", "[shm]") {
+  Setting no("WEFT_SHM_CMA", "no");
+  Node node(2);
+  CHECK_FALSE(node.shm[0]->caps().get);
+  CHECK_FALSE(node.connect(0, 1)->can_get());
+  Setting nonsense("WEFT_SHM_CMA", "perhaps");
+  CHECK_FALSE(open_shm({*node.boots[0]}));
+}
+
+TEST_CASE("shm: too little memory is a clear error", "[shm]") {
+  auto boots = boot::open_fake(2);
+  SECTION("limit on file sizes") {
+    CHECK(in_child([&] {
+            rlimit limit{100 << 10, 100 << 10};
+            setrlimit(RLIMIT_FSIZE, &limit);
+            auto refused = open_shm({*boots[0]});
+            return !refused && refused.failure().text.find("ulimit -f") != std::string::npos ? 0 : 1;
+          }) == 0);
+  }
+  SECTION("folder that is not there") {
+    Setting folder("WEFT_SHM_FOLDER", "/nonexistent");
+    auto refused = open_shm({*boots[0]});
+    REQUIRE_FALSE(refused);
+    CHECK(refused.failure().text.find("/nonexistent") != std::string::npos);
+  }
+  SECTION("full tmpfs") {
+    char folder[] = "/tmp/weft-shm-test-XXXXXX";
+    REQUIRE(mkdtemp(folder));
+    if (mount("tmpfs", folder, "tmpfs", 0, "size=64k") != 0) {
+      WARN("needs root to mount a small tmpfs");
+    } else {
+      Setting place("WEFT_SHM_FOLDER", folder);
+      CHECK(in_child([&] {
+              auto a = open_shm({*boots[0]});  // heads fit
+              if (!a) return 1;
+              const boot::Blob address = (*a)->address();
+              const int rc = in_child([&] {
+                auto b = open_shm({*boots[1]});
+                if (!b) return 2;
+                auto peer = (*b)->connect({0, 0}, address, nullptr);
+                if (!peer) return 3;
+                if ((*peer)->try_inline(numbered(0, 0), nullptr) != Status::failed) return 4;
+                return last_failure().find("WEFT_SHM_RING") != std::string_view::npos ? 0 : 5;
+              });
+              return rc;
+            }) == 0);
+      umount(folder);
+    }
+    rmdir(folder);
+  }
+}
+
+TEST_CASE("self: messages come back at the next poll, and not before", "[self]") {
+  auto boots = boot::open_fake(2);
+  auto self = std::move(*open_self({*boots[1]}));
+  CHECK(self->reaches({0, 1}, {}));
+  CHECK_FALSE(self->reaches({0, 0}, {}));
+  CHECK(self->arm());
+  int mark = 0;
+  Endpoint* me = *self->connect({0, 1}, {}, &mark);
+  std::vector<std::byte> data(me ? self->caps().max_buffered : 0, std::byte{5});
+  Mailbox box;
+  int echoes = 0;
+  box.on_arrival = [&](uint32_t, const Header& h, const std::byte*) {
+    if (h.length == 8 && ++echoes < 3) CHECK(me->try_inline(numbered(0, 8), data.data()) == Status::ok);  // sends while being served
+  };
+  CHECK(me->try_inline(numbered(0, 8), data.data()) == Status::ok);
+  CHECK_FALSE(self->arm());
+  while (self->poll(box)) {
+  }
+  CHECK(echoes == 3);
+  uint64_t sent = 0;
+  while (me->try_inline(numbered(sent, uint32_t(data.size())), data.data()) == Status::ok) ++sent;
+  CHECK(sent >= 3);
+  uint64_t from = 1, to = 2;
+  Flagged got, put;
+  const iovec local{&to, 8};
+  CHECK(me->get(self->expose(&from, 8), 0, {&local, 1}, got) == Status::ok);
+  CHECK(to == 1);
+  to = 9;
+  CHECK(me->put(self->expose(&from, 8), 0, {&local, 1}, put) == Status::ok);
+  CHECK(from == 9);
+  CHECK((got.times == 1 && put.times == 1));
+}
