@@ -13,12 +13,16 @@ sys.dont_write_bytecode = True
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "api"))
 
-from gen import header, model  # noqa: E402
+from gen import bodies, header, model  # noqa: E402
 
 
 def outputs(api):
     """Path (from the repository root) -> text of each generated file."""
-    return {"include/mpi.h": header.generate(api)}
+    return {
+        "include/mpi.h": header.generate(api),
+        "api/generated/bodies.h": bodies.generate(api),
+        "api/generated/pending.cc": bodies.generate_pending(api),
+    }
 
 
 def read(path):

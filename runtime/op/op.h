@@ -21,9 +21,13 @@ struct Op : Object {
   bool large_count = false;      ///< user function is an MPI_User_function_c
   void* user_function = nullptr; ///< MPI_User_function* or MPI_User_function_c*
   void* user_context = nullptr;
+  uint32_t abi_handle = 0;       ///< the ABI constant of a predefined operation, 0 for the user's
   Op() : Object(Kind::op) {}
   static void destroy(Op*);
 };
+
+/// The predefined operation of an ABI constant; null if there is none, also for MPI_OP_NULL.
+Op* predefined(uint32_t abi_handle);
 
 /// The kernel for a predefined operation on a basic type; null if the standard does not define the pair.
 Kernel kernel(OpId, type::Basic);

@@ -1,0 +1,45 @@
+// From an error class to the user: which error handler, what text.
+#pragma once
+
+#include <new>
+
+#include "api/handles.h"
+#include "runtime/base/error.h"
+
+namespace weft::api {
+
+/// Whose error handler applies: a communicator, session, window or file; null for none of them (then MPI_COMM_SELF's, or the
+/// initial one while there is no MPI_COMM_SELF).
+using Owner = Object*;
+
+/// Runs the error handler for `error` (a class or code; its text waits in last_failure()) raised by `function`. Returns
+/// `error` if the handler returns. `owner` gives way to what blame() named.
+[[gnu::cold, gnu::noinline]] int raise(const char* function, Owner owner, int error);
+
+/// A body names the object whose error handler applies to the error it is about to return, where the arguments do not tell
+/// (completion of requests). Forgotten with the next error raised in this thread.
+void blame(Owner owner);
+
+/// Ends the job after an error that the handler calls fatal: one line for people, then the launcher is told. `job`: the whole
+/// job (otherwise the processes of `owner`, which is the same while there are no dynamic processes).
+[[noreturn]] void die(const char* function, Owner owner, int error, std::string_view text);
+
+/// The class of an error class or code, and its general text (api/misc.cc).
+int error_class_of(int code);
+std::string_view error_text(int code);
+
+/// What an entry calls once the arguments are good: runs a body; raises what it returns.
+template <class Body>
+inline int run(const char* function, Owner owner, Body body) {
+  int error;
+  try {
+    error = body();
+  } catch (const std::bad_alloc&) {
+    error = fail(MPI_ERR_NO_MEM, "out of memory");
+  }
+  if (error != MPI_SUCCESS) [[unlikely]]
+    return raise(function, owner, error);
+  return error;
+}
+
+}  // namespace weft::api

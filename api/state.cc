@@ -1,0 +1,7 @@
+#include "api/state.h"
+
+namespace weft::api {
+
+State state;
+
+}  // namespace weft::api

@@ -1,0 +1,36 @@
+// The process-global state: what MPI_Init made. The only place in the library that holds any.
+#pragma once
+
+#include <climits>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "comm/comm.h"
+
+namespace weft::api {
+
+/// Largest tag (MPI_TAG_UB).
+inline constexpr int kTagUb = INT_MAX;
+
+/// Where the world model stands.
+enum class Phase : uint8_t { before, active, finalized };
+
+/// Members read by every entry come first. Written under `lock` by initialisation, finalisation and sessions only.
+struct State {
+  bool active = false;                    ///< the world model or some session is initialised: MPI may be called
+  Phase world_phase = Phase::before;
+  comm::Communicator* world = nullptr;    ///< MPI_COMM_WORLD while the world model is active
+  comm::Communicator* self = nullptr;     ///< MPI_COMM_SELF likewise
+  std::shared_ptr<comm::Instance> instance;  ///< of world model and sessions; closed with the last of them
+  int sessions = 0;                       ///< sessions not yet finalised
+  int thread_level = 0;                   ///< MPI_THREAD_* provided by the world model
+  std::thread::id main_thread;            ///< the thread that called MPI_Init
+  comm::Errhandler* initial_errhandler = nullptr;  ///< before initialisation and without MPI_COMM_SELF; null: errors are fatal
+  std::mutex lock;
+};
+
+extern State state;
+
+}  // namespace weft::api
