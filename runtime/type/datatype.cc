@@ -3,9 +3,31 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/base/attributes.h"
+#include "runtime/type/construct.h"
 #include "runtime/type/cursor.h"
+#include "runtime/type/pool.h"
 
 namespace weft::type {
+
+Pool<Datatype>& pool() {
+  static auto& made = *new Pool<Datatype>;
+  return made;
+}
+
+/// Types made of types made of types may go a long way down: a list instead of recursion.
+void Datatype::destroy(Datatype* type) {
+  std::vector<Datatype*> dead{type};
+  while (!dead.empty()) {
+    Datatype* last = dead.back();
+    dead.pop_back();
+    if (last->envelope)
+      for (Datatype* part : last->envelope->types)
+        if (!part->predefined && part->references.fetch_sub(1, std::memory_order_acq_rel) == 1) dead.push_back(part);
+    delete last->attributes;
+    pool().destroy(last);
+  }
+}
 
 Span span_of(const Datatype& type, uint64_t count) {
   if (!count || !type.size) return {};

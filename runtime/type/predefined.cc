@@ -117,7 +117,7 @@ constexpr PairRow kPairs[] = {
 
 /// Memory of every predefined type; never destroyed, so that late destructors of programs may still use them.
 struct Table {
-  Datatype* types[detail::kHandles] = {};
+  Datatype* types[detail::kHandles + detail::kExtensions] = {};
   Datatype* basics[64] = {};
 
   Table() {
@@ -131,7 +131,7 @@ struct Table {
     type->name = name;
     type->basic = basic;
     type->basic_count = 1;
-    types[handle - detail::kFirstHandle] = type;
+    types[handle >= kFloat16Handle ? detail::kHandles + (handle - kFloat16Handle) : handle - detail::kFirstHandle] = type;
     if (auto& first = basics[static_cast<size_t>(basic)]; !first) first = type;
     return *type;
   }

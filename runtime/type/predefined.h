@@ -7,20 +7,20 @@
 
 namespace weft::type {
 
-/// ABI values of the extension types (declared as MPIX_C_FLOAT16 and MPIX_BFLOAT16 = MPIX_C_BF16 in include/mpix.h); the
-/// standard ABI leaves them unused.
-inline constexpr uint32_t kFloat16Handle = 0x2f0;
-inline constexpr uint32_t kBfloat16Handle = 0x2f1;
+/// Handles of the extension types (MPIX_C_FLOAT16, MPIX_BFLOAT16 = MPIX_C_BF16 in include/mpix.h), outside the ABI's own range.
+inline constexpr uint32_t kFloat16Handle = 0xe00;
+inline constexpr uint32_t kBfloat16Handle = 0xe01;
 
 namespace detail {
-inline constexpr uint32_t kFirstHandle = 512, kHandles = 256;
-extern Datatype* const* const by_handle;  // kHandles entries
+inline constexpr uint32_t kFirstHandle = 512, kHandles = 256, kExtensions = 2;
+extern Datatype* const* const by_handle;  // kHandles entries, then kExtensions
 }  // namespace detail
 
-/// The predefined type of an ABI constant (512..767); null if there is none, also for MPI_DATATYPE_NULL.
-inline Datatype* predefined(uint32_t abi_handle) {
-  const uint32_t index = abi_handle - detail::kFirstHandle;
-  return index < detail::kHandles ? detail::by_handle[index] : nullptr;
+/// The predefined type of a handle's value; null if there is none, also for MPI_DATATYPE_NULL.
+inline Datatype* predefined(uintptr_t handle) {
+  const uintptr_t index = handle - detail::kFirstHandle;
+  if (index < detail::kHandles) return detail::by_handle[index];
+  return handle - kFloat16Handle < detail::kExtensions ? detail::by_handle[detail::kHandles + (handle - kFloat16Handle)] : nullptr;
 }
 
 /// The first predefined type made of one such element: of(Basic::int32) is MPI_INT.
