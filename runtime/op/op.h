@@ -13,6 +13,8 @@ enum class OpId : uint8_t { null, sum, min, max, prod, band, bor, bxor, land, lo
 
 /// inout[i] = in[i] OP inout[i] for `count` basic elements (MPI's order: in is the left operand).
 using Kernel = void (*)(const void* in, void* inout, uint64_t count);
+/// out[i] = a[i] OP b[i]. Out may be a or b, but may not overlap them otherwise.
+using Kernel3 = void (*)(const void* a, const void* b, void* out, uint64_t count);
 
 /// What an MPI_Op handle points to.
 struct Op : Object {
@@ -31,15 +33,26 @@ Op* predefined(uint32_t abi_handle);
 
 /// The kernel for a predefined operation on a basic type; null if the standard does not define the pair.
 Kernel kernel(OpId, type::Basic);
+Kernel3 kernel3(OpId, type::Basic);
 
-/// True if the operation may be used with the type (predefined pairs; anything for user operations).
+/// The predefined operation of a handle's value (MPI_SUM ...); null if there is none, also for MPI_OP_NULL.
+Op* predefined(uintptr_t handle);
+
+/// Makes a user operation: `function` is an MPI_User_function, or an MPI_User_function_c if `large_count`.
+Op* create(void* function, bool commutative, bool large_count);
+
+/// True if the operation may be used with the type in a reduction (pairs of a predefined operation and a predefined type that
+/// the standard names; anything for user operations).
 bool valid(const Op&, const type::Datatype&);
+/// The same for one-sided accumulation, where derived types made of one predefined type are fine, and so are MPI_REPLACE and
+/// MPI_NO_OP.
+bool valid_for_accumulate(const Op&, const type::Datatype&);
 
 /// inout = in OP inout for `count` elements of `type`; picks kernel or user function. `type` is laid out as in MPI
-/// (user operations get the handle of the type). valid() must hold.
+/// (user operations get the handle of the type). valid() or valid_for_accumulate() must hold.
 void apply(const Op&, const type::Datatype& type, const void* in, void* inout, uint64_t count);
 
-/// out = a OP b without reading out, for predefined operations on contiguous basic data.
+/// out = a OP b without reading out. Fast for predefined operations; user operations get a copy of b in out. Out may be b.
 void apply3(const Op&, const type::Datatype& type, const void* a, const void* b, void* out, uint64_t count);
 
 }  // namespace weft::op

@@ -1,0 +1,151 @@
+#include "runtime/op/op.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "include/mpi.h"
+#include "runtime/op/kernels.h"
+#include "runtime/type/cursor.h"
+
+namespace weft::op {
+namespace {
+
+using type::Basic;
+using type::Datatype;
+
+/// Picks for each entry the best kernel that this machine can run.
+KernelTable best() {
+  KernelTable table = kernels_base();
+  auto overlay = [&](const KernelTable& better) {
+    for (unsigned op = 0; op < kOps; ++op)
+      for (unsigned basic = 0; basic < kBasics; ++basic)
+        if (better.at[op][basic].two) table.at[op][basic] = better.at[op][basic];
+  };
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) overlay(kernels_avx2());
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl"))
+    overlay(kernels_avx512());
+#endif
+  return table;
+}
+
+const KernelPair& entry(OpId id, Basic basic) {
+  static const KernelTable& table = *new KernelTable(best());
+  static constexpr KernelPair none;
+  return id < OpId::user ? table.at[static_cast<unsigned>(id)][static_cast<unsigned>(basic)] : none;
+}
+
+struct Named {
+  uint32_t handle;
+  OpId id;
+};
+constexpr Named kNamed[] = {
+    {33, OpId::sum},  {34, OpId::min},  {35, OpId::max},  {36, OpId::prod},   {40, OpId::band},   {41, OpId::bor},     {42, OpId::bxor},
+    {48, OpId::land}, {49, OpId::lor},  {50, OpId::lxor}, {56, OpId::minloc}, {57, OpId::maxloc}, {60, OpId::replace}, {61, OpId::no_op},
+};
+constexpr uint32_t kFirst = 32, kHandles = 32;
+
+struct Table {
+  Op* ops[kHandles] = {};
+  Table() {
+    for (const Named& named : kNamed) {
+      Op* op = new Op;
+      op->id = named.id;
+      op->predefined = true;
+      op->abi_handle = named.handle;
+      op->commutative = named.id != OpId::replace && named.id != OpId::no_op;
+      ops[named.handle - kFirst] = op;
+    }
+  }
+};
+
+Pool<Op>& pool() {
+  static auto& made = *new Pool<Op>;
+  return made;
+}
+
+const std::byte* at(const void* address, int64_t offset) { return static_cast<const std::byte*>(address) + offset; }
+std::byte* at(void* address, int64_t offset) { return static_cast<std::byte*>(address) + offset; }
+
+void apply_user(const Op& op, const Datatype& type, const void* in, void* inout, uint64_t count) {
+  auto handle = static_cast<MPI_Datatype>(handle_of(type));
+  if (op.large_count) {
+    auto length = static_cast<MPI_Count>(count);
+    reinterpret_cast<MPI_User_function_c*>(op.user_function)(const_cast<void*>(in), inout, &length, &handle);
+    return;
+  }
+  constexpr uint64_t kMost = std::numeric_limits<int>::max();
+  for (uint64_t done = 0; done < count; done += kMost) {
+    int length = static_cast<int>(std::min(kMost, count - done));
+    const int64_t offset = static_cast<int64_t>(done) * type.extent;
+    reinterpret_cast<MPI_User_function*>(op.user_function)(const_cast<std::byte*>(at(in, offset)), at(inout, offset), &length, &handle);
+  }
+}
+
+/// Elements of a predefined type lie one after the other, the padding of pairs included.
+bool dense(const Datatype& type) { return type.predefined || (type.contiguous && !type.pair()); }
+
+/// A derived type: the same runs of memory on both sides.
+void apply_runs(const KernelPair& kernels, const Datatype& type, const void* a, const void* b, void* out, uint64_t count) {
+  const uint64_t unit = type.size / type.basic_count;
+  type::Cursor cursor(out, count, type);
+  iovec runs[64];
+  while (cursor.left())
+    for (size_t i = 0, n = cursor.runs(runs, cursor.left()); i < n; ++i) {
+      const int64_t offset = static_cast<std::byte*>(runs[i].iov_base) - static_cast<std::byte*>(out);
+      kernels.three(at(a, offset), at(b, offset), runs[i].iov_base, runs[i].iov_len / unit);
+    }
+}
+
+}  // namespace
+
+void Op::destroy(Op* op) { pool().destroy(op); }
+
+Kernel kernel(OpId id, Basic basic) { return entry(id, basic).two; }
+Kernel3 kernel3(OpId id, Basic basic) { return entry(id, basic).three; }
+
+Op* predefined(uintptr_t handle) {
+  static const Table& table = *new Table;
+  return handle - kFirst < kHandles ? table.ops[handle - kFirst] : nullptr;
+}
+
+Op* create(void* function, bool commutative, bool large_count) {
+  Op* op = pool().make();
+  op->id = OpId::user;
+  op->commutative = commutative;
+  op->large_count = large_count;
+  op->user_function = function;
+  return op;
+}
+
+bool valid(const Op& op, const Datatype& type) {
+  return op.id == OpId::user || (type.predefined && kernel(op.id, type.basic) != nullptr);
+}
+
+bool valid_for_accumulate(const Op& op, const Datatype& type) {
+  if (op.id == OpId::replace || op.id == OpId::no_op) return true;
+  if (op.id == OpId::user) return false;
+  return kernel(op.id, type.basic) != nullptr && (type.predefined || !type.pair());
+}
+
+void apply(const Op& op, const Datatype& type, const void* in, void* inout, uint64_t count) {
+  if (!count || !type.size || op.id == OpId::no_op) return;
+  if (op.id == OpId::user) return apply_user(op, type, in, inout, count);
+  if (op.id == OpId::replace) return static_cast<void>(type::copy(type, count, in, type, count, inout));
+  const KernelPair& kernels = entry(op.id, type.basic);
+  if (dense(type)) return kernels.two(at(in, type.origin), at(inout, type.origin), count * type.basic_count);
+  apply_runs(kernels, type, in, inout, inout, count);
+}
+
+void apply3(const Op& op, const Datatype& type, const void* a, const void* b, void* out, uint64_t count) {
+  if (!count || !type.size) return;
+  const Kernel3 kernel = entry(op.id, type.basic).three;
+  if (kernel && dense(type)) return kernel(at(a, type.origin), at(b, type.origin), at(out, type.origin), count * type.basic_count);
+  if (out != b) type::copy(type, count, b, type, count, out);
+  apply(op, type, a, out, count);
+}
+
+}  // namespace weft::op
