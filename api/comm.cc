@@ -1,0 +1,163 @@
+// Communicators (MPI 5.0, 7.4).
+#include <cstring>
+
+#include "api/generated/bodies.h"
+#include "api/handles.h"
+#include "comm/create.h"
+#include "runtime/base/error.h"
+
+namespace weft::body {
+
+using namespace api;
+
+namespace {
+
+/// Hands out what a constructor made.
+int give(int error, comm::Communicator* made, MPI_Comm* handle) {
+  *handle = error ? MPI_COMM_NULL : encode(made);
+  return error;
+}
+
+int check_subset(const comm::Communicator& comm, const comm::Group& group) {
+  std::vector<int> ranks(static_cast<size_t>(group.size())), there(ranks.size());
+  for (size_t i = 0; i < ranks.size(); ++i) ranks[i] = static_cast<int>(i);
+  comm::Group* whole = comm::make_group(*comm.instance, comm.team->share_members());
+  comm::translate(group, ranks, *whole, there.data());
+  release(whole);
+  for (size_t i = 0; i < there.size(); ++i)
+    if (there[i] == MPI_UNDEFINED) return fail(MPI_ERR_GROUP, "group: its rank %zu is not in the communicator; the group must be a subset", i);
+  return MPI_SUCCESS;
+}
+
+int no_remote_group() {
+  return fail(MPI_ERR_COMM, "comm is an intra-communicator and has no remote group; MPI_Comm_test_inter tells them apart");
+}
+
+}  // namespace
+
+int Comm_size(comm::Communicator& comm, int* size) {
+  *size = comm.size();
+  return MPI_SUCCESS;
+}
+
+int Comm_rank(comm::Communicator& comm, int* rank) {
+  *rank = comm.rank();
+  return MPI_SUCCESS;
+}
+
+int Comm_compare(comm::Communicator& comm1, comm::Communicator& comm2, int* result) {
+  *result = comm::compare(comm1, comm2);
+  return MPI_SUCCESS;
+}
+
+int Comm_group(comm::Communicator& comm, MPI_Group* group) {
+  *group = encode(comm::make_group(*comm.instance, comm.team->share_members()));
+  return MPI_SUCCESS;
+}
+
+int Comm_test_inter(comm::Communicator& comm, int* flag) {
+  *flag = comm.team->inter();
+  return MPI_SUCCESS;
+}
+
+int Comm_remote_size(comm::Communicator& comm, int* size) {
+  if (!comm.team->inter()) return no_remote_group();
+  *size = static_cast<int>(comm.team->remote_size());
+  return MPI_SUCCESS;
+}
+
+int Comm_remote_group(comm::Communicator& comm, MPI_Group* group) {
+  if (!comm.team->inter()) return no_remote_group();
+  *group = encode(comm::make_group(*comm.instance, std::make_shared<pml::Members>(comm.team->remote_members())));
+  return MPI_SUCCESS;
+}
+
+int Comm_dup_with_info(comm::Communicator& comm, comm::Info* info, MPI_Comm* newcomm) {
+  comm::Communicator* made = nullptr;
+  const int error = comm::dup(comm, info, &made);
+  return give(error, made, newcomm);
+}
+
+int Comm_dup(comm::Communicator& comm, MPI_Comm* newcomm) { return Comm_dup_with_info(comm, nullptr, newcomm); }
+
+int Comm_idup_with_info(comm::Communicator& comm, comm::Info* info, MPI_Comm* newcomm, MPI_Request* request) {
+  comm::Communicator* made = nullptr;
+  pml::Request* running = nullptr;
+  const int error = comm::idup(comm, info, &made, &running);
+  *request = error ? MPI_REQUEST_NULL : encode(running);
+  return give(error, made, newcomm);
+}
+
+int Comm_idup(comm::Communicator& comm, MPI_Comm* newcomm, MPI_Request* request) {
+  return Comm_idup_with_info(comm, nullptr, newcomm, request);
+}
+
+int Comm_split(comm::Communicator& comm, int color, int key, MPI_Comm* newcomm) {
+  comm::Communicator* made = nullptr;
+  const int error = comm::split(comm, color, key, &made);
+  return give(error, made, newcomm);
+}
+
+int Comm_split_type(comm::Communicator& comm, int split_type, int key, comm::Info* info, MPI_Comm* newcomm) {
+  comm::Communicator* made = nullptr;
+  const int error = comm::split_type(comm, split_type, key, info, &made);
+  return give(error, made, newcomm);
+}
+
+int Comm_create(comm::Communicator& comm, comm::Group& group, MPI_Comm* newcomm) {
+  if (const int error = check_subset(comm, group)) return error;
+  comm::Communicator* made = nullptr;
+  const int error = comm::create(comm, group, &made);
+  return give(error, made, newcomm);
+}
+
+int Comm_create_group(comm::Communicator& comm, comm::Group& group, int tag, MPI_Comm* newcomm) {
+  if (const int error = check_subset(comm, group)) return error;
+  comm::Communicator* made = nullptr;
+  const int error = comm::create_group(comm, group, tag, &made);
+  return give(error, made, newcomm);
+}
+
+int Comm_create_from_group(comm::Group& group, const char* stringtag, comm::Info* info, comm::Errhandler& errhandler, MPI_Comm* newcomm) {
+  if (group.size() == 0) {
+    *newcomm = MPI_COMM_NULL;
+    return MPI_SUCCESS;
+  }
+  if (group.rank == MPI_UNDEFINED) return fail(MPI_ERR_GROUP, "group: this process is not in it; only members may call");
+  comm::Communicator* made = nullptr;
+  const int error = comm::create_from_group(group, stringtag, info, errhandler, &made);
+  return give(error, made, newcomm);
+}
+
+int Comm_free(MPI_Comm* comm) {
+  if (const int error = comm::free(*decode(*comm))) return error;
+  *comm = MPI_COMM_NULL;
+  return MPI_SUCCESS;
+}
+
+int Comm_set_name(comm::Communicator& comm, const char* comm_name) {
+  comm.name.assign(comm_name, strnlen(comm_name, MPI_MAX_OBJECT_NAME - 1));
+  return MPI_SUCCESS;
+}
+
+int Comm_get_name(comm::Communicator& comm, char* comm_name, int* resultlen) {
+  std::memcpy(comm_name, comm.name.c_str(), comm.name.size() + 1);
+  *resultlen = static_cast<int>(comm.name.size());
+  return MPI_SUCCESS;
+}
+
+int Comm_set_info(comm::Communicator& comm, comm::Info* info) {
+  if (!comm.info) comm.info = comm::Info::make();
+  if (!info) return MPI_SUCCESS;
+  for (const auto& [key, value] : info->entries) comm.info->set(key, value);
+  return MPI_SUCCESS;
+}
+
+int Comm_get_info(comm::Communicator& comm, MPI_Info* info_used) {
+  comm::Info* copy = comm::Info::make();
+  if (comm.info) copy->entries = comm.info->entries;
+  *info_used = encode(copy);
+  return MPI_SUCCESS;
+}
+
+}  // namespace weft::body

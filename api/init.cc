@@ -1,0 +1,144 @@
+// Initialisation and the end (MPI 5.0, 11.2 and 11.4): the world model, built on the instance that sessions share.
+#include "api/init.h"
+
+#include <unistd.h>
+
+#include <string>
+
+#include "api/generated/bodies.h"
+#include "api/handles.h"
+#include "api/state.h"
+#include "runtime/base/error.h"
+#include "runtime/base/log.h"
+#include "runtime/boot/boot.h"
+#include "runtime/config/config.h"
+
+namespace weft::api {
+namespace {
+
+void speak_as(const boot::Job& job) { log_as(("rank " + std::to_string(job.rank) + " on " + job.host).c_str()); }
+
+/// Misspelt or malformed variables are said once a job.
+void complain(const std::vector<std::string>& complaints, const boot::Job& job) {
+  if (job.rank != 0) return;
+  for (const std::string& complaint : complaints) log(Level::warning, "%s", complaint.c_str());
+}
+
+void describe_start(const boot::Job& job, const char* level) {
+  comm::Info& info = comm::environment_info();
+  char folder[4096];
+  if (getcwd(folder, sizeof folder)) info.set("wdir", folder);
+  info.set("host", job.host);
+  info.set("maxprocs", std::to_string(job.size));
+  info.set("soft", std::to_string(job.size));
+  info.set("thread_level", level);
+}
+
+}  // namespace
+
+const char* thread_level_name(int level) {
+  switch (level) {
+    case MPI_THREAD_FUNNELED: return "MPI_THREAD_FUNNELED";
+    case MPI_THREAD_SERIALIZED: return "MPI_THREAD_SERIALIZED";
+    case MPI_THREAD_MULTIPLE: return "MPI_THREAD_MULTIPLE";
+    default: return "MPI_THREAD_SINGLE";
+  }
+}
+
+int open_instance(int wanted_level, int* provided) {
+  *provided = wanted_level;
+  if (state.instance) {
+    if (wanted_level == MPI_THREAD_MULTIPLE && !state.instance->threads()) *provided = MPI_THREAD_SERIALIZED;
+    return MPI_SUCCESS;
+  }
+  const auto complaints = config::load_environment();
+  auto bootstrap = boot::open();
+  if (!bootstrap) return fail(MPI_ERR_OTHER, "cannot join the job: %s", bootstrap.failure().text.c_str());
+  speak_as((*bootstrap)->job());
+  complain(complaints, (*bootstrap)->job());
+  auto instance = comm::Instance::open(std::move(*bootstrap), wanted_level == MPI_THREAD_MULTIPLE);
+  if (!instance) return fail(MPI_ERR_OTHER, "cannot start: %s", instance.failure().text.c_str());
+  state.instance = std::move(*instance);
+  state.active = true;
+  return MPI_SUCCESS;
+}
+
+int close_instance_if_unused() {
+  if (state.world_phase == Phase::active || state.sessions > 0 || !state.instance) return MPI_SUCCESS;
+  const Status status = state.instance->close();
+  state.instance.reset();
+  state.active = false;
+  return fail(status);
+}
+
+}  // namespace weft::api
+
+namespace weft::body {
+
+using namespace api;
+
+int Init_thread(int*, char***, int required, int* provided) {
+  std::lock_guard hold(state.lock);
+  if (state.world_phase == Phase::active) return fail(MPI_ERR_OTHER, "MPI is initialised already; call MPI_Init or MPI_Init_thread once");
+  if (state.world_phase == Phase::finalized)
+    return fail(MPI_ERR_OTHER, "MPI_Init after MPI_Finalize; a process can start MPI's world model once (sessions can be opened again)");
+  int level = MPI_THREAD_SINGLE;
+  if (const int error = open_instance(required, &level)) return error;
+  describe_start(state.instance->job(), thread_level_name(level));
+  state.thread_level = level;
+  state.main_thread = std::this_thread::get_id();
+  state.world = state.instance->world();
+  state.self = state.instance->self();
+  if (state.initial_errhandler) {
+    for (comm::Communicator* comm : {state.world, state.self}) {
+      release(comm->errhandler);
+      comm->errhandler = retain(state.initial_errhandler);
+    }
+  }
+  state.world_phase = Phase::active;
+  if (provided) *provided = level;
+  return MPI_SUCCESS;
+}
+
+int Init(int* argc, char*** argv) { return Init_thread(argc, argv, MPI_THREAD_SINGLE, nullptr); }
+
+int Finalize() {
+  // Callbacks of attributes may still call MPI (MPI 5.0, 11.2.4), so no lock is held yet.
+  for (comm::Communicator* comm : {state.self, state.world}) {
+    if (const int error = comm->attributes.clear(handle_of(*comm)))
+      return fail(error, "a delete callback of an attribute of %s returned error %d", comm->name.c_str(), error);
+  }
+  std::lock_guard hold(state.lock);
+  state.world_phase = Phase::finalized;
+  state.world = state.self = nullptr;
+  return close_instance_if_unused();
+}
+
+int Initialized(int* flag) {
+  *flag = state.world_phase != Phase::before;
+  return MPI_SUCCESS;
+}
+
+int Finalized(int* flag) {
+  *flag = state.world_phase == Phase::finalized;
+  return MPI_SUCCESS;
+}
+
+int Is_thread_main(int* flag) {
+  *flag = state.main_thread == std::this_thread::get_id();
+  return MPI_SUCCESS;
+}
+
+int Query_thread(int* provided) {
+  *provided = state.thread_level;
+  return MPI_SUCCESS;
+}
+
+int Abort(comm::Communicator& comm, int errorcode) {
+  const std::string name = comm.name.empty() ? "a communicator" : comm.name;
+  const int status = errorcode & 0xff ? errorcode & 0xff : 1;
+  comm.instance->boot().abort(status, "MPI_Abort(" + name + ", " + std::to_string(errorcode) + ") was called");
+  _exit(status);
+}
+
+}  // namespace weft::body
