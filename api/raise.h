@@ -27,6 +27,8 @@ void blame(Owner owner);
 /// The class of an error class or code, and its general text (api/misc.cc).
 int error_class_of(int code);
 std::string_view error_text(int code);
+/// The largest error class or code in use: MPI_LASTUSEDCODE (api/misc.cc).
+int last_used_code();
 
 /// What an entry calls once the arguments are good: runs a body; raises what it returns.
 template <class Body>
