@@ -8,7 +8,7 @@ prefix=${WEFT_PREFIX:?set WEFT_PREFIX to the installation to test}
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 passed=0 failed=0
-for program in ${PROGRAMS:-point_to_point communicators collectives}; do
+for program in ${PROGRAMS:-smoke point_to_point types communicators collectives threads}; do
   if ! "$prefix/bin/mpicxx" -std=c++20 -O1 -Wall -Wextra ${CONFORMANCE_CXXFLAGS:-} -o "$work/$program" "$here/$program.cc"; then
     failed=$((failed + 1))
     continue
