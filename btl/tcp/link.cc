@@ -1,0 +1,350 @@
+// The life of a connection: attempts, handshake, sending, receiving, leaving.
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/ioctl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "btl/tcp/claim.h"
+#include "btl/tcp/rail.h"
+#include "runtime/base/clock.h"
+
+namespace weft::btl::tcp {
+namespace {
+
+constexpr size_t kRuns = 64;                      // entries of one writev
+constexpr size_t kScratch = 128 * 1024;           // bytes of one read beyond payloads that have a place
+constexpr int kReadsPerPoll = 16;                 // then others have their turn
+constexpr size_t kMaxPieces = 4096;               // zero-copy sends waiting per peer
+constexpr uint64_t kFirstPause = 20'000'000;      // ns before the second round of attempts; grows fourfold
+constexpr uint64_t kCrossing = 1'000'000'000;     // ns that the peer's own attempt may take before ours is repeated
+
+size_t total(std::span<const iovec> runs) {
+  size_t n = 0;
+  for (const iovec& run : runs) n += run.iov_len;
+  return n;
+}
+
+/// What the errors of sockets usually mean, for people.
+const char* meaning(int error) {
+  switch (error) {
+    case ECONNRESET:
+    case EPIPE: return "its process most likely died or was killed: see what it printed last";
+    case ECONNREFUSED: return "nobody listens there: its process has ended, or a firewall refuses the port";
+    case ETIMEDOUT: return "its host or the network in between does not answer: check that both hosts are up, and that no firewall drops the traffic between them";
+    case EHOSTUNREACH:
+    case ENETUNREACH: return "there is no route: name the interfaces that connect the hosts in WEFT_NET_INTERFACES";
+    case EMFILE:
+    case ENFILE: return "raise the limit of open files (ulimit -n)";
+    default: return "check the network between the hosts, and WEFT_NET_INTERFACES";
+  }
+}
+
+std::string explain(const char* what, int error) { return std::string(what) + ": " + strerror(error) + "; " + meaning(error); }
+
+}  // namespace
+
+std::string Link::describe() const {
+  std::string text = "tcp " + rail_.caps_.device;
+  if (fd) return text + " " + net::local_address(fd.get()).with_port() + " -> " + net::remote_address(fd.get()).with_port();
+  if (!ways_.empty()) return text + " " + ways_.front().from.text() + " -> " + ways_.front().to.with_port();
+  return text;
+}
+
+// ---- sending
+
+/// Says whether `copied` more bytes may be queued, and begins to connect if that has not been done.
+Status Link::admit(size_t copied) {
+  if (state_ == State::dead || state_ == State::left) return Status::peer_failed;
+  if (rail_.draining_) return Status::failed;
+  if (!outbox_.empty() && (outbox_.copied() + copied > rail_.options_.queue_bytes || outbox_.pieces() >= kMaxPieces)) return Status::again;
+  if (state_ == State::idle) begin();
+  rail_.pause_ = rail_.quiet_looks_ = 0;  // an answer may come soon
+  return state_ == State::dead ? Status::peer_failed : Status::ok;
+}
+
+/// Offers bytes to the kernel; returns how many it took. Nothing while anything is queued before them.
+size_t Link::write_now(std::span<const iovec> runs) {
+  if (state_ != State::open || !outbox_.empty()) return 0;
+  msghdr message{};
+  message.msg_iov = const_cast<iovec*>(runs.data());
+  message.msg_iovlen = std::min(runs.size(), kRuns);
+  for (;;) {
+    const ssize_t n = sendmsg(fd.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n >= 0) return size_t(n);
+    if (errno == EINTR) continue;
+    if (errno != EAGAIN && errno != EWOULDBLOCK) fail(explain("sending failed", errno));
+    return 0;
+  }
+}
+
+Status Link::try_inline(const Header& header, const void* payload) {
+  if (const Status status = admit(sizeof header + header.length); status != Status::ok) return status;
+  const iovec runs[2] = {{const_cast<Header*>(&header), sizeof header}, {const_cast<void*>(payload), header.length}};
+  const size_t sent = write_now({runs, header.length > 0 ? 2u : 1u});
+  if (sent == sizeof header + header.length) return Status::ok;
+  if (state_ == State::dead) return Status::peer_failed;
+  if (sent < sizeof header) outbox_.add(reinterpret_cast<const std::byte*>(&header) + sent, sizeof header - sent);
+  const size_t done = sent > sizeof header ? sent - sizeof header : 0;
+  outbox_.add(static_cast<const std::byte*>(payload) + done, header.length - done);
+  watch(true);
+  return Status::ok;
+}
+
+Status Link::send(const Header& header, type::Cursor& cursor) {
+  if (cursor.contiguous()) {
+    const Status status = try_inline(header, cursor.data());
+    if (status == Status::ok) cursor.seek(cursor.position() + header.length);
+    return status;
+  }
+  if (const Status status = admit(sizeof header + header.length); status != Status::ok) return status;
+  const bool first = outbox_.empty();
+  std::byte* at = outbox_.extend(sizeof header + header.length);
+  memcpy(at, &header, sizeof header);
+  cursor.pack(at + sizeof header, header.length);
+  if (first) flush();
+  else watch(true);
+  return state_ == State::dead ? Status::peer_failed : Status::ok;
+}
+
+Status Link::send_zcopy(const Header& header, std::span<const iovec> payload, Operation& op) {
+  if (const Status status = admit(sizeof header); status != Status::ok) return status;
+  iovec runs[kRuns];
+  const size_t count = std::min(payload.size(), kRuns - 1);
+  runs[0] = {const_cast<Header*>(&header), sizeof header};
+  std::copy_n(payload.begin(), count, runs + 1);
+  size_t sent = write_now({runs, count + 1});
+  if (state_ == State::dead) return Status::peer_failed;
+  if (sent == sizeof header + header.length) {
+    op.done(op, Status::ok);
+    return Status::ok;
+  }
+  if (sent < sizeof header) outbox_.add(reinterpret_cast<const std::byte*>(&header) + sent, sizeof header - sent);
+  sent -= std::min(sent, sizeof header);
+  size_t left = total(payload) - sent;
+  for (const iovec& run : payload) {
+    const size_t skip = std::min(sent, run.iov_len);
+    sent -= skip;
+    left -= run.iov_len - skip;
+    if (run.iov_len > skip) outbox_.refer(static_cast<std::byte*>(run.iov_base) + skip, run.iov_len - skip, left == 0 ? &op : nullptr);
+  }
+  if (header.length == 0) outbox_.refer(nullptr, 0, &op);
+  watch(true);
+  return Status::ok;
+}
+
+void Link::flush() {
+  while (state_ == State::open && !outbox_.empty()) {
+    iovec runs[kRuns];
+    msghdr message{};
+    message.msg_iov = runs;
+    message.msg_iovlen = outbox_.runs(runs);
+    const size_t offered = total({runs, message.msg_iovlen});
+    ssize_t n = 0;
+    if (offered > 0) {
+      n = sendmsg(fd.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK) return fail(explain("sending failed", errno));
+      if (n < 0) break;
+    }
+    outbox_.taken(size_t(n));
+    if (size_t(n) < offered) break;
+  }
+  if (state_ == State::open) watch(!outbox_.empty());
+}
+
+void Link::watch(bool write) {
+  if (state_ == State::open) rail_.watch(*this, EPOLLIN | (write ? uint32_t{EPOLLOUT} : 0u));
+}
+
+// ---- connecting
+
+void Link::begin() {
+  if (ways_.empty()) return fail("no address of it is known");
+  const Way& way = ways_[attempts_ % ways_.size()];
+  ++attempts_;
+  auto socket = net::start_connect(way.from, way.to);
+  if (!socket) return attempt_failed(socket.failure().text);
+  fd = std::move(*socket);
+  if (rail_.options_.socket_bytes > 0) net::size_buffers(fd.get(), rail_.options_.socket_bytes);
+  if (state_ == State::idle) ++rail_.busy_links_;
+  state_ = State::connecting;
+  deadline_ = now_ns() + uint64_t{rail_.options_.connect_s} * 1'000'000'000u;
+  rail_.wake_at(deadline_);
+  rail_.watch(*this, EPOLLOUT);
+}
+
+void Link::connected() {
+  if (const int error = net::pending_error(fd.get())) return attempt_failed(explain("cannot connect", error));
+  net::tune_stream(fd.get(), int(rail_.options_.silence_s));
+  state_ = State::shaking;
+  const boot::Job& job = rail_.boot_.job();
+  const Introduction me{job_number(job.name), job.rank, who_.rank, uint8_t(rail_.index_), uint8_t(their_rail_), job.host};
+  handshake_ = std::make_unique<net::Handshake>(net::Handshake::initiate(key_, me.claim()));
+  shake();
+}
+
+/// Moves the handshake of an own attempt on, as far as the socket lets it.
+void Link::shake() {
+  for (;;) {
+    while (!handshake_->output().empty()) {
+      const ssize_t n = ::send(fd.get(), handshake_->output().data(), handshake_->output().size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (n < 0 && errno == EAGAIN) return rail_.watch(*this, EPOLLIN | EPOLLOUT);
+      if (n < 0 && errno != EINTR) return attempt_failed(explain("the handshake broke off", errno));
+      if (n > 0) handshake_->sent(size_t(n));
+    }
+    if (handshake_->state() != net::Handshake::State::going) break;
+    std::byte in[256];
+    const ssize_t n = recv(fd.get(), in, std::min(sizeof in, handshake_->wanted()), MSG_DONTWAIT);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EAGAIN) return rail_.watch(*this, EPOLLIN);
+    if (n < 0) return attempt_failed(explain("the handshake broke off", errno));
+    if (n == 0) return attempt_failed("it closed the connection during the handshake");
+    handshake_->feed({in, size_t(n)});
+  }
+  if (handshake_->state() == net::Handshake::State::failed) return attempt_failed(handshake_->why());
+  conclude();
+}
+
+/// The peer has decided.
+void Link::conclude() {
+  const net::Verdict verdict = handshake_->verdict();
+  if (verdict == net::Verdict::welcome) {
+    --rail_.busy_links_;
+    return opened();
+  }
+  if (verdict == net::Verdict::refused) return fail("it refuses this process: it has ended its communication, or belongs to another job");
+  // both sides were at it; the other attempt goes on, ours comes again only if that one fails
+  hang_up(State::waiting);
+  attempts_ = 0;
+  deadline_ = now_ns() + kCrossing;
+  rail_.wake_at(deadline_);
+}
+
+/// Tries the next address, after a pause when all had their turn; gives up after the last round.
+void Link::attempt_failed(const std::string& why) {
+  const size_t round = attempts_ / ways_.size();
+  if (round >= rail_.options_.rounds) return fail("it cannot be reached over this interface (" + std::to_string(attempts_) + " attempts): " + why);
+  hang_up(State::waiting);
+  why_ = why;
+  const uint64_t pause = attempts_ % ways_.size() != 0 ? 0 : kFirstPause << (2 * std::min<size_t>(round - 1, 4));
+  deadline_ = now_ns() + pause;
+  rail_.wake_at(deadline_);
+}
+
+/// The connection stands, by whoever's attempt.
+void Link::opened() {
+  handshake_.reset();
+  state_ = State::open;
+  ++rail_.open_links_;
+  rail_.watch(*this, EPOLLIN);
+  rail_.check_silence(now_ns());  // begins to look after it
+  flush();
+}
+
+/// Goes on with a connection that the peer made, whatever became of attempts of our own.
+void Link::adopt(net::Fd socket) {
+  if (state_ != State::idle) hang_up(State::idle);
+  fd = std::move(socket);
+  opened();
+}
+
+/// Closes the socket; a state that is still trying keeps what is queued.
+void Link::hang_up(State next) {
+  if (state_ == State::open) --rail_.open_links_;
+  const bool was_busy = state_ == State::connecting || state_ == State::shaking || state_ == State::waiting;
+  const bool will_be_busy = next == State::waiting;
+  if (was_busy && !will_be_busy) --rail_.busy_links_;
+  if (!was_busy && will_be_busy) ++rail_.busy_links_;
+  state_ = next;
+  handshake_.reset();
+  if (!fd) return;
+  rail_.unwatch(*this);
+  shutdown(fd.get(), SHUT_RDWR);  // a forked child may still hold the socket
+  fd.reset();
+}
+
+void Link::fail(const std::string& why) {
+  if (state_ == State::dead) return;
+  why_ = rail_.who_text(*this) + " is lost over " + describe() + ": " + why;
+  hang_up(State::dead);
+  rail_.mourned_.push_back(this);
+}
+
+// ---- arriving and leaving
+
+int Link::serve(uint32_t events, Sink& sink) {
+  switch (state_) {
+    case State::connecting: connected(); return 1;
+    case State::shaking: shake(); return 1;
+    case State::open: break;
+    default: return 0;
+  }
+  int count = 0;
+  if (events & EPOLLOUT) flush(), ++count;
+  if (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) count += receive(sink);
+  return count;
+}
+
+int Link::receive(Sink& sink) {
+  int count = 0;
+  if (!rail_.scratch_) rail_.scratch_ = std::make_unique_for_overwrite<std::byte[]>(kScratch);
+  const std::span<std::byte> scratch(rail_.scratch_.get(), kScratch);
+  for (int reads = 0; reads < kReadsPerPoll && state_ == State::open; ++reads) {
+    iovec places[2];
+    const int entries = inbox_.places(scratch, places);
+    const size_t room = total({places, size_t(entries)});
+    const ssize_t n = readv(fd.get(), places, entries);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
+    if (n < 0) return fail(explain("receiving failed", errno)), count + 1;
+    if (n == 0) {
+      const char* when = inbox_.within_message() ? "it closed the connection in the middle of a message" : "it closed the connection without taking its leave";
+      return fail(std::string(when) + "; " + meaning(ECONNRESET)), count + 1;
+    }
+    const Inbox::Taken taken = inbox_.take(size_t(n), scratch, sink, cookie_);
+    count += taken.messages + 1;
+    if (taken.broken) return fail(std::string(taken.broken) + "; memory of one side is damaged, or the two run different versions"), count;
+    if (taken.bye && state_ == State::open) {
+      outbox_.abandon(Status::peer_failed);
+      hang_up(State::left);
+      return count;
+    }
+    if (size_t(n) < room) break;
+  }
+  return count;
+}
+
+/// TCP itself would try for a quarter of an hour. A peer that does not read keeps acknowledging, and so is not silent.
+void Link::check_silence() {
+  tcp_info info{};
+  socklen_t length = sizeof info;
+  if (state_ != State::open || getsockopt(fd.get(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return;
+  const uint32_t limit_ms = rail_.options_.silence_s * 1000;
+  if (info.tcpi_unacked == 0 || info.tcpi_retransmits == 0 || info.tcpi_last_ack_recv < limit_ms) return;
+  fail("its host has not answered for " + std::to_string(info.tcpi_last_ack_recv / 1000) + " s; " + meaning(ETIMEDOUT));
+}
+
+/// One step of taking leave; true when nothing is left to do.
+bool Link::leave() {
+  if (state_ == State::idle || state_ == State::left || state_ == State::dead) return true;
+  if (state_ != State::open) {
+    if (!outbox_.empty()) return false;
+    hang_up(State::idle);
+    return true;
+  }
+  if (!bye_sent_) {
+    const Header leave = bye();
+    outbox_.add(&leave, sizeof leave);
+    bye_sent_ = true;
+  }
+  flush();
+  if (state_ == State::dead) return true;
+  int unacknowledged = 0;
+  return outbox_.empty() && (ioctl(fd.get(), SIOCOUTQ, &unacknowledged) != 0 || unacknowledged == 0);
+}
+
+}  // namespace weft::btl::tcp

@@ -1,0 +1,91 @@
+#include <algorithm>
+
+#include "btl/tcp/rail.h"
+#include "runtime/config/config.h"
+
+namespace weft::btl {
+namespace tcp {
+namespace {
+
+const config::Bytes setting_queue("tcp", "queue", "256K", "Bytes of small messages that may wait per peer before its senders wait");
+const config::Bytes setting_socket("tcp", "socket_buffer", "0", "Send and receive buffer of each tcp connection; 0: the kernel tunes them");
+const config::Integer setting_silence("tcp", "silence", "60", "Seconds after which a peer host that does not answer any more is lost");
+const config::Integer setting_connect("tcp", "connect_timeout", "10", "Seconds that one attempt to connect over tcp may take");
+
+constexpr size_t kAddressesPerRail = 4;
+
+/// Listens on the addresses of one interface. Those that cannot be bound (an address being withdrawn) are left out.
+std::vector<net::Fd> listen_on(const net::Interface& interface, const Options& options, Card::RailEntry& rail, std::string& why) {
+  std::vector<net::Fd> fds;
+  rail.device = interface.name;
+  for (const net::Address& address : interface.addresses) {
+    if (fds.size() == kAddressesPerRail) break;
+    auto fd = net::listen_at(address);
+    if (!fd) {
+      why = fd.failure().text;
+      continue;
+    }
+    net::Address bound = address;
+    bound.port = net::local_address(fd->get()).port;
+    rail.addresses.push_back(bound);
+    fds.push_back(std::move(*fd));
+  }
+  if (options.socket_bytes > 0)
+    for (const net::Fd& fd : fds) net::size_buffers(fd.get(), options.socket_bytes);
+  return fds;
+}
+
+}  // namespace
+
+Options options_from_settings() {
+  auto seconds = [](const config::Integer& v) { return uint32_t(std::clamp<int64_t>(v.get(), 1, 86400)); };
+  Options options;
+  options.queue_bytes = uint32_t(std::min<uint64_t>(setting_queue.get(), 1u << 30));
+  options.socket_bytes = int(std::min<uint64_t>(setting_socket.get(), 1u << 30));
+  options.silence_s = seconds(setting_silence);
+  options.connect_s = seconds(setting_connect);
+  return options;
+}
+
+Result<std::vector<std::unique_ptr<Rail>>> open_rails(const Site& site, const Options& options) {
+  const boot::Job& job = site.boot.job();
+  std::vector<net::Interface> interfaces;
+  if (options.interfaces) {
+    interfaces = *options.interfaces;
+  } else {
+    auto chosen = net::usable_interfaces(job.node_count > 1 ? net::Extent::network : net::Extent::host);
+    if (!chosen) return chosen.failure();
+    interfaces = std::move(*chosen);
+  }
+  auto card = std::make_shared<Card>();
+  card->host = job.host;
+  card->host_id = net::network_host_id();
+  net::fill_random(card->token);
+  std::vector<std::vector<net::Fd>> listeners;
+  std::vector<uint32_t> speeds;
+  std::string why;
+  for (const net::Interface& interface : interfaces) {
+    Card::RailEntry rail;
+    auto fds = listen_on(interface, options, rail, why);
+    if (fds.empty()) continue;
+    listeners.push_back(std::move(fds));
+    card->rails.push_back(std::move(rail));
+    speeds.push_back(interface.mbit);
+  }
+  if (card->rails.empty()) return Failure{"tcp cannot listen on any interface: " + why};
+  std::vector<std::unique_ptr<Rail>> rails;
+  for (size_t i = 0; i < listeners.size(); ++i) rails.push_back(std::make_unique<Rail>(site, options, card, i, speeds[i], std::move(listeners[i])));
+  return rails;
+}
+
+}  // namespace tcp
+
+Result<std::vector<std::unique_ptr<Transport>>> open_tcp(const Site& site) {
+  auto rails = tcp::open_rails(site, tcp::options_from_settings());
+  if (!rails) return rails.failure();
+  std::vector<std::unique_ptr<Transport>> out;
+  for (auto& rail : *rails) out.push_back(std::move(rail));
+  return out;
+}
+
+}  // namespace weft::btl

@@ -1,0 +1,185 @@
+// One network interface as a transport: listening sockets, the connections over it, and their progress.
+#pragma once
+
+#include <sys/epoll.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "btl/btl.h"
+#include "btl/tcp/card.h"
+#include "btl/tcp/stream.h"
+#include "runtime/net/handshake.h"
+#include "runtime/net/interfaces.h"
+#include "runtime/net/socket.h"
+
+namespace weft::btl::tcp {
+
+/// What the user's settings say, and what tests change.
+struct Options {
+  uint32_t queue_bytes = 256 * 1024;   ///< copied bytes waiting per peer, beyond which sends are told `again`
+  int socket_bytes = 0;                ///< SO_SNDBUF and SO_RCVBUF; 0: the kernel's own tuning
+  uint32_t silence_s = 60;             ///< a peer host that stays silent so long is lost
+  uint32_t connect_s = 10;             ///< limit of one attempt to connect
+  uint32_t rounds = 5;                 ///< attempts per address before a peer counts as unreachable
+  uint32_t guest_s = 30;               ///< time that an inbound connection has to prove itself
+  uint32_t guests = 256;               ///< inbound connections that may be unproven at a time; others wait in the kernel
+  std::optional<std::vector<net::Interface>> interfaces;  ///< instead of those that the settings choose
+};
+Options options_from_settings();
+
+/// Everything that a rail counts, for reports and tests.
+struct Counters {
+  uint64_t refused = 0;     ///< inbound connections that did not speak the protocol or did not know the secret
+  uint64_t unfinished = 0;  ///< inbound connections that ended or were dropped before they proved themselves
+  uint64_t lost = 0;        ///< peers lost
+};
+
+class Rail;
+
+/// Whatever epoll may speak of.
+struct Watched {
+  enum class What : uint8_t { listener, guest, link, timer } what;
+  net::Fd fd;
+  uint32_t interest = 0;  ///< epoll events asked for; 0: not registered
+  explicit Watched(What w, net::Fd f = {}) : what(w), fd(std::move(f)) {}
+};
+
+/// The way to one peer over one rail: connects at the first send, or is adopted when the peer connects first.
+class Link final : public Endpoint, public Watched {
+ public:
+  enum class State : uint8_t {
+    idle,        // never used
+    connecting,  // the kernel is at it
+    shaking,     // own attempt, handshake under way
+    waiting,     // until the next attempt, or for the peer's own
+    open,
+    left,        // the peer took its leave
+    dead,        // lost; see why_
+  };
+  Link(Rail& rail, ProcessId who) : Watched(What::link), rail_(rail), who_(who) {}
+
+  Status try_inline(const Header&, const void* payload) override;
+  Status send(const Header&, type::Cursor&) override;
+  Status send_zcopy(const Header&, std::span<const iovec>, Operation&) override;
+  size_t backlog() const override { return outbox_.bytes(); }
+  std::string describe() const override;
+
+ private:
+  friend class Rail;
+
+  Status admit(size_t copied);
+  size_t write_now(std::span<const iovec> runs);
+  void flush();
+  void watch(bool write);
+
+  void begin();
+  void connected();
+  void shake();
+  void conclude();
+  void attempt_failed(const std::string& why);
+  void opened();
+  void adopt(net::Fd socket);
+  void check_silence();
+  void fail(const std::string& why);
+  void hang_up(State next);
+  int serve(uint32_t events, Sink& sink);
+  int receive(Sink& sink);
+  bool leave();
+
+  Rail& rail_;
+  ProcessId who_;
+  void* cookie_ = nullptr;
+  State state_ = State::idle;
+  bool bye_sent_ = false;
+  uint32_t attempts_ = 0;
+  uint64_t deadline_ = 0;  // of connecting and waiting
+  int their_rail_ = -1;
+  net::Digest key_{};      // what an attempt of ours must prove to know
+  std::string host_, why_;
+  std::vector<Way> ways_;  // empty until connect(): a peer that connected first
+  std::unique_ptr<net::Handshake> handshake_;
+  Outbox outbox_;
+  Inbox inbox_;
+};
+
+/// An inbound connection that has proved nothing yet.
+struct Guest : Watched {
+  net::Handshake handshake;
+  uint64_t deadline;
+  Guest(net::Fd socket, net::Handshake h, uint64_t until) : Watched(What::guest, std::move(socket)), handshake(std::move(h)), deadline(until) {}
+};
+
+class Rail final : public Transport {
+ public:
+  Rail(const Site& site, Options options, std::shared_ptr<const Card> card, size_t index, uint32_t mbit, std::vector<net::Fd> listeners);
+  ~Rail() override;
+
+  const Caps& caps() const override { return caps_; }
+  boot::Blob address() const override { return card_->encode(); }
+  bool reaches(ProcessId who, const boot::Blob& address) const override;
+  Result<Endpoint*> connect(ProcessId who, const boot::Blob& address, void* cookie) override;
+  int poll(Sink&) override;
+  int event_fd() const override { return epoll_.get(); }
+  bool arm() override;
+  bool drain() override;
+
+  const Counters& counters() const { return counters_; }
+
+ private:
+  friend class Link;
+
+  Link& link_to(ProcessId who);
+  int serve(const epoll_event& event, Sink& sink);
+  int report(Sink& sink);
+  void watch(Watched& what, uint32_t events);
+  void unwatch(Watched& what);
+  void wake_at(uint64_t when);
+  void check_deadlines();
+  void check_silence(uint64_t now);
+  void rest(int events);
+
+  void greet(Watched& listener);
+  uint64_t guest_time() const { return uint64_t{options_.guest_s} * 1'000'000'000u; }
+  void listen_later(uint64_t when);
+  void listen_again();
+  void serve_guest(Guest& guest, Sink& sink);
+  void receive_guest(Guest& guest);
+  net::Verdict judge(const Guest& guest, Sink& sink, Link*& link);
+  void dismiss(Guest& guest, uint64_t Counters::* counter, const std::string& why);
+  void forget(Guest& guest);
+  std::string who_text(const Link& link) const;
+
+  boot::Bootstrap& boot_;
+  const Options options_;
+  const std::shared_ptr<const Card> card_;
+  const size_t index_;
+  Caps caps_;
+  Counters counters_;
+  net::Digest key_;
+  net::Fd epoll_;
+  Watched timer_;
+  uint64_t timer_at_ = UINT64_MAX;
+  std::vector<std::unique_ptr<Watched>> listeners_;
+  bool listening_ = true;
+  uint64_t listen_again_at_ = UINT64_MAX;
+  uint64_t silence_check_at_ = UINT64_MAX;
+  std::vector<std::unique_ptr<Guest>> guests_, gone_guests_;
+  std::unordered_map<ProcessId, std::unique_ptr<Link>> links_;
+  std::vector<Link*> mourned_;             // failed, not yet reported
+  std::unique_ptr<std::byte[]> scratch_;   // made at the first arrival
+  bool draining_ = false;
+  // how often poll() asks the kernel: always while there is traffic, then ever more rarely
+  uint64_t last_look_ = 0, pause_ = 0;
+  uint32_t quiet_looks_ = 0;
+  uint32_t open_links_ = 0, busy_links_ = 0;  // open; being connected
+};
+
+/// The rails of this process, sharing one card.
+Result<std::vector<std::unique_ptr<Rail>>> open_rails(const Site& site, const Options& options);
+
+}  // namespace weft::btl::tcp

@@ -1,0 +1,159 @@
+#include "btl/tcp/stream.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace weft::btl::tcp {
+namespace {
+
+constexpr size_t kPieceBytes = 16384;      // small messages are gathered in pieces of this size
+constexpr size_t kBounceStep = 256 * 1024; // a bounce buffer starts with this
+
+}  // namespace
+
+std::byte* Outbox::extend(size_t n) {
+  bytes_ += n;
+  copied_ += n;
+  if (!pieces_.empty() && pieces_.back().memory && !pieces_.back().op && pieces_.back().room >= n) {
+    Piece& last = pieces_.back();
+    std::byte* at = last.at + last.length;
+    last.length += n;
+    last.room -= n;
+    return at;
+  }
+  const size_t size = std::max(n, kPieceBytes);
+  auto memory = std::make_unique_for_overwrite<std::byte[]>(size);
+  std::byte* at = memory.get();
+  pieces_.push_back({at, n, std::move(memory), size - n});
+  return at;
+}
+
+void Outbox::add(const void* data, size_t n) {
+  if (n > 0) memcpy(extend(n), data, n);
+}
+
+void Outbox::refer(const void* data, size_t n, Operation* op) {
+  bytes_ += n;
+  pieces_.push_back({static_cast<std::byte*>(const_cast<void*>(data)), n, nullptr, 0, op});
+}
+
+size_t Outbox::runs(std::span<iovec> out) const {
+  size_t count = 0;
+  for (auto piece = pieces_.begin(); piece != pieces_.end() && count < out.size(); ++piece)
+    if (piece->length > 0) out[count++] = {piece->at, piece->length};
+  return count;
+}
+
+void Outbox::taken(size_t n) {
+  bytes_ -= n;
+  std::vector<Operation*> ended;
+  while (!pieces_.empty() && pieces_.front().length <= n) {
+    Piece& front = pieces_.front();
+    n -= front.length;
+    if (front.memory) copied_ -= front.length;
+    if (front.op) ended.push_back(front.op);
+    pieces_.pop_front();
+  }
+  if (n > 0) {
+    Piece& front = pieces_.front();
+    front.at += n;
+    front.length -= n;
+    if (front.memory) copied_ -= n;
+  }
+  for (Operation* op : ended) op->done(*op, Status::ok);
+}
+
+void Outbox::abandon(Status status) {
+  const std::deque<Piece> gone = std::exchange(pieces_, {});
+  bytes_ = copied_ = 0;
+  for (const Piece& piece : gone)
+    if (piece.op) piece.op->done(*piece.op, status);
+}
+
+int Inbox::places(std::span<std::byte> scratch, iovec out[2]) {
+  const iovec rest{scratch.data(), scratch.size()};
+  const size_t room = open_room();
+  if (room == 0) return out[0] = rest, 1;
+  out[0] = {(landing_ ? landing_ : bounce_.data()) + got_, room};
+  out[1] = rest;
+  // a bounce buffer that is not yet as long as the message must be full before anything may go behind it
+  return got_ + room == header_.length ? 2 : 1;
+}
+
+size_t Inbox::open_room() const {
+  if (!under_way_) return 0;
+  return (landing_ ? header_.length : bounce_.size()) - got_;
+}
+
+void Inbox::grow() { bounce_.resize(std::min<size_t>(header_.length, std::max<size_t>(kBounceStep, size_t{got_} * 2))); }
+
+void Inbox::begin_payload(Sink& sink, void* cookie) {
+  under_way_ = true;
+  got_ = 0;
+  landing_ = header_.length >= kLandingFrom ? sink.landing(cookie, header_) : nullptr;
+  if (!landing_) grow();
+}
+
+void Inbox::finish_payload(Sink& sink, void* cookie, Taken& taken) {
+  under_way_ = false;
+  head_have_ = 0;
+  ++taken.messages;
+  const std::vector<std::byte> bounce = std::exchange(bounce_, {});
+  sink.arrived(cookie, header_, landing_ ? landing_ : bounce.data());
+}
+
+const char* Inbox::check(Taken& taken) const {
+  if (closed_) return "it sent something after taking its leave";
+  if (header_.context == kControl) {
+    const Header leave = bye();
+    if (header_.kind != leave.kind || header_.length != 0) return "it sent a control message that does not exist";
+    taken.bye = true;
+  }
+  if (header_.length > kMaxPayload) return "it announced a message longer than allowed";
+  return nullptr;
+}
+
+Inbox::Taken Inbox::take(size_t n, std::span<const std::byte> scratch, Sink& sink, void* cookie) {
+  Taken taken;
+  if (const size_t direct = std::min(n, open_room()); direct > 0) {
+    got_ += uint32_t(direct);
+    n -= direct;
+    if (got_ == header_.length) finish_payload(sink, cookie, taken);
+    else if (open_room() == 0) grow();
+  }
+  take_scratch(scratch.first(n), sink, cookie, taken);
+  return taken;
+}
+
+void Inbox::take_scratch(std::span<const std::byte> bytes, Sink& sink, void* cookie, Taken& taken) {
+  while (!bytes.empty()) {
+    const size_t part = std::min(bytes.size(), sizeof header_ - head_have_);
+    memcpy(reinterpret_cast<std::byte*>(&header_) + head_have_, bytes.data(), part);
+    head_have_ += part;
+    bytes = bytes.subspan(part);
+    if (head_have_ < sizeof header_) return;
+    if ((taken.broken = check(taken))) return;
+    if (taken.bye) {
+      closed_ = true;
+      head_have_ = 0;
+      continue;
+    }
+    if (bytes.size() >= header_.length) {
+      const std::byte* payload = bytes.data();
+      bytes = bytes.subspan(header_.length);
+      head_have_ = 0;
+      ++taken.messages;
+      sink.arrived(cookie, header_, payload);
+      continue;
+    }
+    begin_payload(sink, cookie);
+    const size_t here = bytes.size();
+    if (!landing_ && bounce_.size() < here) bounce_.resize(here);
+    memcpy((landing_ ? landing_ : bounce_.data()), bytes.data(), here);
+    got_ = uint32_t(here);
+    if (open_room() == 0) grow();
+    return;
+  }
+}
+
+}  // namespace weft::btl::tcp
