@@ -461,4 +461,28 @@ int duplicate(Datatype& old, Datatype*& made) {
   return MPI_SUCCESS;
 }
 
+Datatype* handed_out(Datatype& part) {
+  if (part.predefined) return &part;
+  Datatype& copy = *pool().make();
+  copy.size = part.size;
+  copy.extent = part.extent;
+  copy.lower = part.lower;
+  copy.true_lower = part.true_lower;
+  copy.true_extent = part.true_extent;
+  copy.origin = part.origin;
+  copy.contiguous = part.contiguous;
+  copy.committed = part.committed;
+  copy.basic = part.basic;
+  copy.basic_count = part.basic_count;
+  copy.lower_marked = part.lower_marked;
+  copy.upper_marked = part.upper_marked;
+  copy.alignment = part.alignment;
+  copy.layout = part.layout;
+  copy.signature = part.signature;
+  copy.envelope = part.envelope;
+  for (Datatype* old : copy.envelope->types) retain(old);  // each object that holds the envelope holds its types
+  copy.name = part.name;
+  return &copy;
+}
+
 }  // namespace weft::type

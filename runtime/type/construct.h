@@ -50,6 +50,10 @@ int darray(const Distribution&, Datatype& old, Form, Datatype*& made);
 /// A copy with the state of `old` (committed if it is); attributes are the caller's business.
 int duplicate(Datatype& old, Datatype*& made);
 
+/// A part of a type as MPI_Type_get_contents hands it out: predefined types as they are, others as a new equal object, since
+/// the handle that the type was made from may have been freed.
+Datatype* handed_out(Datatype& part);
+
 // Types of Fortran kinds: predefined, the same object for the same arguments. p and r may be MPI_UNDEFINED.
 int f90_real(int p, int r, Datatype*& found);
 int f90_complex(int p, int r, Datatype*& found);

@@ -7,6 +7,7 @@
 #include "runtime/type/construct.h"
 #include "runtime/type/cursor.h"
 #include "runtime/type/pool.h"
+#include "runtime/type/signature.h"
 
 namespace weft::type {
 
@@ -56,6 +57,24 @@ uint64_t copy(const Datatype& from_type, uint64_t from_count, const void* from, 
     done += n;
   }
   return bytes;
+}
+
+std::optional<int64_t> count_in(const Datatype& type, uint64_t bytes) {
+  if (!type.size) return bytes ? std::nullopt : std::optional<int64_t>(0);
+  return bytes % type.size ? std::nullopt : std::optional(static_cast<int64_t>(bytes / type.size));
+}
+
+std::optional<int64_t> elements_in(const Datatype& type, uint64_t bytes) {
+  if (!type.size) return bytes ? std::nullopt : std::optional<int64_t>(0);
+  uint64_t partial = 0;
+  const uint64_t found = bytes / type.size * type.signature->elements + type.signature->elements_in(bytes % type.size, partial);
+  return partial ? std::nullopt : std::optional(static_cast<int64_t>(found));
+}
+
+uint64_t bytes_of_elements(const Datatype& type, uint64_t n) {
+  if (!type.size) return 0;
+  const uint64_t each = type.signature->elements;
+  return n / each * type.size + type.signature->bytes_of(n % each);
 }
 
 }  // namespace weft::type

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -82,5 +83,12 @@ void unpack(const Datatype&, uint64_t count, const void* from, uint64_t bytes, v
 /// Copies between two layouts of the same signature (MPI_Sendrecv to self, local steps of collectives).
 /// Copies min of both sizes; returns bytes copied.
 uint64_t copy(const Datatype& from_type, uint64_t from_count, const void* from, const Datatype& to_type, uint64_t to_count, void* to);
+
+/// Whole elements in `bytes` of data (MPI_Get_count); nullopt if they end within an element.
+std::optional<int64_t> count_in(const Datatype&, uint64_t bytes);
+/// Whole basic elements in `bytes` of data (MPI_Get_elements); nullopt if they end within one.
+std::optional<int64_t> elements_in(const Datatype&, uint64_t bytes);
+/// Bytes of the first n basic elements of a sequence of elements of the type.
+uint64_t bytes_of_elements(const Datatype&, uint64_t n);
 
 }  // namespace weft::type
