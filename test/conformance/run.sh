@@ -1,10 +1,10 @@
 #!/bin/sh
 # Compiles the conformance programs with an installed MPI and runs each on several numbers of ranks.
-#   WEFT_PREFIX=... [RANKS="1 2 3"] [PROGRAMS="..."] [MPIRUN_FLAGS=...] run.sh
+#   PREFIX=... [RANKS="1 2 3"] [PROGRAMS="..."] [MPIRUN_FLAGS=...] run.sh
 # Plain MPI: the programs can be run against any MPI to check the programs themselves.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
-prefix=${WEFT_PREFIX:?set WEFT_PREFIX to the installation to test}
+prefix=${PREFIX:?set PREFIX to the installation to test}
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 passed=0 failed=0

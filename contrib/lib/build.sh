@@ -1,0 +1,26 @@
+#!/bin/bash
+# Configures, builds and installs one flavour: build.sh main|asan|tsan. Idempotent: what is up to date is left alone.
+set -eu
+. "$(dirname "$0")/common.sh"
+flavour=${1:-main}
+BUILD=$OUT/$flavour
+PREFIX=$BUILD/inst
+case $flavour in
+  main) options="" ;;
+  asan) options="--enable-sanitize=address,undefined CXXFLAGS=-O1\ -g1 CFLAGS=-O1\ -g1" ;;
+  tsan) options="--enable-sanitize=thread CXXFLAGS=-O1\ -g1 CFLAGS=-O1\ -g1" ;;
+  *) die "unknown flavour $flavour (main, asan, tsan)" ;;
+esac
+if [ ! -x "$SRC/configure" ] || [ -n "$(find "$SRC" -name Makemodule.am -newer "$SRC/Makefile.in" -not -path "$SRC/build/*" -print -quit)" ] ||
+  [ "$SRC/configure.ac" -nt "$SRC/configure" ]; then
+  (cd "$SRC" && autoreconf -fi)
+fi
+mkdir -p "$BUILD"
+cd "$BUILD"
+if [ ! -f Makefile ] || [ "$SRC/configure" -nt config.status ]; then
+  # by a relative path, so that ccache serves other checkouts too
+  eval "\"$(realpath --relative-to=. "$SRC")/configure\" --prefix=\"$PREFIX\" $options"
+fi
+make -j"$cores" 2>&1
+make install >/dev/null
+if [ "${WITH_TESTS:-no}" = yes ]; then make -j"$cores" check TESTS= 2>&1; fi

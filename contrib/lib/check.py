@@ -1,0 +1,189 @@
+"""Runs the project's checks one after the other and counts them. Called by contrib/check, which says what the options mean.
+
+A check is one line of contrib/checks.list or test/*/tests.list:
+
+    NAME   TAGS   SECONDS   COMMAND
+
+NAME is unique. TAGS are words joined by commas: `main`, `asan`, `tsan`: the flavours of the build it runs on (none: it needs no
+build); `slow`: only with --full. SECONDS limit its time. COMMAND runs in bash with SRC, OUT, BUILD, PREFIX and SANITIZE set; status 0
+passes, 77 skips, anything else fails. Unit tests (make's UNIT_TESTS) need no line: each is a check of all three flavours.
+"""
+import argparse
+import dataclasses
+import fnmatch
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+SRC = pathlib.Path(os.environ["SRC"])
+OUT = pathlib.Path(os.environ["OUT"])
+FLAVOURS = {"main": "", "asan": "-fsanitize=address,undefined", "tsan": "-fsanitize=thread"}
+SKIPPED = 77
+
+
+@dataclasses.dataclass
+class Check:
+    name: str
+    flavour: str  # empty: needs no build
+    tags: frozenset
+    limit: int
+    command: str
+
+
+def read_list(path):
+    """The checks of one list; one check per flavour."""
+    checks = []
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        line = line.strip()
+        if not line or line.startswith("#"):
+            continue
+        fields = line.split(None, 3)
+        if len(fields) != 4 or not fields[2].isdigit():
+            sys.exit(f"{path}:{number}: not NAME TAGS SECONDS COMMAND: {line}")
+        name, tags, limit, command = fields[0], frozenset(fields[1].split(",")), int(fields[2]), fields[3]
+        flavours = [f for f in FLAVOURS if f in tags] or [""]
+        for flavour in flavours:
+            checks.append(make(name, flavour, tags, limit, command))
+    return checks
+
+
+def make(name, flavour, tags, limit, command):
+    prefix = f"{flavour}/" if flavour in ("asan", "tsan") else ""
+    return Check(prefix + name, flavour, tags - FLAVOURS.keys(), limit * (4 if prefix else 1), command)
+
+
+def unit_tests(flavour):
+    """The unit tests that the build of a flavour knows."""
+    text = (SRC / "test/unit").glob("*/Makemodule.am")
+    names = sorted(set(re.findall(r"^UNIT_TESTS \+= (\S+)", "\n".join(p.read_text() for p in text), re.M)))
+    return [make("unit/" + n.split("/")[-1].removesuffix("_test"), flavour, frozenset(), 120, f'cd "$BUILD" && {n} 2>&1') for n in names]
+
+
+def all_checks():
+    """Static checks, then per flavour its build, unit tests and listed checks, then what needs a build in main only."""
+    listed = read_list(SRC / "contrib/checks.list")
+    for path in sorted((SRC / "test").glob("*/tests.list")):
+        listed += read_list(path)
+    checks = [c for c in listed if not c.flavour]
+    for flavour in FLAVOURS:
+        checks.append(Check(f"build/{flavour}", "", frozenset(), 1200, f'WITH_TESTS=yes "$SRC/contrib/lib/build.sh" {flavour}'))
+        checks += unit_tests(flavour)
+        checks += [c for c in listed if c.flavour == flavour]
+    names = [c.name for c in checks]
+    for name in names:
+        if names.count(name) > 1:
+            sys.exit(f"two checks are called {name}")
+    return checks
+
+
+def environment(check):
+    """What a check's command sees."""
+    env = dict(os.environ)
+    build = OUT / (check.flavour or "main")
+    env.update(BUILD=str(build), PREFIX=str(build / "inst"), SANITIZE=FLAVOURS.get(check.flavour, ""))
+    env["PATH"] = f"{build}/inst/bin:{env['PATH']}"
+    folder = SRC / "contrib/lib"
+    env["ASAN_OPTIONS"] = "detect_leaks=1:detect_stack_use_after_return=0:abort_on_error=0"
+    env["LSAN_OPTIONS"] = f"suppressions={folder}/lsan.supp:print_suppressions=0"
+    env["UBSAN_OPTIONS"] = "print_stacktrace=1"
+    env["TSAN_OPTIONS"] = f"suppressions={folder}/tsan.supp:halt_on_error=1:second_deadlock_stack=1"
+    return env
+
+
+def run(check):
+    """Status, seconds and log of one check. A check that is over its time is killed with all its processes."""
+    log = OUT / "logs" / (check.name.replace("/", "-") + ".log")
+    log.parent.mkdir(parents=True, exist_ok=True)
+    begin = time.monotonic()
+    with open(log, "wb") as out:
+        process = subprocess.Popen(["bash", "-c", check.command], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
+                                   env=environment(check), cwd=OUT, start_new_session=True)
+        try:
+            status = process.wait(check.limit)
+        except (subprocess.TimeoutExpired, KeyboardInterrupt) as stop:
+            os.killpg(process.pid, signal.SIGTERM)
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            if isinstance(stop, KeyboardInterrupt):
+                raise
+            out.write(f"\nno end within {check.limit} s\n".encode())
+            status = 124
+    return status, time.monotonic() - begin, log
+
+
+def last_result(log):
+    """The text of the last `result:` line, if any."""
+    found = re.findall(r"^result: (.*)$", log.read_text(errors="replace"), re.M)
+    return found[-1] if found else ""
+
+
+def show_log(log):
+    lines = log.read_text(errors="replace").splitlines()
+    print(f"    --- {log}{' (its end)' if len(lines) > 60 else ''}:")
+    for line in lines[-60:]:
+        print("    |", line)
+
+
+def select(checks, options):
+    if options.only:
+        chosen = [c for c in checks if any(fnmatch.fnmatch(c.name, p) or c.name.startswith(p.rstrip("/") + "/") for p in options.only)]
+        if not chosen:
+            sys.exit("no check is called " + " or ".join(options.only) + "; --list shows them")
+        builds = {f"build/{c.flavour}" for c in chosen if c.flavour}
+        return [c for c in checks if c in chosen or (c.name in builds and not options.no_build)]
+    return [c for c in checks if options.full or "slow" not in c.tags]
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="contrib/check", description="Runs all checks; ends with a line `N passed, N failed`.")
+    parser.add_argument("--list", action="store_true", help="show the checks and do nothing")
+    parser.add_argument("--only", action="append", metavar="NAME", help="run this check, or folder of checks (wildcards allowed; repeatable)")
+    parser.add_argument("--full", action="store_true", help="run the slow ones as well")
+    parser.add_argument("--no-build", action="store_true", help="with --only: take the build as it is")
+    options = parser.parse_args()
+    checks = all_checks()
+    if options.list:
+        for c in checks:
+            print(f"{c.name:<36} {'slow' if 'slow' in c.tags else '':<6}{c.command}")
+        return 0
+    checks = select(checks, options)
+    passed, failed, skipped, broken = 0, [], [], set()
+    start = time.monotonic()
+    for number, check in enumerate(checks, 1):
+        print(f"[{number:3}/{len(checks)}] {check.name:<34} ", end="", flush=True)
+        if check.flavour in broken:
+            print(f"FAILED     not run: there is no {check.flavour} build")
+            failed.append(check.name)
+            continue
+        status, seconds, log = run(check)
+        if status == 0:
+            passed += 1
+            print(f"ok      {seconds:7.1f} s  {last_result(log)}", flush=True)
+        elif status == SKIPPED:
+            skipped.append(check.name)
+            print(f"skipped {seconds:7.1f} s  {last_result(log)}", flush=True)
+        else:
+            failed.append(check.name)
+            print(f"FAILED  {seconds:7.1f} s  status {status}", flush=True)
+            show_log(log)
+            if check.name.startswith("build/"):
+                broken.add(check.name.removeprefix("build/"))
+    minutes, seconds = divmod(int(time.monotonic() - start), 60)
+    print(f"\n{minutes} min {seconds} s; logs are in {OUT}/logs")
+    for name in skipped:
+        print("skipped:", name)
+    for name in failed:
+        print("FAILED:", name)
+    print(f"{passed} passed, {len(failed)} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
