@@ -37,8 +37,9 @@ bool parse_number(std::string_view text, bool units, int64_t& out) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{}) return false;
   std::string_view rest(end, size_t(text.data() + text.size() - end));
+  if (units && value < 0) return false;
   if (rest.empty()) return out = value, true;
-  if (!units || value < 0) return false;
+  if (!units) return false;
   if (rest.size() > 1 && upper(rest.back()) == 'B') rest.remove_suffix(1);
   if (rest.size() > 1 && upper(rest.back()) == 'I') rest.remove_suffix(1);
   if (rest.size() != 1) return false;

@@ -75,7 +75,8 @@ TEST_CASE("statuses have error classes and names") {
   CHECK(fail(Status::aborted) == MPI_ERR_OTHER);
   CHECK_FALSE(last_failure().empty());
   std::set<std::string> names;
-  for (const Status s : {Status::ok, Status::again, Status::truncated, Status::peer_failed, Status::revoked, Status::aborted, Status::failed})
+  for (const Status s :
+       {Status::ok, Status::again, Status::truncated, Status::peer_failed, Status::revoked, Status::aborted, Status::failed})
     names.insert(to_string(s));
   CHECK(names.size() == 7);
 }

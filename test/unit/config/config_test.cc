@@ -78,7 +78,8 @@ TEST_CASE("sizes know their units") {
   CHECK(size_of("2G") == 2ull << 30);
   CHECK(size_of("1T") == 1ull << 40);
   CHECK(size_of("inf") == uint64_t(std::numeric_limits<int64_t>::max()));
-  for (const char* bad : {"", " ", "K", "4X", "4KK", "-4K", "4 K", "4.5M", "9000000000G", "99999999999999999999", "0x10", "B", "4iB"}) CHECK(refuses(limit, bad));
+  for (const char* bad : {"", " ", "K", "4X", "4KK", "-4", "-4K", "4 K", "4.5M", "9000000000G", "99999999999999999999", "0x10", "B", "4iB"})
+    CHECK(refuses(limit, bad));
 }
 
 TEST_CASE("switches and numbers") {
@@ -122,7 +123,8 @@ TEST_CASE("the environment is read, and says where a value came from") {
 }
 
 TEST_CASE("misspelt and malformed variables are complained about") {
-  Environment misspelt("WEFT_SAMPEL_COUNT", "1"), far("WEFT_ZEBRA_CROSSING_STRIPES", "1"), bad("WEFT_SAMPLE_LIMIT", "lots"), log("WEFT_LOG", "info");
+  Environment misspelt("WEFT_SAMPEL_COUNT", "1"), far("WEFT_ZEBRA_CROSSING_STRIPES", "1"), bad("WEFT_SAMPLE_LIMIT", "lots"),
+      log("WEFT_LOG", "info");
   const auto before = limit.get();
   const auto complaints = load_environment();
   CHECK(mentions(complaints, "WEFT_SAMPEL_COUNT is not a variable of Weft; did you mean WEFT_SAMPLE_COUNT?"));
