@@ -54,6 +54,13 @@ inline int64_t first_negative(Counts counts, int64_t n) {
   return -1;
 }
 
+/// 1 if any count is above zero, else 0.
+inline int64_t any_positive(Counts counts, int64_t n) {
+  for (int64_t i = 0; i < n; ++i)
+    if (counts[static_cast<size_t>(i)] > 0) return 1;
+  return 0;
+}
+
 /// The decoded types of an array of handles.
 class Types {
  public:

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <new>
+#include <string_view>
 
 #include "api/handles.h"
 #include "runtime/base/error.h"
@@ -24,10 +25,18 @@ void blame(Owner owner);
 /// job (otherwise the processes of `owner`, which is the same while there are no dynamic processes).
 [[noreturn]] void die(const char* function, Owner owner, int error, std::string_view text);
 
-/// The class of an error class or code, and its general text (api/misc.cc).
+/// The full text ("MPI_Send: dest is 7, ...") of this thread's last raised error if it had this code, else empty.
+std::string_view last_raised(int code);
+
+// Error classes and codes (api/error_codes.cc).
+
+/// The class that a class or code belongs to; -1 if there is no such code.
 int error_class_of(int code);
+/// "MPI_ERR_RANK"; empty for the user's own.
+std::string_view error_name(int error_class);
+/// What the class means in general, or what the user said by MPI_Add_error_string.
 std::string_view error_text(int code);
-/// The largest error class or code in use: MPI_LASTUSEDCODE (api/misc.cc).
+/// The largest error class or code in use: the attribute MPI_LASTUSEDCODE.
 int last_used_code();
 
 /// What an entry calls once the arguments are good: runs a body; raises what it returns.
