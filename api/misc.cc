@@ -132,7 +132,7 @@ int Status_set_error(MPI_Status* status, int err) {
   return MPI_SUCCESS;
 }
 int Status_set_cancelled(MPI_Status* status, int flag) {
-  api::set_cancelled(*status, flag != 0);
+  api::set_status_cancelled(*status, flag != 0);
   return MPI_SUCCESS;
 }
 

@@ -1,38 +1,22 @@
-<<<<<<< HEAD
-// What Weft keeps in the reserved words of an MPI_Status: the bytes received, and whether the request was cancelled.
-=======
 // What the five private words of an MPI_Status hold: bytes received in words 0 and 1, the cancelled flag in word 2.
->>>>>>> 6ca7ea5 (Generate the C entry points with their argument checks)
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 
 #include "include/mpi.h"
-<<<<<<< HEAD
-=======
 #include "pml/request.h"
->>>>>>> 6ca7ea5 (Generate the C entry points with their argument checks)
 
 namespace weft::api {
 
 inline uint64_t status_bytes(const MPI_Status& status) {
   uint64_t bytes;
-<<<<<<< HEAD
-  std::memcpy(&bytes, status.MPI_internal, sizeof bytes);
-  return bytes;
-}
-inline void set_status_bytes(MPI_Status& status, uint64_t bytes) { std::memcpy(status.MPI_internal, &bytes, sizeof bytes); }
-
-inline bool status_cancelled(const MPI_Status& status) { return status.MPI_internal[2] != 0; }
-inline void set_status_cancelled(MPI_Status& status, bool cancelled) { status.MPI_internal[2] = cancelled; }
-=======
   memcpy(&bytes, status.MPI_internal, sizeof bytes);
   return bytes;
 }
 inline void set_status_bytes(MPI_Status& status, uint64_t bytes) { memcpy(status.MPI_internal, &bytes, sizeof bytes); }
-inline bool cancelled(const MPI_Status& status) { return status.MPI_internal[2] != 0; }
-inline void set_cancelled(MPI_Status& status, bool value) { status.MPI_internal[2] = value; }
+inline bool status_cancelled(const MPI_Status& status) { return status.MPI_internal[2] != 0; }
+inline void set_status_cancelled(MPI_Status& status, bool value) { status.MPI_internal[2] = value; }
 
 /// Fills a status, which may be MPI_STATUS_IGNORE. MPI_ERROR is left alone, as calls that return one status must.
 inline void set_status(MPI_Status* status, const pml::Outcome& outcome) {
@@ -40,7 +24,7 @@ inline void set_status(MPI_Status* status, const pml::Outcome& outcome) {
   status->MPI_SOURCE = outcome.source;
   status->MPI_TAG = outcome.tag;
   set_status_bytes(*status, outcome.bytes);
-  set_cancelled(*status, outcome.cancelled);
+  set_status_cancelled(*status, outcome.cancelled);
 }
 
 /// The empty status (MPI 5.0, 3.7.3): of null and inactive requests.
@@ -57,6 +41,5 @@ inline void set_proc_null(MPI_Status* status) {
   set_empty(status);
   status->MPI_SOURCE = MPI_PROC_NULL;
 }
->>>>>>> 6ca7ea5 (Generate the C entry points with their argument checks)
 
 }  // namespace weft::api
