@@ -53,9 +53,13 @@ class Counts {
 
 /// The arguments of one collective call, as the caller of MPI gave them, handles decoded. Unused members stay empty.
 /// Arrays are borrowed: a nonblocking or persistent call copies what it needs later before it returns.
+///   bcast                               out, out_count, out_type
+///   reduce, allreduce, scan, exscan     in, out; out_count elements of out_type
+///   reduce_scatter(_block)              in, out; out_counts (out_count a rank) elements of out_type
+///   scatter in place (root)             in_place set, out ignored
 struct Call {
   Collective what = Collective::barrier;
-  const void* in = nullptr;  ///< send buffer; `in_place` if MPI_IN_PLACE
+  const void* in = nullptr;  ///< send buffer; ignored if `in_place`
   void* out = nullptr;       ///< receive buffer; bcast: the buffer
   bool in_place = false;
   uint64_t in_count = 0, out_count = 0;

@@ -1,0 +1,131 @@
+// A frame binds a schedule to one call: addresses, counts, types and scratch memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "coll/algorithms/algorithms.h"
+#include "coll/coll.h"
+#include "coll/schedule.h"
+#include "pml/lane.h"
+
+namespace weft::coll {
+
+/// A buffer as steps see it: blocks of elements of a type.
+struct View {
+  enum class Kind : uint8_t {
+    dense,      ///< blocks one after the other
+    scattered,  ///< each block has a count and a place of its own (v and w forms)
+  };
+  std::byte* base = nullptr;
+  const type::Datatype* type = nullptr;
+  Kind kind = Kind::dense;
+  bool single = false;                           ///< there is one block only, at `base`
+  int32_t first = 0;                             ///< the block at `base` (scratch regions)
+  int32_t blocks = 1;                            ///< of the collective
+  uint64_t each = 0, longer = 0;                 ///< elements of a block; the first `longer` blocks have one more
+  const uint64_t* starts = nullptr;              ///< or: where each block starts, blocks + 1 values
+  Counts counts, places;                         ///< scattered
+  const type::Datatype* const* types = nullptr;  ///< w forms
+  bool places_in_bytes = false;
+
+  uint64_t start(int32_t block) const {
+    if (starts) return starts[block];
+    const auto b = static_cast<uint64_t>(block);
+    return b * each + (b < longer ? b : longer);
+  }
+  /// Elements of adjacent blocks; they may wrap around in a region.
+  uint64_t elements(int32_t block, int32_t n) const {
+    if (kind == Kind::scattered) return static_cast<uint64_t>(counts[static_cast<size_t>(block)]);
+    const int32_t end = block + n;
+    return end <= blocks ? start(end) - start(block) : start(blocks) - start(block) + start(end - blocks);
+  }
+  /// Adjacent blocks as one message. Scattered views: one block only.
+  pml::Buffer at(int32_t block, int32_t n) const;
+  /// Cuts `elements` as evenly as they go.
+  void cut(uint64_t elements, int32_t into) {
+    blocks = into;
+    each = elements / static_cast<uint64_t>(into);
+    longer = elements % static_cast<uint64_t>(into);
+  }
+};
+
+/// Memory that grows and is kept; aligned to cache lines.
+class Scratch {
+ public:
+  ~Scratch() { std::free(data_); }
+  Scratch() = default;
+  Scratch(const Scratch&) = delete;
+  /// At least `bytes`; null if there is no memory. Invalidates what was there.
+  std::byte* take(size_t bytes);
+  /// Gives back what is beyond `bytes`.
+  void trim(size_t bytes);
+
+ private:
+  std::byte* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+/// Everything that running a schedule needs. Reused from call to call.
+class Frame {
+ public:
+  /// Binds; false if there is no memory (fail() has been called).
+  bool bind(const Schedule&, const Call&, int32_t me, int32_t size);
+
+  /// Before the first and after the last round: layouts that messages cannot use as they are.
+  void prologue();
+  void epilogue();
+
+  /// The message of a send or receive step; `empty`: it carries nothing and is left out on both sides.
+  struct Wire {
+    pml::Buffer buffer;
+    Rank peer;
+    bool empty;
+  };
+  Wire wire(const Step&, int32_t k) const;
+  /// A copy, reduce or combine step.
+  void local(const Step&, int32_t k) const;
+
+  const Schedule* schedule = nullptr;
+
+  /// Copies the arrays that the caller may change after a nonblocking call has returned. Before bind().
+  void keep_arrays(Call&, int32_t size);
+  void trim(size_t bytes) { scratch_.trim(bytes); }
+
+ private:
+  static constexpr int kViews = 6;
+
+  void bind_data(const Call&, int32_t me);
+  void bind_bcast(const Call&, int32_t me);
+  void bind_alltoall(const Call&);
+  void bind_reduction(const Call&);
+  void bind_reduce_scatter(const Call&);
+  View scattered(void* base, Counts counts, Counts places, const type::Datatype* type, const type::Datatype* const* types) const;
+  void sum(Counts counts, const type::Datatype* const* types, uint64_t unit);
+  bool place_regions();
+  int32_t block_of(const Place& p, int32_t k) const { return wrap(p.block + int64_t{k} * p.stride, schedule->blocks); }
+
+  View views_[kViews];
+  View region_cut_;  // how regions are cut, and the type of their elements
+  const op::Op* op_ = nullptr;
+  int32_t size_ = 1;
+  // staging: packed copy of user memory
+  enum class Stage : uint8_t { none, bcast_root, bcast_leaf, alltoall };
+  Stage stage_ = Stage::none;
+  uint64_t stage_bytes_ = 0;
+  Call call_;
+  std::vector<uint64_t> starts_;
+  Scratch scratch_;
+  std::vector<int64_t> kept_;
+  std::vector<const type::Datatype*> kept_types_;
+};
+
+/// Which pattern a collective runs.
+Pattern pattern_of(Collective);
+/// Of a reduction: elements and their type.
+inline const type::Datatype& reduced_type(const Call& c) { return c.out_type ? *c.out_type : *c.in_type; }
+inline uint64_t reduced_count(const Call& c) { return c.out_type ? c.out_count : c.in_count; }
+
+}  // namespace weft::coll

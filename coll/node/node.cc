@@ -1,0 +1,175 @@
+#include "coll/node/node.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/base/clock.h"
+#include "runtime/type/cursor.h"
+
+namespace weft::coll::node {
+
+namespace {
+
+constexpr size_t page_up(size_t n) { return (n + 4095) & ~size_t{4095}; }
+
+}  // namespace
+
+size_t Segment::bytes_for(uint32_t ranks) {
+  return page_up(sizeof(Header) + ranks * sizeof(Desk) + kPieces * sizeof(Line)) + kPieces * kPiece + (size_t{ranks} * 4 + 2) * kChunk;
+}
+
+Segment::Segment(pml::Team& team, std::byte* memory, size_t bytes)
+    : lane_(team.lane()), rank_(team.rank()), size_(team.size()), memory_(memory), bytes_(bytes) {
+  desks_ = reinterpret_cast<Desk*>(memory + sizeof(Header));
+  pieces_ = reinterpret_cast<Line*>(desks_ + size_);
+  piece_areas_ = memory + page_up(sizeof(Header) + size_ * sizeof(Desk) + kPieces * sizeof(Line));
+  areas_ = piece_areas_ + kPieces * kPiece;
+  const boot::Job& job = lane_.boot().job();
+  spins_ = job.node_ranks.size() > job.cpus ? 4 : 64;
+}
+
+template <class Ready>
+inline Status Segment::wait(Ready ready) {
+  for (int i = 0; i < spins_; ++i) {
+    if (ready()) [[likely]]
+      return Status::ok;
+    cpu_pause();
+  }
+  return lane_.wait_silent([](void* r) { return (*static_cast<Ready*>(r))(); }, &ready);
+}
+
+inline Status Segment::wait_for(const std::atomic<uint64_t>& word, uint64_t at_least) {
+  return wait([&word, at_least] { return word.load(std::memory_order_acquire) >= at_least; });
+}
+
+Status Segment::barrier() {
+  const uint64_t n = ++barriers_;
+  if (size_ > kFlat) {
+    // One counter: a rank waits once, however many there are.
+    if (header().arrivals.fetch_add(1, std::memory_order_acq_rel) + 1 == n * size_) {
+      header().released.store(n, std::memory_order_release);
+      return Status::ok;
+    }
+    return wait_for(header().released, n);
+  }
+  desk(rank_).barrier.sequence.store(n, std::memory_order_release);
+  for (uint32_t r = 0; r < size_; ++r) {
+    if (const Status s = wait_for(desk(r).barrier.sequence, n); s != Status::ok) return s;
+  }
+  return Status::ok;
+}
+
+/// Waits until all ranks have taken broadcast piece number `piece`.
+Status Segment::await_readers(uint64_t piece) {
+  if (all_consumed_ >= piece) return Status::ok;
+  uint64_t least = ~uint64_t{0};
+  for (uint32_t r = 0; r < size_; ++r) {
+    if (const Status s = wait_for(desk(r).consumed.sequence, piece); s != Status::ok) return s;
+    least = std::min(least, desk(r).consumed.sequence.load(std::memory_order_relaxed));
+  }
+  all_consumed_ = least;
+  return Status::ok;
+}
+
+Status Segment::bcast(const pml::Buffer& buffer, int root) {
+  type::Cursor cursor(buffer.address, buffer.count, *buffer.type);
+  const bool sends = rank_ == static_cast<uint32_t>(root);
+  while (cursor.left() > 0) {
+    const uint64_t n = ++broadcasts_;
+    Line& piece = pieces_[n % kPieces];
+    const uint64_t bytes = std::min(cursor.left(), kPiece);
+    std::byte* const place = data(piece, piece_areas_ + n % kPieces * kPiece, bytes);
+    if (sends) {
+      if (n > kPieces) {
+        if (const Status s = await_readers(n - kPieces); s != Status::ok) return s;
+      }
+      cursor.pack(place, bytes);
+      piece.sequence.store(n, std::memory_order_release);
+    } else {
+      if (const Status s = wait_for(piece.sequence, n); s != Status::ok) return s;
+      cursor.unpack(place, bytes);
+    }
+    desk(rank_).consumed.sequence.store(n, std::memory_order_release);
+  }
+  return Status::ok;
+}
+
+Status Segment::allreduce(const void* in, void* out, uint64_t count, const type::Datatype& type, const op::Op& op) {
+  const uint64_t step = kChunk / type.size;
+  const auto* from = static_cast<const std::byte*>(in);
+  auto* to = static_cast<std::byte*>(out);
+  for (uint64_t done = 0; done < count; done += step) {
+    const uint64_t offset = done * type.size;
+    const Status s = allreduce_chunk(from + offset, to + offset, std::min(step, count - done), type, op);
+    if (s != Status::ok) return s;
+  }
+  return Status::ok;
+}
+
+/// An operand slot is written again two rounds later. By then all ranks have come to the round between, so they are done with it.
+Status Segment::allreduce_chunk(const std::byte* in, std::byte* out, uint64_t count, const type::Datatype& type, const op::Op& op) {
+  const uint64_t n = ++allreduces_, bytes = count * type.size;
+  const int parity = static_cast<int>(n & 1);
+  auto operand = [&](uint32_t r) { return data(desk(r).offer[parity], offer_area(r, parity), bytes); };
+  std::memcpy(operand(rank_), in, bytes);
+  auto fold = [&](std::byte* to) {  // from the right, so that ranks stay in order
+    op::apply3(op, type, operand(size_ - 2), operand(size_ - 1), to, count);
+    for (uint32_t r = size_ - 2; r-- > 0;) op::apply(op, type, operand(r), to, count);
+  };
+  if (size_ <= kFlat) {
+    desk(rank_).offer[parity].sequence.store(n, std::memory_order_release);
+    for (uint32_t r = 0; r < size_; ++r) {
+      if (const Status s = wait_for(desk(r).offer[parity].sequence, n); s != Status::ok) return s;
+    }
+    fold(out);
+    return Status::ok;
+  }
+  // The last one to come does the work for all.
+  Line& result = header().result[parity];
+  std::byte* const place = data(result, result_area(parity), bytes);
+  if (header().offers.fetch_add(1, std::memory_order_acq_rel) + 1 == n * size_) {
+    fold(place);
+    result.sequence.store(n, std::memory_order_release);
+  } else if (const Status s = wait_for(result.sequence, n); s != Status::ok) {
+    return s;
+  }
+  std::memcpy(out, place, bytes);
+  return Status::ok;
+}
+
+Status Segment::reduce(const void* in, void* out, uint64_t count, const type::Datatype& type, const op::Op& op, int root) {
+  const uint64_t step = kChunk / type.size;
+  const auto* from = static_cast<const std::byte*>(in);
+  auto* to = static_cast<std::byte*>(out);
+  for (uint64_t done = 0; done < count; done += step) {
+    const uint64_t offset = done * type.size;
+    const Status s =
+        reduce_chunk(from + offset, to ? to + offset : nullptr, std::min(step, count - done), type, op, static_cast<uint32_t>(root));
+    if (s != Status::ok) return s;
+  }
+  return Status::ok;
+}
+
+/// An operand slot is written again two rounds later, once the root of then says that it has collected it.
+Status Segment::reduce_chunk(const std::byte* in, std::byte* out, uint64_t count, const type::Datatype& type, const op::Op& op,
+                             uint32_t root) {
+  const uint64_t n = ++reduces_, bytes = count * type.size;
+  const int parity = static_cast<int>(n & 1);
+  auto operand = [&](uint32_t r) { return data(desk(r).share[parity], share_area(r, parity), bytes); };
+  if (n > 2) {
+    if (const Status s = wait_for(desk(roots_[parity]).collected.sequence, n - 2); s != Status::ok) return s;
+  }
+  roots_[parity] = root;
+  std::memcpy(operand(rank_), in, bytes);
+  desk(rank_).share[parity].sequence.store(n, std::memory_order_release);
+  if (rank_ != root) return Status::ok;
+  for (uint32_t r = size_; r-- > 0;) {
+    if (const Status s = wait_for(desk(r).share[parity].sequence, n); s != Status::ok) return s;
+    if (r + 2 == size_) op::apply3(op, type, operand(r), operand(r + 1), out, count);
+    if (r + 2 < size_) op::apply(op, type, operand(r), out, count);
+  }
+  desk(rank_).collected.sequence.store(n, std::memory_order_release);
+  return Status::ok;
+}
+
+}  // namespace weft::coll::node

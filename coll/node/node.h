@@ -1,0 +1,94 @@
+// Collectives among ranks of one node, by flags and slots in a shared segment: matching messages would cost more than the work.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "pml/lane.h"
+#include "runtime/op/op.h"
+
+namespace weft::coll::node {
+
+/// The memory that the ranks of a team share, and the kernels on it. All ranks call the same kernels in the same order, with the
+/// same sizes, types and roots. A kernel's wait progresses the lane, yields on crowded nodes, and ends when the job does.
+class Segment {
+ public:
+  /// Wires a segment; collective over the team, by messages with `tag`. Null on all ranks if it fails on one of them.
+  static std::unique_ptr<Segment> wire(pml::Team&, int tag);
+  ~Segment();
+  Segment(const Segment&) = delete;
+
+  Status barrier();
+  Status bcast(const pml::Buffer&, int root);
+  /// `in` may be `out`. The type is contiguous and fits (see fits()). Operands are combined in rank order on one rank or in the
+  /// same order on all, so that all get the same bits.
+  Status allreduce(const void* in, void* out, uint64_t count, const type::Datatype&, const op::Op&);
+  /// `out` means something at the root only.
+  Status reduce(const void* in, void* out, uint64_t count, const type::Datatype&, const op::Op&, int root);
+
+  /// True if elements of the type can be combined in slots.
+  static bool fits(const type::Datatype& t) { return t.contiguous && t.origin == 0 && t.lower == 0 && t.size <= 4096; }
+
+ private:
+  /// A cache line that one rank writes and others read: the sequence number says that the data before it is there.
+  struct alignas(64) Line {
+    std::atomic<uint64_t> sequence;
+    uint64_t unused;
+    std::byte data[48];
+  };
+  /// What a rank writes.
+  struct Desk {
+    Line barrier;
+    Line offer[2];   ///< its operand of an allreduce
+    Line share[2];   ///< its operand of a reduce
+    Line consumed;   ///< the latest broadcast piece it has taken
+    Line collected;  ///< the latest reduce that it has done as a root
+  };
+  struct Header {
+    uint64_t nonce;
+    alignas(64) std::atomic<uint64_t> arrivals;
+    alignas(64) std::atomic<uint64_t> released;
+    alignas(64) std::atomic<uint64_t> offers;
+    Line result[2];
+  };
+  static constexpr uint64_t kInline = sizeof(Line::data);
+  static constexpr uint64_t kChunk = 16384;  ///< bytes of an operand slot
+  static constexpr uint64_t kPieces = 8;     ///< broadcast pieces under way
+  static constexpr uint64_t kPiece = 8192;
+  static constexpr uint32_t kFlat = 8;  ///< up to so many ranks, each looks at all others itself
+
+  Segment(pml::Team&, std::byte* memory, size_t bytes);
+  static size_t bytes_for(uint32_t ranks);
+  Header& header() { return *reinterpret_cast<Header*>(memory_); }
+  Desk& desk(uint32_t rank) { return desks_[rank]; }
+  std::byte* data(Line& line, std::byte* area, uint64_t bytes) { return bytes <= kInline ? line.data : area; }
+  std::byte* offer_area(uint32_t rank, int parity) { return areas_ + (rank * 4 + static_cast<uint32_t>(parity)) * kChunk; }
+  std::byte* share_area(uint32_t rank, int parity) { return areas_ + (rank * 4 + 2 + static_cast<uint32_t>(parity)) * kChunk; }
+  std::byte* result_area(int parity) { return areas_ + (size_ * 4 + static_cast<uint32_t>(parity)) * kChunk; }
+
+  template <class Ready>
+  Status wait(Ready ready);
+  Status wait_for(const std::atomic<uint64_t>& word, uint64_t at_least);
+  Status allreduce_chunk(const std::byte* in, std::byte* out, uint64_t count, const type::Datatype&, const op::Op&);
+  Status reduce_chunk(const std::byte* in, std::byte* out, uint64_t count, const type::Datatype&, const op::Op&, uint32_t root);
+  Status await_readers(uint64_t piece);
+
+  pml::Lane& lane_;
+  const uint32_t rank_, size_;
+  std::byte* const memory_;
+  const size_t bytes_;
+  Desk* desks_;
+  Line* pieces_;  // kPieces of them
+  std::byte* piece_areas_;
+  std::byte* areas_;
+  int spins_;
+  // How far this rank is, equal on all ranks between calls.
+  uint64_t barriers_ = 0, allreduces_ = 0, reduces_ = 0, broadcasts_ = 0;
+  uint32_t roots_[2] = {0, 0};  // of the latest two reduces, by parity
+  uint64_t all_consumed_ = 0;   // pieces that all ranks are known to have taken
+};
+
+}  // namespace weft::coll::node

@@ -1,0 +1,61 @@
+// Whether a call runs in shared memory. Everything that decides is equal on all ranks.
+#include <algorithm>
+
+#include "coll/team_state.h"
+#include "include/mpi.h"
+#include "runtime/base/error.h"
+
+namespace weft::coll {
+
+namespace {
+
+/// How many calls a team makes by message first.
+constexpr int kPatience = 4;
+
+bool has_kernel(Pattern p) { return p == Pattern::barrier || p == Pattern::bcast || p == Pattern::reduce || p == Pattern::allreduce; }
+
+/// True if all members are on this node, as the launcher tells it: the same answer on all of them.
+bool on_one_node(const pml::Team& team) {
+  const std::vector<uint32_t>& here = team.lane().boot().job().node_ranks;
+  if (team.size() > here.size()) return false;
+  for (uint32_t r = 0; r < team.size(); ++r) {
+    const ProcessId who = team.process(r);
+    if (who.job != 0 || !std::binary_search(here.begin(), here.end(), who.rank)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool TeamState::node_wanted(const Call& c, const Agreed& a) {
+  if (a.size == 1 || !has_kernel(a.pattern)) return false;
+  if (c.op && (!node::Segment::fits(reduced_type(c)) || reduced_type(c).size == 0)) return false;
+  const Forced user = forced(a.pattern);
+  return user.anything ? user.node : node_kernel_pays(a, a.bytes);
+}
+
+bool TeamState::try_node(const Call& c, const Agreed& a, int& error) {
+  if (node_state_ == Node::impossible || !node_wanted(c, a)) return false;
+  if (node_state_ == Node::unknown) {
+    if (!on_one_node(team_)) {
+      node_state_ = Node::impossible;
+      return false;
+    }
+    if (++node_chances_ <= kPatience && !forced(a.pattern).node) return false;
+    node_ = node::Segment::wire(team_, next_tag());
+    node_state_ = node_ ? Node::ready : Node::impossible;
+    if (!node_) return false;
+  }
+  Status status = Status::ok;
+  const void* const in = c.in_place && (a.pattern != Pattern::reduce || c.root == static_cast<int>(team_.rank())) ? c.out : c.in;
+  switch (a.pattern) {
+    case Pattern::barrier: status = node_->barrier(); break;
+    case Pattern::bcast: status = node_->bcast({c.out, c.out_count, c.out_type}, c.root); break;
+    case Pattern::allreduce: status = node_->allreduce(in, c.out, reduced_count(c), reduced_type(c), *c.op); break;
+    default: status = node_->reduce(in, c.out, reduced_count(c), reduced_type(c), *c.op, c.root); break;
+  }
+  error = status == Status::ok ? MPI_SUCCESS : fail(status);
+  return true;
+}
+
+}  // namespace weft::coll

@@ -1,0 +1,98 @@
+#include "coll/plan.h"
+
+#include "include/mpi.h"
+#include "runtime/base/error.h"
+
+namespace weft::coll {
+
+namespace {
+
+uint64_t key_of(const Agreed& a, bool in_place) {
+  return static_cast<uint64_t>(a.pattern) | uint64_t(size_class(a.bytes)) << 8 | uint64_t(in_place) << 16 | uint64_t(a.commutative) << 17 |
+         uint64_t(a.uneven) << 18 | uint64_t(static_cast<uint32_t>(a.root)) << 32;
+}
+
+}  // namespace
+
+const SchedulePtr& Plans::find(const Agreed& a, bool in_place, Rank me) {
+  const uint64_t key = key_of(a, in_place);
+  if (key == last_key_) [[likely]]
+    return last_;
+  if (all_.size() >= kMost) all_.clear();
+  SchedulePtr& found = all_[key];
+  if (!found) found = make(a, in_place, me);
+  last_key_ = key;
+  return last_ = found;
+}
+
+SchedulePtr Plans::make(const Agreed& a, bool in_place, Rank me) const {
+  Agreed of_class = a;
+  of_class.bytes = class_bytes(size_class(a.bytes));
+  const Choice choice = choose(of_class, topology_);
+  const Parameters p{.root = a.root, .commutative = a.commutative, .in_place = in_place, .segments = choice.segments};
+  return std::make_shared<Schedule>(choice.algorithm->build(topology_, me, a.size, p));
+}
+
+Status post_round(pml::Team& team, int tag, const Frame& frame, const Round& round, int32_t iteration, std::vector<pml::Request*>& requests,
+                  bool finish) {
+  pml::Lane& lane = team.lane();
+  const Step* const first = frame.schedule->steps.data() + round.first;
+  const Step* const last = first + round.steps;
+  const Step* final_send = nullptr;
+  bool local = false;
+  // Receives first, so that what is sent between two ranks of the same round finds its place.
+  for (const Step* s = first; s != last; ++s) {
+    if (s->kind == StepKind::send) {
+      final_send = s;
+    } else if (s->kind != StepKind::receive) {
+      local = true;
+    } else {
+      for (int32_t k = 0; k < s->repeat; ++k) {
+        const Frame::Wire w = frame.wire(*s, s->repeat > 1 ? k : iteration);
+        if (!w.empty) requests.push_back(lane.ireceive(team, w.peer, tag, pml::Traffic::collective, w.buffer));
+      }
+    }
+  }
+  for (const Step* s = first; final_send && s <= final_send; ++s) {
+    if (s->kind != StepKind::send) continue;
+    for (int32_t k = 0; k < s->repeat; ++k) {
+      const Frame::Wire w = frame.wire(*s, s->repeat > 1 ? k : iteration);
+      if (w.empty) continue;
+      if (finish && !local && s == final_send && k + 1 == s->repeat) {
+        const Status status = lane.send(team, w.peer, tag, pml::Traffic::collective, w.buffer);
+        if (status != Status::ok) return status;
+      } else {
+        requests.push_back(lane.isend(team, w.peer, tag, pml::Traffic::collective, w.buffer));
+      }
+    }
+  }
+  for (const Step* s = first; local && s != last; ++s) {
+    if (s->kind == StepKind::send || s->kind == StepKind::receive) continue;
+    for (int32_t k = 0; k < s->repeat; ++k) frame.local(*s, s->repeat > 1 ? k : iteration);
+  }
+  return Status::ok;
+}
+
+int run_rounds(pml::Team& team, int tag, Frame& frame, std::vector<pml::Request*>& requests) {
+  pml::Lane& lane = team.lane();
+  const Schedule& s = *frame.schedule;
+  frame.prologue();
+  for (Position at; !at.end(s); at.advance(s)) {
+    requests.clear();
+    Status status = post_round(team, tag, frame, at.of(s), at.iteration, requests, true);
+    int error = 0;
+    for (pml::Request* r : requests) {
+      if (status == Status::ok) status = lane.wait(*r);
+      if (status == Status::ok && r->outcome.error && !error) {
+        error = fail(r->outcome.error, "a message of this collective failed: do all ranks give matching counts and types?");
+      }
+      release(r);
+    }
+    if (status != Status::ok) return fail(status);
+    if (error) return error;
+  }
+  frame.epilogue();
+  return MPI_SUCCESS;
+}
+
+}  // namespace weft::coll

@@ -1,0 +1,115 @@
+#include "coll/select.h"
+
+#include <algorithm>
+#include <atomic>
+#include <string>
+
+#include "runtime/base/log.h"
+#include "runtime/config/config.h"
+
+namespace weft::coll {
+
+namespace {
+
+config::Text coll_setting("", "COLL", "",
+                          "collective algorithms by name, such as \"allreduce=ring;bcast=binomial\"; \"node\" names the kernels in "
+                          "shared memory. Empty: chosen by size");
+
+constexpr uint64_t kKiB = 1024;
+
+/// How many segments of about `target` bytes.
+int32_t cut(uint64_t bytes, uint64_t target) { return static_cast<int32_t>(std::clamp<uint64_t>(bytes / target, 1, 256)); }
+
+const char* bcast_name(const Agreed& a) {
+  if (a.size <= 2 || a.bytes < 32 * kKiB) return "binomial";
+  if (a.bytes < 256 * kKiB && a.size >= 16) return "binary_tree";
+  return "scatter_allgather";
+}
+
+const char* allgather_name(const Agreed& a) {
+  const uint64_t total = a.bytes * static_cast<uint64_t>(a.size);
+  if (a.uneven) return total < 32 * kKiB ? "bruck" : "ring";
+  if (is_power_of_two(a.size) && total <= 512 * kKiB) return "recursive_doubling";
+  if (total <= 64 * kKiB) return "bruck";
+  return a.size % 2 == 0 && total <= 1024 * kKiB ? "neighbor_exchange" : "ring";
+}
+
+const char* alltoall_name(const Agreed& a) {
+  if (a.uneven) return a.size <= 128 ? "linear" : "pairwise";
+  if (a.bytes <= 256 && a.size >= 8) return "bruck";
+  return a.bytes <= 32 * kKiB && a.size <= 128 ? "linear" : "pairwise";
+}
+
+const char* allreduce_name(const Agreed& a) {
+  if (a.bytes < 8 * kKiB) return "recursive_doubling";
+  if (a.commutative && a.bytes >= 512 * kKiB && !is_power_of_two(a.size)) return "ring";
+  return "rabenseifner";
+}
+
+const char* name_of(const Agreed& a) {
+  switch (a.pattern) {
+    case Pattern::barrier: return "dissemination";
+    case Pattern::bcast: return bcast_name(a);
+    case Pattern::gather:
+    case Pattern::scatter: return a.uneven || a.size <= 4 || a.bytes > 4 * kKiB ? "linear" : "binomial";
+    case Pattern::allgather: return allgather_name(a);
+    case Pattern::alltoall: return alltoall_name(a);
+    case Pattern::reduce: return a.bytes < 16 * kKiB || a.size < 4 ? "binomial" : "rabenseifner";
+    case Pattern::allreduce: return allreduce_name(a);
+    case Pattern::reduce_scatter: return a.commutative && a.bytes <= 256 * kKiB ? "recursive_halving" : "pairwise";
+    case Pattern::scan:
+    case Pattern::exscan: return a.bytes < 64 * kKiB ? "doubling" : "chain";
+  }
+  return "";
+}
+
+Forced parse(Pattern pattern, std::string_view all) {
+  Forced found;
+  while (!all.empty()) {
+    const size_t end = std::min(all.find(';'), all.size());
+    const std::string_view entry = all.substr(0, end);
+    all.remove_prefix(std::min(end + 1, all.size()));
+    const size_t sign = entry.find('=');
+    if (sign == std::string_view::npos || entry.substr(0, sign) != to_string(pattern)) continue;
+    const std::string_view name = entry.substr(sign + 1);
+    found.node = name == "node";
+    found.algorithm = find_algorithm(pattern, name);
+    found.anything = found.node || found.algorithm;
+    static std::atomic<bool> said{false};
+    if (!found.anything && !said.exchange(true)) {
+      log(Level::warning, "WEFT_COLL names no algorithm of %s: %.*s", to_string(pattern), static_cast<int>(name.size()), name.data());
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
+Forced forced(Pattern pattern) {
+  const std::string& text = coll_setting.get();
+  return text.empty() ? Forced{} : parse(pattern, text);
+}
+
+Choice choose(const Agreed& a, const Topology&) {
+  const Parameters p{.root = a.root, .commutative = a.commutative};
+  Choice choice;
+  if (const Forced user = forced(a.pattern); user.algorithm && user.algorithm->usable(a.size, p, a.uneven)) {
+    choice.algorithm = user.algorithm;
+  } else {
+    choice.algorithm = find_algorithm(a.pattern, name_of(a));
+  }
+  if (choice.algorithm->segmented) choice.segments = cut(a.bytes, 16 * kKiB);
+  return choice;
+}
+
+bool node_kernel_pays(const Agreed& a, uint64_t bytes) {
+  switch (a.pattern) {
+    case Pattern::barrier: return true;
+    case Pattern::bcast: return bytes <= 32 * kKiB;
+    case Pattern::reduce:
+    case Pattern::allreduce: return bytes <= (a.size <= 4 ? 64 * kKiB : a.size <= 8 ? 16 * kKiB : 2 * kKiB);
+    default: return false;
+  }
+}
+
+}  // namespace weft::coll

@@ -1,0 +1,51 @@
+// What coll keeps per team.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "coll/coll.h"
+#include "coll/node/node.h"
+#include "coll/plan.h"
+
+namespace weft::coll {
+
+/// Used by the thread that calls a collective on the team; MPI lets only one do so at a time.
+class TeamState {
+ public:
+  explicit TeamState(pml::Team& team) : team_(team) {}
+  pml::Team& team() const { return team_; }
+  Plans& plans() { return plans_; }
+
+  /// A tag tells the collectives of a team apart: those started in the same order on all ranks, and persistent ones, which are
+  /// made in the same order but may be started in any. Between two ranks the messages of one collective match in order.
+  int next_tag();
+  int next_persistent_tag();
+
+  int run_schedule(const Call&, const Agreed&);
+  /// Runs the call in shared memory if that is for all ranks to do. All ranks decide alike.
+  bool try_node(const Call&, const Agreed&, int& error);
+
+ private:
+  bool node_wanted(const Call&, const Agreed&);
+
+  pml::Team& team_;
+  uint32_t sequence_ = 0, persistent_sequence_ = 0;
+  Plans plans_;
+  Frame frame_;
+  std::vector<pml::Request*> requests_;
+  // The shared segment: wired at one of the first calls that could use it, so that short-lived teams need not pay.
+  enum class Node : uint8_t { unknown, impossible, ready } node_state_ = Node::unknown;
+  int node_chances_ = 0;
+  std::unique_ptr<node::Segment> node_;
+};
+
+Agreed agree(const TeamState&, const Call&);
+/// In place where it matters: for some collectives at the root only. All-to-all forms stage their input instead.
+bool in_place_here(const TeamState&, const Call&);
+
+/// A nonblocking or persistent operation.
+int make_operation(TeamState&, const Call&, bool persistent, pml::Request** request);
+
+}  // namespace weft::coll
