@@ -1,36 +1,39 @@
 // The lane: matching queues, protocols, pools and progress under one lock. The interface that coll, comm, rma and api use.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
 
+#include "btl/btl.h"
+#include "pml/buffer.h"
+#include "pml/lock.h"
+#include "pml/matcher.h"
+#include "pml/operations.h"
+#include "pml/payloads.h"
+#include "pml/peer.h"
 #include "pml/request.h"
 #include "pml/team.h"
+#include "pml/transfer.h"
 #include "runtime/boot/boot.h"
-#include "runtime/mem/memory_kind.h"
-#include "runtime/type/datatype.h"
+#include "runtime/obs/ring.h"
 
 namespace weft::pml {
 
-enum class Mode : uint8_t { standard, synchronous, ready };  // buffered is built on standard, in pml/buffered
-
-/// User memory as a message sees it. The datatype is retained while a request uses it.
-struct Buffer {
-  void* address = nullptr;
-  uint64_t count = 0;
-  const type::Datatype* type = nullptr;
-  mem::MemKind memory = mem::MemKind::host;
+/// A message taken out of matching by a matched probe (what an MPI_Message handle points to).
+struct Message : Object {
+  Unexpected* arrived = nullptr;  ///< null for MPI_MESSAGE_NO_PROC
+  Lane* lane = nullptr;
+  Outcome outcome;
+  Message() : Object(Kind::message) {}
+  static void destroy(Message*);
 };
-
-constexpr int any_source = -1;  // MPI_ANY_SOURCE
-constexpr int any_tag = -2;     // MPI_ANY_TAG
-constexpr int proc_null = -3;   // MPI_PROC_NULL
-
-/// A message taken out of matching by a matched probe (MPI_Message).
-struct Message;
-
-enum class Traffic : uint8_t { user, collective };  ///< separate matching spaces of one team
 
 /// Work put off until callbacks have returned. Lives in the object that it belongs to; queued at most once at a time.
 struct Deferred {
@@ -38,75 +41,304 @@ struct Deferred {
   Deferred* next = nullptr;
 };
 
+/// What a lane counts. Read without a lock for reports: values may be a little old.
+struct Counters {
+  uint64_t unexpected_bytes = 0;       ///< held for receives to come
+  uint64_t unexpected_bytes_peak = 0;
+  uint64_t unexpected_messages = 0;    ///< that arrived before their receive, in all
+  uint64_t without_credit = 0;         ///< sends that waited for their receiver because the peer had no room for eager data
+  uint64_t no_room = 0;                ///< sends that found the wire full
+  uint64_t rendezvous = 0;             ///< sends that waited for their receiver, whatever the reason
+  uint64_t early = 0;                  ///< messages that arrived before an earlier one
+  uint64_t sleeps = 0;
+};
+
+/// News from other threads: the one word that every round of progress looks at, and what stands behind it. Shared with the
+/// bootstrap's callback, which may outlive the lane.
+struct Alarm {
+  std::atomic<bool> raised{false};    ///< there are failed processes to handle
+  std::atomic<uint8_t> poison{0};     ///< a Status; every wait ends with it
+  int wake_fd = -1;                   ///< eventfd that ends the sleep of waiting threads
+  std::mutex lock;
+  std::vector<ProcessId> failed;      ///< guarded by `lock`
+
+  Alarm();
+  ~Alarm();
+  void wake() const;
+};
+
+/// The number that stands for a kind of wire in messages and published addresses.
+uint32_t wire_name(const char* name);
+
 /// Everything point-to-point of one process (one lane today; threads on different communicators get their own later).
 /// Ranks as threads each have their own. Thread-safe if made with `threads` true; otherwise no lock is ever taken.
 /// All ranks, tags and counts are valid (the API has checked them); `dest`/`source` may be proc_null, sources any_source.
-class Lane {
+class Lane final : private btl::Sink {
  public:
   /// Opens the transports named by WEFT_NET and publishes their addresses; the caller fences afterwards.
   static Result<std::unique_ptr<Lane>> open(boot::Bootstrap&, bool threads);
-  virtual ~Lane() = default;
+  /// The same by a list as in WEFT_NET.
+  static Result<std::unique_ptr<Lane>> open_named(boot::Bootstrap&, bool threads, std::string_view names);
+  /// The same over given transports, the preferred one first (tests).
+  static Result<std::unique_ptr<Lane>> open_over(boot::Bootstrap&, bool threads, std::vector<std::unique_ptr<btl::Transport>>);
+  ~Lane() override;
+  Lane(const Lane&) = delete;
 
-  virtual boot::Bootstrap& boot() = 0;
+  boot::Bootstrap& boot() { return boot_; }
 
-  // Blocking. Return MPI error classes through Outcome.error as well; Status says how the wait ended.
-  virtual Status send(Team&, int dest, int tag, Traffic, const Buffer&, Mode = Mode::standard) = 0;
-  virtual Status receive(Team&, int source, int tag, Traffic, const Buffer&, Outcome&) = 0;
+  // Blocking. Outcome.error is the MPI error class; Status says how the wait ended, and fail() has its text.
+  Status send(Team& team, int dest, int tag, Traffic traffic, const Buffer& buffer, Mode mode = Mode::standard) {
+    if (dest >= 0 && !lock_.enabled() && buffer.type->contiguous && mode != Mode::synchronous) [[likely]]
+      if (send_quickly(team, dest, tag, traffic, buffer, obs::What::send)) [[likely]] return Status::ok;
+    return send_slowly(team, dest, tag, traffic, buffer, mode);
+  }
+  Status receive(Team&, int source, int tag, Traffic, const Buffer&, Outcome&);
 
-  // Nonblocking. The request has one reference, the caller's.
-  virtual Request* isend(Team&, int dest, int tag, Traffic, const Buffer&, Mode = Mode::standard) = 0;
-  virtual Request* ireceive(Team&, int source, int tag, Traffic, const Buffer&) = 0;
+  /// Nonblocking. The request has one reference, the caller's. It may be complete on return, and is then possibly shared with
+  /// other such requests (`predefined`): set nothing in a request that is complete.
+  Request* isend(Team&, int dest, int tag, Traffic, const Buffer&, Mode = Mode::standard);
+  Request* ireceive(Team&, int source, int tag, Traffic, const Buffer&);
 
   // Persistent: inactive until request->ops->start.
-  virtual Request* send_init(Team&, int dest, int tag, const Buffer&, Mode) = 0;
-  virtual Request* receive_init(Team&, int source, int tag, const Buffer&) = 0;
+  Request* send_init(Team&, int dest, int tag, const Buffer&, Mode);
+  Request* receive_init(Team&, int source, int tag, const Buffer&);
 
-  /// True if a matching message has arrived; does not progress more than once.
-  virtual bool probe_now(Team&, int source, int tag, Outcome&) = 0;
+  /// Looks for a matching message after one round of progress; does not wait.
+  bool probe_now(Team&, int source, int tag, Outcome&);
   /// Takes a matching message out of matching; null if none is there.
-  virtual Message* match_now(Team&, int source, int tag, Outcome&) = 0;
-  virtual Request* ireceive(Message*, const Buffer&) = 0;
+  Message* match_now(Team&, int source, int tag, Outcome&);
+  /// Waits for a matching message. It stays (probe) or is taken out (match).
+  Status probe(Team&, int source, int tag, Outcome&);
+  Status match(Team&, int source, int tag, Message*&, Outcome&);
+  /// Receives a matched message; destroys it.
+  Request* ireceive(Message*, const Buffer&);
   static Message* no_process();  ///< MPI_MESSAGE_NO_PROC
 
-  /// Tries to cancel a request (sends: only while nothing has left; receives: while unmatched).
-  virtual void cancel(Request&) = 0;
+  /// Tries to cancel a request (sends: only while nothing has left; receives: while unmatched). It completes either way.
+  void cancel(Request&);
 
-  /// One round of progress over all transports and hooks; number of events. Never re-entered: a call from a callback returns 0.
-  virtual int progress() = 0;
+  /// One round of progress over all transports and deferred work; number of events. Never re-entered: a call from a callback
+  /// returns 0.
+  int progress();
 
-  /// Waits (spin, yield, sleep by how crowded the node is) until `done` returns true, the job aborts, or a peer in `team`
-  /// (may be null) fails. `done` is called under the lane's lock.
-  virtual Status wait_until(bool (*done)(void*), void* argument) = 0;
+  /// Waits (spin, yield, sleep by how crowded the node is) until `done` returns true or the job aborts. `done` is called under
+  /// the lane's lock. Operations with a failed peer complete with an error, so that waiting for requests always ends.
+  Status wait_until(bool (*done)(void*), void* argument) { return wait_loop(done, argument, kForever, false); }
   Status wait(Request& request) {
+    if (request.complete.load(std::memory_order_acquire)) return Status::ok;
     return wait_until([](void* r) { return static_cast<Request*>(r)->complete.load(std::memory_order_acquire); }, &request);
   }
   /// As wait_until, with a limit: Status::again when the time is over.
-  virtual Status wait_for(bool (*done)(void*), void* argument, uint64_t nanoseconds) = 0;
+  Status wait_for(bool (*done)(void*), void* argument, uint64_t nanoseconds);
 
   /// As wait_until, for a condition on shared memory that its writers change without ringing any bell (node kernels of the
   /// collectives): progresses and yields as usual, but never sleeps longer than about a millisecond at a time.
-  virtual Status wait_silent(bool (*done)(void*), void* argument) = 0;
+  Status wait_silent(bool (*done)(void*), void* argument) { return wait_loop(done, argument, kForever, true); }
 
   /// Runs `work.run(work)` once in the next round of progress, under the lock, after all callbacks have returned. May be called
   /// from callbacks. The work may post (isend, ireceive), complete requests and defer more; it may not progress or wait.
-  virtual void defer(Deferred& work) = 0;
+  void defer(Deferred& work);
 
   /// Marks a request complete: runs on_done, then publishes `complete`. Under the lock (collectives, generalized requests).
-  virtual void complete(Request&) = 0;
+  void complete(Request& request) {
+    if (request.on_done) request.on_done(request);
+    request.complete.store(true, std::memory_order_release);
+    if (sleepers_.load(std::memory_order_relaxed)) [[unlikely]] alarm_->wake();
+  }
   /// Runs `work` once under the lane's lock (never from inside a callback).
-  virtual void locked(const std::function<void()>& work) = 0;
+  template <class Work>
+  void locked(Work&& work) {
+    std::lock_guard hold(lock_);
+    work();
+  }
 
   /// A fresh context id led by this process; see Context.
-  virtual Context new_context() = 0;
+  Context new_context();
 
   /// True if a team member shares memory with this process (same node, shm works).
-  virtual bool same_node(const Team&, uint32_t rank) = 0;
+  bool same_node(const Team&, uint32_t rank);
 
-  /// Makes every later wait end with `status` (abort, revocation of the job).
-  virtual void poison(Status status) = 0;
+  /// Makes every later wait end with `status` (abort, revocation of the job). Callable from any thread.
+  void poison(Status status);
+  Status poisoned() const { return static_cast<Status>(alarm_->poison.load(std::memory_order_acquire)); }
 
   /// Completes all outstanding traffic this process owes others and closes the transports (MPI_Finalize).
-  virtual Status close() = 0;
+  Status close();
+
+  /// The way to a process; connects to nobody. Under the lock.
+  Peer& peer(ProcessId);
+  /// Sets this thread's failure text for a request that ended with an error, and returns the error class.
+  static int explain(const Request&);
+
+  const Counters& counters() const { return counters_; }
+  const obs::Ring& ring() const { return ring_; }
+  obs::Ring& ring() { return ring_; }
+  /// Who waits for whom, for reports of hangs.
+  std::string dump();
+
+  // For Team: contexts in use, so that failures of processes find the receives that wait for them.
+  void enlist(Team&);
+  void discharge(Team&);
+
+ private:
+  friend struct TransferOps;
+  static constexpr uint64_t kForever = ~uint64_t{0};
+
+  /// A transport, and what decides how often it is polled.
+  struct Wire {
+    std::unique_ptr<btl::Transport> transport;
+    uint32_t name = 0;
+    bool self = false;
+    bool cheap = false;    ///< polling costs no system call
+    bool touched = false;  ///< a peer is connected over it
+    bool lively = false;   ///< something came lately
+    uint64_t events = 0;
+  };
+  enum class Phase : uint8_t { idle, polling, working };
+
+  Lane(boot::Bootstrap&, bool threads, std::vector<std::unique_ptr<btl::Transport>>);
+  Result<void> publish();
+  void watch_failures();
+
+  // sending (send.cc)
+  bool send_quickly(Team& team, int dest, int tag, Traffic traffic, const Buffer& buffer, obs::What what) {
+    const auto rank = static_cast<uint32_t>(dest);
+    Peer& to = team.peer(rank);
+    const uint64_t bytes = buffer.count * buffer.type->size;
+    if (bytes >= to.quick_below || buffer.memory != mem::MemKind::host) [[unlikely]] return false;
+    const Context context = traffic == Traffic::user ? team.context() : collective_context(team.context());
+    const btl::Header header{context, tag, static_cast<int32_t>(team.rank()), static_cast<uint32_t>(bytes), to.next_sequence,
+                             static_cast<uint8_t>(MessageKind::eager), 0};
+    if (to.endpoint->try_inline(header, static_cast<const std::byte*>(buffer.address) + buffer.type->origin) != Status::ok) [[unlikely]]
+      return false;
+    ++to.next_sequence;
+    charge(to, bytes);
+    ring_.add(what, context, dest, tag, bytes).type = buffer.type->abi_handle;
+    return true;
+  }
+  static constexpr int64_t kMessageCost = 128;  // memory of an unexpected message besides its data
+  void charge(Peer& to, uint64_t bytes) {
+    to.credit -= static_cast<int64_t>(bytes) + kMessageCost;
+    if (to.credit <= 0) [[unlikely]] to.quick_below = 0;
+  }
+  Status send_slowly(Team&, int dest, int tag, Traffic, const Buffer&, Mode);
+  Transfer& prepare(RequestKind, Team&, int rank, int tag, Traffic, const Buffer&);
+  void start_send(Transfer&);
+  Status emit(Transfer&);
+  Status emit_eager(Transfer&, Peer&);
+  Status emit_synchronous(Transfer&, Peer&);
+  Status emit_announcement(Transfer&, Peer&);
+  Status put_on_wire(Peer&, btl::Header&, const void* payload);
+  void control(Peer&, MessageKind, uint64_t context, const ClearToSend* payload = nullptr);
+  void queue(Peer&);
+  void flush(Peer&);
+  bool flush_controls(Peer&);
+  bool flush_pending(Peer&);
+  void restore_quick(Peer&);
+
+  // receiving (receive.cc)
+  void start_receive(Transfer&);
+  void matched(Transfer&, const btl::Header&, Peer&, const std::byte* payload);
+  void deliver(Transfer&, const btl::Header&, const std::byte* data, uint64_t bytes);
+  void take_credit(Peer& from, uint64_t bytes) {
+    from.consumed += static_cast<int64_t>(bytes) + kMessageCost;
+    if (from.consumed >= give_back_at_) [[unlikely]] give_credit(from);
+  }
+  void give_credit(Peer&);
+  void keep(Peer&, const btl::Header&, const std::byte* payload);
+  Unexpected& store(Peer&, const btl::Header&, const std::byte* payload);
+  void discard(Unexpected&);
+  void match_or_keep(Peer&, const btl::Header&, const std::byte* payload);
+  void arrived_early(Peer&, const btl::Header&, const std::byte* payload);
+  void drain_early(Peer&);
+  void fill(Outcome&, const Unexpected&) const;
+  Unexpected* look(Team&, int source, int tag, Outcome&);
+  Message* take_out(Unexpected&);
+  Status wait_for_message(Team&, int source, int tag, Outcome&, Message**);
+
+  // large messages (rendezvous.cc, read.cc, stream.cc)
+  Bulkwork& bulk_of(Transfer&);
+  void on_announcement(Transfer&, const btl::Header&, Peer&, const std::byte* payload);
+  void start_moving(Transfer&);
+  void ask_for_data(Transfer&);
+  void advance_read(Transfer&);
+  static void read_done(btl::Operation&, Status);
+  static void abandoned(btl::Operation&);
+  void move_on(Transfer&);
+  void on_clear(Peer&, const btl::Header&, const std::byte* payload);
+  void on_fragment(Peer&, const btl::Header&, const std::byte* payload);
+  void on_finished(Peer&, const btl::Header&);
+  void on_credit(Peer&, const btl::Header&);
+  void push_stream(Transfer&);
+  bool push_zcopy(Transfer&, Bulkwork&, const Way&);
+  static void zcopy_done(btl::Operation&, Status);
+  void expose(Transfer&, Bulkwork&, Peer&);
+  void end(Transfer&, int error = 0);
+  void end_nowhere(Transfer&);
+  void release_bulk(Transfer&);
+
+  // peers and failures (peers.cc)
+  Result<std::vector<std::pair<uint32_t, boot::Blob>>> addresses_of(ProcessId);
+  bool owes();
+  void connect(Peer&);
+  void choose_protocols(Peer&);
+  void fail_peer(Peer&, const std::string& why);
+  void fail_receives_from(Peer&);
+  Peer* failed_source(Team&, int source);
+  void refuse_if_failed(Transfer&);
+  static const Way* reading_way(const Peer&);
+  void handle_alarm();
+
+  // btl::Sink
+  void* meet(ProcessId from) override;
+  void arrived(void* cookie, const btl::Header&, const std::byte* payload) override;
+  std::byte* landing(void* cookie, const btl::Header&) override;
+  void lost(void* cookie, const std::string& why) override;
+
+  // progress and waiting (progress.cc, wait.cc)
+  int round(bool thorough);
+  int poll_quiet_wires();
+  void touch(Wire&);
+  void sort_wires();
+  int run_later_work();
+  Status wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, bool silent);
+  void sleep(uint64_t limit_ns, bool (*done)(void*), void* argument);
+  bool arm_all();
+
+  // transfers
+  Transfer* take_transfer(RequestKind);
+  void recycle(Transfer&);
+
+  // What every message touches.
+  LaneLock lock_;
+  Phase phase_ = Phase::idle;  // polling: transports call back; what is to be sent waits until they have returned
+  uint32_t rounds_ = 0;
+  const std::shared_ptr<Alarm> alarm_ = std::make_shared<Alarm>();
+  std::atomic<int> sleepers_{0};       // threads in sleep()
+  std::vector<Wire*> busy_wires_;      // polled each round
+  Matcher matcher_;
+  Transfer* free_transfers_ = nullptr;
+  TransferList to_move_;               // receives that can go on once the transports have returned
+  Peer* to_flush_ = nullptr;           // peers with something to send
+  Deferred *deferred_ = nullptr, *last_deferred_ = nullptr;
+  int64_t give_back_at_ = 0;
+  int64_t window_ = 0;
+  obs::Ring ring_;
+  Payloads payloads_;
+  Counters counters_;
+
+  boot::Bootstrap& boot_;
+  std::vector<std::unique_ptr<Wire>> wires_;
+  std::unordered_map<ProcessId, std::unique_ptr<Peer>> peers_;
+  std::unordered_map<Context, Team*> teams_;
+  Operations<Transfer> operations_;
+  uint64_t owed_ = 0;  // sends begun and not complete
+  Transfer* sent_ = nullptr;      // the completed send that quick sends share
+  Transfer* nowhere_ = nullptr;   // the completed receive from MPI_PROC_NULL
+  uint32_t next_context_ = 0;
+  bool any_failed_ = false;
+  bool crowded_ = false;
+  bool closed_ = false;
 };
 
 }  // namespace weft::pml

@@ -1,0 +1,374 @@
+#include "pml/lane.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "include/mpi.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/error.h"
+#include "runtime/base/log.h"
+#include "runtime/config/config.h"
+
+namespace weft::pml {
+namespace {
+
+config::Bytes window_variable("pml", "window", "1M",
+                              "Data that one process may send to another before the receive is posted; more waits at the sender.");
+config::Bytes unexpected_variable("pml", "unexpected", "64M",
+                                  "Data from all other processes together that may wait here for receives; divides the window in large jobs.");
+
+constexpr const char* kAddresses = "btl";
+constexpr uint64_t kCloseLimit_ns = 20'000'000'000;  // without any progress
+constexpr uint64_t kDrainLimit_ns = 5'000'000'000;
+
+Pool<Transfer>& transfers() {
+  static auto* pool = new Pool<Transfer>;  // handles may be looked at after everything else is gone
+  return *pool;
+}
+Pool<Message>& messages() {
+  static auto* pool = new Pool<Message>;
+  return *pool;
+}
+
+int64_t window_for(uint32_t job_size) {
+  constexpr uint64_t least = 16 << 10;
+  const uint64_t share = unexpected_variable.get() / std::max(1u, job_size);
+  return static_cast<int64_t>(std::max(std::min(window_variable.get(), share), least));
+}
+
+}  // namespace
+
+uint32_t wire_name(const char* name) {
+  uint32_t hash = 2166136261u;
+  for (; *name; ++name) hash = (hash ^ static_cast<unsigned char>(*name)) * 16777619u;
+  return hash;
+}
+
+Alarm::Alarm() : wake_fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {}
+Alarm::~Alarm() { ::close(wake_fd); }
+void Alarm::wake() const {
+  const uint64_t one = 1;
+  if (write(wake_fd, &one, sizeof one) < 0) return;  // full: it is readable already
+}
+
+/// The behaviour of transfers as requests.
+struct TransferOps {
+  static void start(Request& request) {
+    auto& t = static_cast<Transfer&>(request);
+    std::lock_guard hold(t.lane->lock_);
+    t.complete.store(false, std::memory_order_relaxed);
+    t.active = true;
+    t.outcome = {};
+    if (t.dest == proc_null) {
+      t.lane->end_nowhere(t);
+    } else if (t.request_kind == RequestKind::persistent_send) {
+      t.lane->start_send(t);
+    } else {
+      t.source = t.dest;
+      t.lane->start_receive(t);
+    }
+  }
+  static bool cancel(Request& request) {
+    request.lane->cancel(request);
+    return request.outcome.cancelled;
+  }
+  static void destroy(Request& request) {
+    auto& t = static_cast<Transfer&>(request);
+    Lane& lane = *t.lane;
+    std::lock_guard hold(lane.lock_);
+    if (t.stage == Stage::done || t.stage == Stage::idle)
+      lane.recycle(t);
+    else
+      t.orphan = true;
+  }
+  static constexpr Request::Ops table{start, cancel, nullptr, destroy};
+};
+
+void Message::destroy(Message* message) { messages().destroy(message); }
+Message* make_message() { return messages().make(); }
+
+Message* Lane::no_process() {
+  static Message* const message = [] {
+    Message* m = messages().make();
+    m->predefined = true;
+    m->outcome.source = proc_null;
+    m->outcome.bytes = 0;
+    return m;
+  }();
+  return message;
+}
+
+Lane::Lane(boot::Bootstrap& boot, bool threads, std::vector<std::unique_ptr<btl::Transport>> transports)
+    : lock_(threads), window_(window_for(boot.job().size)), boot_(boot) {
+  give_back_at_ = window_ / 2;
+  const boot::Job& job = boot.job();
+  crowded_ = job.node_ranks.size() > job.cpus;
+  for (auto& transport : transports) {
+    auto wire = std::make_unique<Wire>();
+    wire->transport = std::move(transport);
+    const btl::Caps& caps = wire->transport->caps();
+    wire->name = wire_name(caps.name);
+    wire->self = !strcmp(caps.name, "self");
+    wire->cheap = caps.same_node;
+    wires_.push_back(std::move(wire));
+  }
+  sent_ = take_transfer(RequestKind::send);
+  nowhere_ = take_transfer(RequestKind::receive);
+  nowhere_->outcome.source = proc_null;
+  nowhere_->outcome.tag = any_tag;
+  for (Transfer* t : {sent_, nowhere_}) {
+    t->predefined = true;
+    t->stage = Stage::done;
+    t->complete.store(true, std::memory_order_relaxed);
+  }
+}
+
+Lane::~Lane() {
+  boot_.on_failure(nullptr);
+  std::vector<Unexpected*> left;
+  matcher_.each_unexpected([&](Unexpected& u) { left.push_back(&u); });
+  for (Unexpected* u : left) discard(*u);
+  for (auto& [id, peer] : peers_)
+    for (Unexpected* u : peer->early) discard(*u);
+  for (Transfer* t : {sent_, nowhere_}) recycle(*t);
+  while (Transfer* t = free_transfers_) {
+    free_transfers_ = t->next;
+    transfers().destroy(t);
+  }
+}
+
+Result<std::unique_ptr<Lane>> Lane::open_over(boot::Bootstrap& boot, bool threads, std::vector<std::unique_ptr<btl::Transport>> transports) {
+  std::unique_ptr<Lane> lane(new Lane(boot, threads, std::move(transports)));
+  if (auto done = lane->publish(); !done) return done.failure();
+  lane->watch_failures();
+  return lane;
+}
+
+void Lane::watch_failures() {
+  boot_.on_failure([alarm = alarm_](ProcessId who) {
+    {
+      std::lock_guard hold(alarm->lock);
+      alarm->failed.push_back(who);
+    }
+    alarm->raised.store(true, std::memory_order_release);
+    alarm->wake();
+  });
+}
+
+void Lane::poison(Status status) {
+  alarm_->poison.store(static_cast<uint8_t>(status), std::memory_order_release);
+  alarm_->wake();
+}
+
+Context Lane::new_context() {
+  std::lock_guard hold(lock_);
+  const boot::Job& job = boot_.job();
+  constexpr uint32_t reserved = 16;  // for what comm numbers itself
+  const uint64_t counter = (reserved + 2 * uint64_t{next_context_++}) & 0x0ffffffe;
+  return uint64_t{job.rank & 0x0fffffffu} << 28 | counter;
+}
+
+bool Lane::same_node(const Team& team, uint32_t rank) {
+  const ProcessId who = team.process(rank);
+  const auto& here = boot_.job().node_ranks;
+  return who.job == 0 && std::binary_search(here.begin(), here.end(), who.rank);
+}
+
+void Lane::enlist(Team& team) {
+  std::lock_guard hold(lock_);
+  teams_[team.context()] = &team;
+}
+void Lane::discharge(Team& team) {
+  std::lock_guard hold(lock_);
+  if (auto at = teams_.find(team.context()); at != teams_.end() && at->second == &team) teams_.erase(at);
+}
+
+// Transfers
+
+Transfer* Lane::take_transfer(RequestKind kind) {
+  Transfer* t = free_transfers_;
+  if (!t) return transfers().make(kind, &TransferOps::table, this);
+  free_transfers_ = t->next;
+  t->kind = Kind::request;
+  t->references.store(1, std::memory_order_relaxed);
+  t->complete.store(false, std::memory_order_relaxed);
+  t->request_kind = kind;
+  return t;
+}
+
+/// Leaves the transfer as take_transfer() hands it out, but for the kind and the reference.
+void Lane::recycle(Transfer& t) {
+  if (t.type_retained) {
+    release(const_cast<type::Datatype*>(t.buffer.type));
+    t.type_retained = false;
+  }
+  t.kind = Kind::freed;
+  t.predefined = t.user_freed = false;
+  t.persistent = false;
+  t.active = true;
+  t.team_owner = nullptr;
+  t.drop_owner = nullptr;
+  t.outcome = {};
+  t.on_done = nullptr;
+  t.context = nullptr;
+  t.stage = Stage::idle;
+  t.orphan = false;
+  t.mode = Mode::standard;
+  t.peer = nullptr;
+  t.prev = nullptr;
+  t.next = free_transfers_;
+  free_transfers_ = &t;
+}
+
+Transfer& Lane::prepare(RequestKind kind, Team& team, int rank, int tag, Traffic traffic, const Buffer& buffer) {
+  Transfer& t = *take_transfer(kind);
+  const bool sends = kind == RequestKind::send || kind == RequestKind::persistent_send;
+  t.match_context = traffic == Traffic::user ? team.context() : collective_context(team.context());
+  t.source = sends ? static_cast<int32_t>(team.rank()) : rank;
+  t.tag = tag;
+  t.dest = rank;
+  t.team = &team;
+  t.buffer = buffer;
+  t.capacity = buffer.count * buffer.type->size;
+  if (buffer.type->contiguous) {
+    t.base = static_cast<std::byte*>(buffer.address) + buffer.type->origin;
+  } else {
+    t.base = nullptr;
+    retain(const_cast<type::Datatype*>(buffer.type));
+    t.type_retained = true;
+  }
+  return t;
+}
+
+/// Gives the bulk part back, as far as the transport does not work with it any more.
+void Lane::release_bulk(Transfer& t) {
+  Bulkwork& bulk = *t.bulk;
+  if (t.peer && !bulk.regions.empty() && (t.request_kind == RequestKind::send || t.request_kind == RequestKind::persistent_send))
+    for (auto& wire : wires_)
+      if (wire->name == bulk.wire)
+        for (const btl::Region& region : bulk.regions) wire->transport->conceal(region);
+  operations_.remove(bulk.id);
+  if (bulk.in_flight) {
+    bulk.operation.transfer = nullptr;  // the last completion deletes it
+    t.bulk.release();
+    return;
+  }
+  bulk.reset();
+}
+
+Bulkwork& Lane::bulk_of(Transfer& t) {
+  if (!t.bulk) {
+    t.bulk = std::make_unique<Bulkwork>();
+    t.bulk->operation.bulk = t.bulk.get();
+  }
+  t.bulk->operation.transfer = &t;
+  return *t.bulk;
+}
+
+/// The end of a transfer: publishes it, and recycles it if nobody holds it any more.
+void Lane::end(Transfer& t, int error) {
+  const bool sends = t.request_kind == RequestKind::send || t.request_kind == RequestKind::persistent_send;
+  if (sends) --owed_;
+  if (t.bulk && t.bulk->used) release_bulk(t);
+  if (error) t.outcome.error = error;
+  t.stage = Stage::done;
+  complete(t);
+  if (t.orphan) recycle(t);
+}
+
+void Lane::end_nowhere(Transfer& t) {
+  t.outcome.source = proc_null;
+  t.outcome.tag = any_tag;
+  t.outcome.bytes = 0;
+  t.stage = Stage::done;
+  complete(t);
+}
+
+int Lane::explain(const Request& request) {
+  const int error = request.outcome.error;
+  if (request.request_kind >= RequestKind::collective && request.request_kind != RequestKind::persistent_send &&
+      request.request_kind != RequestKind::persistent_receive)
+    return error;
+  const auto& t = static_cast<const Transfer&>(request);
+  if (error == MPI_ERR_TRUNCATE)
+    return fail(error, "the message from rank %d with tag %d is longer than the receive buffer of %llu bytes; the part that fits was received",
+                t.outcome.source, t.outcome.tag, static_cast<unsigned long long>(t.capacity));
+  if (error == MPI_ERR_PROC_ABORTED && t.peer)
+    return fail(error, "%s", t.peer->failure.c_str());
+  if (error) return fail(error, "the operation with rank %d failed: %s", t.dest, last_failure().empty() ? "no details" : std::string(last_failure()).c_str());
+  return error;
+}
+
+// Start and end
+
+/// Peers fetch one value per process: the addresses of all its wires, each with the wire's name.
+Result<void> Lane::publish() {
+  boot::Blob all;
+  auto number = [&](uint32_t n) {
+    const auto* bytes = reinterpret_cast<const std::byte*>(&n);
+    all.insert(all.end(), bytes, bytes + sizeof n);
+  };
+  std::vector<uint32_t> told;
+  for (auto& wire : wires_) {
+    if (std::ranges::find(told, wire->name) != told.end()) continue;  // rails of a kind share their address
+    told.push_back(wire->name);
+    const boot::Blob address = wire->transport->address();
+    number(wire->name);
+    number(static_cast<uint32_t>(address.size()));
+    all.insert(all.end(), address.begin(), address.end());
+  }
+  return boot_.put(kAddresses, all);
+}
+
+Result<std::vector<std::pair<uint32_t, boot::Blob>>> Lane::addresses_of(ProcessId who) {
+  auto all = boot_.get(who, kAddresses);
+  if (!all) return all.failure();
+  std::vector<std::pair<uint32_t, boot::Blob>> addresses;
+  for (size_t at = 0; at + 8 <= all->size();) {
+    uint32_t name, length;
+    memcpy(&name, all->data() + at, 4);
+    memcpy(&length, all->data() + at + 4, 4);
+    at += 8;
+    if (length > all->size() - at) return Failure{"the addresses that rank " + std::to_string(who.rank) + " published are damaged"};
+    addresses.emplace_back(name, boot::Blob(all->begin() + static_cast<ptrdiff_t>(at), all->begin() + static_cast<ptrdiff_t>(at + length)));
+    at += length;
+  }
+  return addresses;
+}
+
+bool Lane::owes() {
+  if (owed_ || !to_move_.empty() || to_flush_) return true;
+  bool reading = false;
+  operations_.each([&](Transfer& t) { reading |= t.stage == Stage::reading; });
+  return reading;
+}
+
+Status Lane::close() {
+  if (closed_) return Status::ok;
+  closed_ = true;
+  auto settled = [](void* lane) { return !static_cast<Lane*>(lane)->owes(); };
+  if (wait_for(settled, this, kCloseLimit_ns) == Status::again)
+    log(Level::warning, "%llu sends were never received; leaving without them\n%s", static_cast<unsigned long long>(owed_), dump().c_str());
+  auto drained = [](void* lane) {
+    bool all = true;
+    for (auto& wire : static_cast<Lane*>(lane)->wires_) all &= wire->transport->drain();
+    return all;
+  };
+  wait_for(drained, this, kDrainLimit_ns);
+  return poisoned();
+}
+
+std::string Lane::dump() {
+  std::lock_guard hold(lock_);
+  std::string text = matcher_.dump();
+  operations_.each([&](const Transfer& t) {
+    const char* what = t.stage == Stage::announced ? "waits for its receiver" : "in transfer";
+    text += "message of " + std::to_string(t.capacity) + " bytes with tag " + std::to_string(t.tag) + ", peer rank " + std::to_string(t.dest) + ": " + what + "\n";
+  });
+  return text;
+}
+
+}  // namespace weft::pml

@@ -1,0 +1,66 @@
+// A peer: another process as this one knows it. Made on first contact, kept until the lane closes.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "btl/btl.h"
+#include "pml/message.h"
+#include "pml/transfer.h"
+#include "runtime/base/process_id.h"
+
+namespace weft::pml {
+
+/// One way to a peer.
+struct Way {
+  uint32_t wire = 0;  ///< name of the wire, as both sides compute it
+  btl::Endpoint* endpoint = nullptr;
+  const btl::Caps* caps = nullptr;
+};
+
+/// How data moves once it is too large to be sent eagerly.
+enum class Bulk : uint8_t { get, stream_zcopy, stream_copied };
+
+/// Which protocol for which size, for one kind of memory. Made when the peer is connected.
+struct Protocols {
+  uint64_t inline_below = 0;  ///< less than this: one try_inline(), if contiguous
+  uint64_t eager_below = 0;   ///< less than this: one buffered send
+  Bulk bulk = Bulk::stream_copied;
+};
+
+/// All members are guarded by the lane's lock.
+struct Peer {
+  // What sending and receiving a small message touch: one cache line.
+  btl::Endpoint* endpoint = nullptr;  ///< the way that is preferred for small messages
+  uint64_t quick_below = 0;           ///< payloads below it may be sent at once; 0 while anything stands in the way
+  int64_t credit = 0;                 ///< eager bytes that the peer has still room for
+  int64_t consumed = 0;               ///< eager bytes of the peer's taken here and not yet given back as credit
+  uint16_t next_sequence = 0;         ///< of the next matchable message to the peer
+  uint16_t expected = 0;              ///< of the next matchable message from the peer
+  bool connected = false;
+  bool failed = false;
+  bool queued = false;  ///< stands in the lane's list of peers with something to send
+  bool early_waits = false;  ///< `early` is not empty
+
+  ProcessId id;
+  std::array<Protocols, 3> protocols;  ///< by memory kind
+  std::vector<Way> ways;               ///< in order of preference
+  TransferList pending;                ///< matchable messages that found no room, in order
+  TransferList streams;                ///< fragments being pushed
+  std::vector<Control> controls;       ///< answers that found no room
+  Peer* next_queued = nullptr;
+  std::vector<Unexpected*> early;      ///< arrived before an earlier one did (several or unordered wires)
+  uint64_t unexpected_bytes = 0;
+  std::string failure;                 ///< why it failed: a sentence for people
+
+  const Way* way(uint32_t wire) const {
+    for (const Way& w : ways)
+      if (w.wire == wire) return &w;
+    return nullptr;
+  }
+  bool idle() const { return pending.empty() && streams.empty() && controls.empty(); }
+};
+
+}  // namespace weft::pml

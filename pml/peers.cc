@@ -1,0 +1,159 @@
+// Peers: made on first contact, connected on first use, failed once and for all.
+#include <algorithm>
+
+#include "include/mpi.h"
+#include "pml/lane.h"
+#include "runtime/base/error.h"
+#include "runtime/base/log.h"
+#include "runtime/config/config.h"
+
+namespace weft::pml {
+namespace {
+
+config::Bytes eager_variable("pml", "eager", "0", "Messages up to this size are sent before their receive is known; 0: by transport.");
+
+constexpr uint64_t kEagerLimit = 64 << 10;
+constexpr uint64_t kEagerLimitRead = 4 << 10;  // above it reading the sender's memory beats copying twice
+
+std::string name_of(boot::Bootstrap& boot, ProcessId who) {
+  auto host = boot.host_of(who);
+  return "rank " + std::to_string(who.rank) + (host ? " on " + *host : std::string());
+}
+
+}  // namespace
+
+Peer& Lane::peer(ProcessId who) {
+  auto& slot = peers_[who];
+  if (!slot) {
+    slot = std::make_unique<Peer>();
+    slot->id = who;
+    slot->credit = window_;
+  }
+  return *slot;
+}
+
+/// Finds the ways to a peer, in order of preference. Fails the peer if there is none.
+void Lane::connect(Peer& peer) {
+  if (peer.connected || peer.failed) return;
+  auto addresses = addresses_of(peer.id);
+  if (!addresses) return fail_peer(peer, "the addresses of " + name_of(boot_, peer.id) + " could not be had: " + addresses.failure().text);
+  std::string reasons;
+  for (auto& wire : wires_) {
+    const auto address = std::ranges::find(*addresses, wire->name, [](const auto& entry) { return entry.first; });
+    if (address == addresses->end() || !wire->transport->reaches(peer.id, address->second)) continue;
+    auto endpoint = wire->transport->connect(peer.id, address->second, &peer);
+    if (!endpoint) {
+      reasons += std::string(reasons.empty() ? "" : "; ") + wire->transport->caps().name + ": " + endpoint.failure().text;
+      continue;
+    }
+    peer.ways.push_back({wire->name, *endpoint, &wire->transport->caps()});
+    touch(*wire);
+  }
+  if (peer.ways.empty())
+    return fail_peer(peer, "no transport reaches " + name_of(boot_, peer.id) + (reasons.empty() ? "; see WEFT_NET and `weft doctor`" : " (" + reasons + ")"));
+  if (!reasons.empty()) log(Level::info, "%s is reached over %s only (%s)", name_of(boot_, peer.id).c_str(), peer.ways.front().caps->name, reasons.c_str());
+  peer.endpoint = peer.ways.front().endpoint;
+  peer.connected = true;
+  choose_protocols(peer);
+  restore_quick(peer);
+}
+
+const Way* Lane::reading_way(const Peer& peer) {
+  for (const Way& way : peer.ways)
+    if (way.caps->get && way.endpoint->can_get()) return &way;
+  return nullptr;
+}
+
+/// The table of protocols by size and kind of memory.
+void Lane::choose_protocols(Peer& peer) {
+  const btl::Caps& caps = *peer.ways.front().caps;
+  const bool readable = reading_way(peer) != nullptr;
+  uint64_t eager = eager_variable.get();
+  if (!eager) eager = readable ? kEagerLimitRead : kEagerLimit;
+  eager = std::min<uint64_t>(eager, caps.max_buffered);
+  Protocols& host = peer.protocols[static_cast<size_t>(mem::MemKind::host)];
+  host.inline_below = uint64_t{caps.max_inline} + 1;
+  host.eager_below = eager + 1;
+  host.bulk = readable ? Bulk::get : caps.zcopy ? Bulk::stream_zcopy : Bulk::stream_copied;
+  peer.protocols[static_cast<size_t>(mem::MemKind::managed)] = host;
+  peer.protocols[static_cast<size_t>(mem::MemKind::device)] = host;
+}
+
+// Failures
+
+void Lane::lost(void* cookie, const std::string& why) { fail_peer(*static_cast<Peer*>(cookie), why); }
+
+/// Ends everything that depends on a peer.
+void Lane::fail_peer(Peer& peer, const std::string& why) {
+  if (peer.failed) return;
+  peer.failed = true;
+  any_failed_ = true;
+  peer.quick_below = 0;
+  peer.failure = name_of(boot_, peer.id) + " cannot be reached any more: " + (why.empty() ? "no reason known" : why);
+  log(Level::info, "%s", peer.failure.c_str());
+  peer.controls.clear();
+  while (Transfer* t = peer.pending.pop_front()) end(*t, MPI_ERR_PROC_ABORTED);
+  while (Transfer* t = peer.streams.pop_front()) end(*t, MPI_ERR_PROC_ABORTED);
+  for (Transfer* t = to_move_.front(); t;) {
+    Transfer* next = t->next;
+    if (t->peer == &peer) {
+      to_move_.remove(*t);
+      end(*t, MPI_ERR_PROC_ABORTED);
+    }
+    t = next;
+  }
+  std::vector<Transfer*> lost;
+  operations_.each([&](Transfer& t) {
+    if (t.peer == &peer) lost.push_back(&t);
+  });
+  for (Transfer* t : lost) end(*t, MPI_ERR_PROC_ABORTED);
+  fail_receives_from(peer);
+}
+
+void Lane::fail_receives_from(Peer& peer) {
+  std::vector<Transfer*> lost;
+  matcher_.each_posted([&](Transfer& t) {
+    const auto team = teams_.find(t.match_context & ~Context{1});
+    if (team == teams_.end()) return;
+    const bool waits = t.source == any_source ? team->second->remote_members().find(peer.id) >= 0
+                                              : team->second->process(static_cast<uint32_t>(t.source)) == peer.id;
+    if (waits) lost.push_back(&t);
+  });
+  for (Transfer* t : lost) {
+    matcher_.cancel(*t);
+    t->peer = &peer;
+    end(*t, MPI_ERR_PROC_ABORTED);
+  }
+}
+
+/// The failed peer, if any, on which a receive from `source` would wait for ever.
+Peer* Lane::failed_source(Team& team, int source) {
+  if (!any_failed_) return nullptr;
+  if (source != any_source) {
+    const auto known = peers_.find(team.process(static_cast<uint32_t>(source)));
+    return known != peers_.end() && known->second->failed ? known->second.get() : nullptr;
+  }
+  for (auto& [id, peer] : peers_)
+    if (peer->failed && team.remote_members().find(id) >= 0) return peer.get();
+  return nullptr;
+}
+
+void Lane::refuse_if_failed(Transfer& t) {
+  Peer* failed = failed_source(*t.team, t.source);
+  if (!failed) return;
+  matcher_.cancel(t);
+  t.peer = failed;
+  end(t, MPI_ERR_PROC_ABORTED);
+}
+
+void Lane::handle_alarm() {
+  alarm_->raised.store(false, std::memory_order_relaxed);
+  std::vector<ProcessId> failed;
+  {
+    std::lock_guard hold(alarm_->lock);
+    failed.swap(alarm_->failed);
+  }
+  for (ProcessId who : failed) fail_peer(peer(who), "the process has ended");
+}
+
+}  // namespace weft::pml

@@ -1,0 +1,195 @@
+// Progress over all wires, and waiting: spin, then yield, then sleep.
+#include <poll.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "pml/lane.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/error.h"
+#include "runtime/config/config.h"
+
+namespace weft::pml {
+namespace {
+
+config::Integer spin_variable("pml", "spin", "-1",
+                              "Microseconds that an idle wait stays awake before it sleeps; -1: by how crowded the node is.");
+
+constexpr uint32_t kQuietEvery = 32;         // rounds between polls of wires that cost a system call
+constexpr int kSpinRounds = 2000;            // before the first look at the clock, if every rank has a CPU
+constexpr int kSpinRoundsCrowded = 16;
+constexpr uint64_t kAwake_ns = 5'000'000;    // spinning and yielding before the first sleep
+constexpr uint64_t kAwakeCrowded_ns = 200'000;
+constexpr uint64_t kSleep_ns = 100'000'000;  // longest sleep: bounds the cost of a lost wake-up
+constexpr uint64_t kShortSleep_ns = 1'000'000;
+
+}  // namespace
+
+// Which wires are polled each round
+
+void Lane::touch(Wire& wire) {
+  if (wire.touched) return;
+  wire.touched = true;
+  sort_wires();
+}
+
+/// Wires that cost little, or that are all there is, are polled each round; the others now and then, unless they are lively.
+void Lane::sort_wires() {
+  const bool cheap_one = std::ranges::any_of(wires_, [](const auto& w) { return w->cheap && w->touched && !w->self; });
+  busy_wires_.clear();
+  for (auto& wire : wires_)
+    if (wire->touched && (wire->cheap || wire->lively || !cheap_one)) busy_wires_.push_back(wire.get());
+}
+
+int Lane::poll_quiet_wires() {
+  int events = 0;
+  bool changed = false;
+  for (auto& wire : wires_) {
+    const bool busy = std::ranges::find(busy_wires_, wire.get()) != busy_wires_.end();
+    if (!busy) {
+      const int n = wire->transport->poll(*this);
+      wire->events += static_cast<uint64_t>(n);
+      events += n;
+    }
+    const bool lively = wire->events != 0;
+    changed |= lively != wire->lively || (lively && !wire->touched);
+    wire->touched |= lively;
+    wire->lively = lively;
+    wire->events = 0;
+  }
+  if (changed) sort_wires();
+  return events;
+}
+
+int Lane::round(bool thorough) {
+  if (phase_ != Phase::idle) return 0;
+  phase_ = Phase::polling;
+  int events = 0;
+  for (Wire* wire : busy_wires_) {
+    const int n = wire->transport->poll(*this);
+    wire->events += static_cast<uint64_t>(n);
+    events += n;
+  }
+  if (thorough || ++rounds_ % kQuietEvery == 0) [[unlikely]] events += poll_quiet_wires();
+  phase_ = Phase::working;
+  if (to_flush_ || deferred_ || !to_move_.empty() || alarm_->raised.load(std::memory_order_relaxed)) [[unlikely]] events += run_later_work();
+  phase_ = Phase::idle;
+  if (events && sleepers_.load(std::memory_order_relaxed)) [[unlikely]] alarm_->wake();  // it may be theirs
+  return events;
+}
+
+/// What callbacks have put off. One pass: what it leads to waits for the next round.
+int Lane::run_later_work() {
+  int events = 0;
+  if (alarm_->raised.load(std::memory_order_acquire)) handle_alarm();
+  TransferList moving = std::exchange(to_move_, {});
+  while (Transfer* t = moving.pop_front()) {
+    move_on(*t);
+    ++events;
+  }
+  Peer* waiting = std::exchange(to_flush_, nullptr);
+  while (waiting) {
+    Peer& peer = *std::exchange(waiting, waiting->next_queued);
+    peer.queued = false;
+    flush(peer);
+    if (!peer.idle()) queue(peer);
+  }
+  Deferred* work = std::exchange(deferred_, nullptr);
+  while (work) {
+    Deferred* next = work->next;
+    work->run(*work);
+    work = next;
+    ++events;
+  }
+  return events;
+}
+
+int Lane::progress() {
+  std::lock_guard hold(lock_);
+  return round(false);
+}
+
+void Lane::defer(Deferred& work) {
+  work.next = nullptr;
+  (deferred_ ? last_deferred_->next : deferred_) = &work;
+  last_deferred_ = &work;
+}
+
+// Waiting
+
+Status Lane::wait_for(bool (*done)(void*), void* argument, uint64_t nanoseconds) { return wait_loop(done, argument, nanoseconds, false); }
+
+Status Lane::wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, bool silent) {
+  const uint64_t start = limit_ns == kForever ? 0 : now_ns();
+  const int spins = crowded_ ? kSpinRoundsCrowded : kSpinRounds;
+  const uint64_t awake_ns = spin_variable.get() >= 0 ? static_cast<uint64_t>(spin_variable.get()) * 1000 : crowded_ ? kAwakeCrowded_ns : kAwake_ns;
+  int idle = 0;
+  uint64_t idle_since = 0;
+  for (;;) {
+    {
+      std::lock_guard hold(lock_);
+      const int events = round(idle > spins);
+      if (done(argument)) return Status::ok;
+      idle = events ? 0 : idle + 1;
+    }
+    if (const auto poison = alarm_->poison.load(std::memory_order_relaxed)) [[unlikely]] return static_cast<Status>(poison);
+    lock_.give_way();
+    if (idle <= spins) continue;
+    const uint64_t now = now_ns();
+    if (limit_ns != kForever && now - start >= limit_ns) return Status::again;
+    if (idle == spins + 1) idle_since = now;
+    if (now - idle_since < awake_ns) {
+      sched_yield();
+      continue;
+    }
+    uint64_t longest = silent ? kShortSleep_ns : kSleep_ns;
+    if (limit_ns != kForever) longest = std::min(longest, limit_ns - (now - start));
+    sleep(longest, done, argument);
+    idle = spins;  // one look, and a short time awake: who was woken is likely to be needed again soon
+  }
+}
+
+/// True if nothing has arrived, and whatever arrives from now on makes a file descriptor readable.
+bool Lane::arm_all() {
+  for (size_t i = 0; i < wires_.size(); ++i) {
+    if (wires_[i]->transport->arm()) continue;
+    for (size_t j = 0; j <= i; ++j) wires_[j]->transport->disarm();
+    return false;
+  }
+  return true;
+}
+
+void Lane::sleep(uint64_t limit_ns, bool (*done)(void*), void* argument) {
+  constexpr size_t most = 15;
+  std::array<pollfd, most + 1> fds;
+  size_t count = 1;
+  fds[0] = {alarm_->wake_fd, POLLIN, 0};
+  {
+    std::lock_guard hold(lock_);
+    if (to_flush_ || deferred_ || !to_move_.empty()) limit_ns = std::min(limit_ns, kShortSleep_ns / 10);
+    for (auto& wire : wires_) {
+      const int fd = wire->transport->event_fd();
+      if (fd >= 0 && count < fds.size()) fds[count++] = {fd, POLLIN, 0};
+      if (fd < 0 && !wire->self) limit_ns = std::min(limit_ns, kShortSleep_ns);
+    }
+    sleepers_.fetch_add(1, std::memory_order_seq_cst);
+    if (done(argument) || alarm_->raised.load() || alarm_->poison.load() || !arm_all()) {
+      sleepers_.fetch_sub(1, std::memory_order_relaxed);
+      return;
+    }
+    ++counters_.sleeps;
+  }
+  const timespec time{static_cast<time_t>(limit_ns / 1'000'000'000), static_cast<long>(limit_ns % 1'000'000'000)};
+  ppoll(fds.data(), count, &time, nullptr);
+  std::lock_guard hold(lock_);
+  if (sleepers_.fetch_sub(1, std::memory_order_relaxed) == 1) {
+    for (auto& wire : wires_) wire->transport->disarm();
+    uint64_t drained;
+    if (read(alarm_->wake_fd, &drained, sizeof drained) < 0) return;  // nobody rang
+  }
+}
+
+}  // namespace weft::pml

@@ -1,0 +1,361 @@
+// Receiving: posting, arrivals, probes, messages that nobody has asked for yet, credit for eager data.
+#include <algorithm>
+#include <cstring>
+
+#include "include/mpi.h"
+#include "pml/lane.h"
+#include "runtime/base/error.h"
+
+namespace weft::pml {
+namespace {
+
+constexpr int kQuickRounds = 200;  // before a blocking receive waits like everybody else
+
+/// memcpy for sizes that are small more often than not, without a call.
+inline void copy(std::byte* to, const std::byte* from, uint64_t n) {
+  if (n == 8)
+    memcpy(to, from, 8);
+  else if (n == 4)
+    memcpy(to, from, 4);
+  else if (n)
+    memcpy(to, from, n);
+}
+
+}  // namespace
+
+Message* make_message();
+
+uint64_t message_bytes(const btl::Header& h, const std::byte* payload) {
+  switch (static_cast<MessageKind>(h.kind)) {
+    case MessageKind::eager_sync: return h.length - sizeof(OperationId);
+    case MessageKind::announce: {
+      Announcement head;
+      memcpy(&head, payload, sizeof head);
+      return head.total;
+    }
+    default: return h.length;
+  }
+}
+
+// Posting
+
+Status Lane::receive(Team& team, int source, int tag, Traffic traffic, const Buffer& buffer, Outcome& outcome) {
+  if (source == proc_null) {
+    outcome = nowhere_->outcome;
+    return Status::ok;
+  }
+  Transfer* t;
+  {
+    std::lock_guard hold(lock_);
+    t = &prepare(RequestKind::receive, team, source, tag, traffic, buffer);
+    ring_.add(obs::What::receive, t->match_context, source, tag, t->capacity).type = buffer.type->abi_handle;
+    start_receive(*t);
+    if (!lock_.enabled() && !crowded_)
+      for (int i = 0; i < kQuickRounds && t->stage != Stage::done; ++i) round(false);
+  }
+  const Status status = wait(*t);
+  if (status != Status::ok) {
+    if (!t->complete.load(std::memory_order_acquire)) cancel(*t);
+    release<Request>(t);
+    fail(MPI_ERR_OTHER, "the job is being torn down (%s) during a receive from rank %d", to_string(status), source);
+    return status;
+  }
+  outcome = t->outcome;
+  if (outcome.error) [[unlikely]] explain(*t);
+  {
+    std::lock_guard hold(lock_);
+    recycle(*t);
+  }
+  if (!outcome.error) [[likely]] return Status::ok;
+  if (outcome.error == MPI_ERR_TRUNCATE) return Status::truncated;
+  return outcome.error == MPI_ERR_PROC_ABORTED ? Status::peer_failed : Status::failed;
+}
+
+Request* Lane::ireceive(Team& team, int source, int tag, Traffic traffic, const Buffer& buffer) {
+  if (source == proc_null) return nowhere_;
+  std::lock_guard hold(lock_);
+  Transfer& t = prepare(RequestKind::receive, team, source, tag, traffic, buffer);
+  ring_.add(obs::What::ireceive, t.match_context, source, tag, t.capacity).type = buffer.type->abi_handle;
+  start_receive(t);
+  return &t;
+}
+
+Request* Lane::receive_init(Team& team, int source, int tag, const Buffer& buffer) {
+  std::lock_guard hold(lock_);
+  Transfer& t = prepare(RequestKind::persistent_receive, team, source, tag, Traffic::user, buffer);
+  t.persistent = true;
+  t.active = false;
+  return &t;
+}
+
+void Lane::start_receive(Transfer& t) {
+  t.stage = Stage::posted;
+  if (Unexpected* found = matcher_.post(t)) {
+    matched(t, found->header, *found->peer, found->payload);
+    discard(*found);
+    return;
+  }
+  if (any_failed_) [[unlikely]] refuse_if_failed(t);
+}
+
+Request* Lane::ireceive(Message* message, const Buffer& buffer) {
+  if (!message->arrived) return nowhere_;
+  std::lock_guard hold(lock_);
+  Unexpected& found = *message->arrived;
+  Transfer& t = *take_transfer(RequestKind::receive);
+  t.match_context = found.header.context;
+  t.source = t.dest = found.header.source;
+  t.tag = found.header.tag;
+  t.team = nullptr;
+  t.buffer = buffer;
+  t.capacity = buffer.count * buffer.type->size;
+  t.base = buffer.type->contiguous ? static_cast<std::byte*>(buffer.address) + buffer.type->origin : nullptr;
+  if (!t.base) {
+    retain(const_cast<type::Datatype*>(buffer.type));
+    t.type_retained = true;
+  }
+  matched(t, found.header, *found.peer, found.payload);
+  discard(found);
+  Message::destroy(message);
+  return &t;
+}
+
+void Lane::cancel(Request& request) {
+  std::lock_guard hold(lock_);
+  if (request.predefined || request.request_kind > RequestKind::persistent_receive || request.request_kind == RequestKind::collective) return;
+  auto& t = static_cast<Transfer&>(request);
+  if (t.stage == Stage::posted) {
+    matcher_.cancel(t);
+  } else if (t.stage == Stage::queued) {
+    t.peer->pending.remove(t);
+    if (t.peer->pending.empty()) restore_quick(*t.peer);
+  } else {
+    return;
+  }
+  t.outcome.cancelled = true;
+  end(t);
+}
+
+// Arrivals
+
+void* Lane::meet(ProcessId from) { return &peer(from); }
+
+void Lane::arrived(void* cookie, const btl::Header& h, const std::byte* payload) {
+  Peer& from = *static_cast<Peer*>(cookie);
+  if (h.kind == static_cast<uint8_t>(MessageKind::eager) && h.sequence == from.expected) [[likely]] {
+    ++from.expected;
+    if (Transfer* t = matcher_.arrived(h)) [[likely]] {
+      deliver(*t, h, payload, h.length);
+      take_credit(from, h.length);
+    } else {
+      keep(from, h, payload);
+    }
+    if (!from.early.empty()) [[unlikely]] drain_early(from);
+    return;
+  }
+  switch (static_cast<MessageKind>(h.kind)) {
+    case MessageKind::eager:
+    case MessageKind::eager_sync:
+    case MessageKind::announce:
+      if (h.sequence != from.expected) return arrived_early(from, h, payload);
+      ++from.expected;
+      match_or_keep(from, h, payload);
+      if (!from.early.empty()) drain_early(from);
+      return;
+    case MessageKind::clear: return on_clear(from, h, payload);
+    case MessageKind::fragment: return on_fragment(from, h, payload);
+    case MessageKind::finished: return on_finished(from, h);
+    case MessageKind::credit: return on_credit(from, h);
+  }
+}
+
+void Lane::match_or_keep(Peer& from, const btl::Header& h, const std::byte* payload) {
+  if (Transfer* t = matcher_.arrived(h))
+    matched(*t, h, from, payload);
+  else
+    keep(from, h, payload);
+}
+
+/// A message and the receive that it belongs to have found each other.
+void Lane::matched(Transfer& t, const btl::Header& h, Peer& from, const std::byte* payload) {
+  t.peer = &from;
+  switch (static_cast<MessageKind>(h.kind)) {
+    case MessageKind::eager_sync: {
+      OperationId sender;
+      memcpy(&sender, payload, sizeof sender);
+      deliver(t, h, payload + sizeof sender, h.length - sizeof sender);
+      take_credit(from, h.length);
+      control(from, MessageKind::finished, sender);
+      return;
+    }
+    case MessageKind::announce: return on_announcement(t, h, from, payload);
+    default:
+      deliver(t, h, payload, h.length);
+      take_credit(from, h.length);
+  }
+}
+
+void Lane::deliver(Transfer& t, const btl::Header& h, const std::byte* data, uint64_t bytes) {
+  t.outcome.source = h.source;
+  t.outcome.tag = h.tag;
+  if (bytes > t.capacity) [[unlikely]] {
+    bytes = t.capacity;
+    t.outcome.error = MPI_ERR_TRUNCATE;
+  }
+  t.outcome.bytes = bytes;
+  if (t.base) [[likely]]
+    copy(t.base, data, bytes);
+  else
+    type::unpack(*t.buffer.type, t.buffer.count, data, bytes, t.buffer.address);
+  end(t);
+}
+
+Unexpected& Lane::store(Peer& from, const btl::Header& h, const std::byte* payload) {
+  auto* u = new (payloads_.take(sizeof(Unexpected))) Unexpected;
+  u->header = h;
+  u->peer = &from;
+  if (h.length) {
+    u->payload = payloads_.take(h.length);
+    memcpy(u->payload, payload, h.length);
+  }
+  counters_.unexpected_bytes += h.length;
+  counters_.unexpected_bytes_peak = std::max(counters_.unexpected_bytes_peak, counters_.unexpected_bytes);
+  return *u;
+}
+
+void Lane::discard(Unexpected& u) {
+  counters_.unexpected_bytes -= u.header.length;
+  if (u.payload) payloads_.give(u.payload, u.header.length);
+  payloads_.give(reinterpret_cast<std::byte*>(&u), sizeof u);
+}
+
+void Lane::keep(Peer& from, const btl::Header& h, const std::byte* payload) {
+  ++counters_.unexpected_messages;
+  matcher_.keep(store(from, h, payload));
+}
+
+/// Over several wires, or one that does not keep order, a message may overtake another; it waits here for its turn.
+void Lane::arrived_early(Peer& from, const btl::Header& h, const std::byte* payload) {
+  ++counters_.early;
+  from.early.push_back(&store(from, h, payload));
+}
+
+void Lane::drain_early(Peer& from) {
+  for (size_t i = 0; i < from.early.size();) {
+    Unexpected* u = from.early[i];
+    if (u->header.sequence != from.expected) {
+      ++i;
+      continue;
+    }
+    from.early.erase(from.early.begin() + static_cast<ptrdiff_t>(i));
+    ++from.expected;
+    match_or_keep(from, u->header, u->payload);
+    discard(*u);
+    i = 0;
+  }
+}
+
+void Lane::give_credit(Peer& to) {
+  const auto amount = static_cast<uint64_t>(to.consumed);
+  to.consumed = 0;
+  control(to, MessageKind::credit, amount);
+}
+
+void Lane::on_credit(Peer& from, const btl::Header& h) {
+  from.credit = std::min(from.credit + static_cast<int64_t>(h.context), window_);
+  if (!from.quick_below) restore_quick(from);
+}
+
+// Probing
+
+void Lane::fill(Outcome& outcome, const Unexpected& u) const {
+  outcome = {};
+  outcome.source = u.header.source;
+  outcome.tag = u.header.tag;
+  outcome.bytes = message_bytes(u.header, u.payload);
+}
+
+Unexpected* Lane::look(Team& team, int source, int tag, Outcome& outcome) {
+  Unexpected* found = matcher_.find(team.context(), source, tag);
+  if (found) fill(outcome, *found);
+  return found;
+}
+
+bool Lane::probe_now(Team& team, int source, int tag, Outcome& outcome) {
+  if (source == proc_null) {
+    outcome = nowhere_->outcome;
+    return true;
+  }
+  std::lock_guard hold(lock_);
+  if (look(team, source, tag, outcome)) return true;
+  round(true);
+  return look(team, source, tag, outcome) != nullptr;
+}
+
+Message* Lane::take_out(Unexpected& u) {
+  matcher_.take(u);
+  Message* message = make_message();
+  message->arrived = &u;
+  message->lane = this;
+  fill(message->outcome, u);
+  return message;
+}
+
+Message* Lane::match_now(Team& team, int source, int tag, Outcome& outcome) {
+  if (source == proc_null) {
+    outcome = nowhere_->outcome;
+    return no_process();
+  }
+  std::lock_guard hold(lock_);
+  Unexpected* found = look(team, source, tag, outcome);
+  if (!found) {
+    round(true);
+    found = look(team, source, tag, outcome);
+  }
+  return found ? take_out(*found) : nullptr;
+}
+
+Status Lane::probe(Team& team, int source, int tag, Outcome& outcome) {
+  if (source == proc_null) {
+    outcome = nowhere_->outcome;
+    return Status::ok;
+  }
+  return wait_for_message(team, source, tag, outcome, nullptr);
+}
+
+Status Lane::match(Team& team, int source, int tag, Message*& message, Outcome& outcome) {
+  if (source == proc_null) {
+    outcome = nowhere_->outcome;
+    message = no_process();
+    return Status::ok;
+  }
+  return wait_for_message(team, source, tag, outcome, &message);
+}
+
+Status Lane::wait_for_message(Team& team, int source, int tag, Outcome& outcome, Message** message) {
+  ring_.add(obs::What::probe, team.context(), source, tag, 0);
+  struct Search {
+    Lane* lane;
+    Team* team;
+    int source, tag;
+    Outcome* outcome;
+    Message** message;
+    Peer* failed;
+  } search{this, &team, source, tag, &outcome, message, nullptr};
+  const Status status = wait_until(
+      [](void* argument) {
+        auto& s = *static_cast<Search*>(argument);
+        if (Unexpected* found = s.lane->look(*s.team, s.source, s.tag, *s.outcome)) {
+          if (s.message) *s.message = s.lane->take_out(*found);
+          return true;
+        }
+        s.failed = s.lane->failed_source(*s.team, s.source);
+        return s.failed != nullptr;
+      },
+      &search);
+  if (status != Status::ok || !search.failed) return status;
+  outcome.error = fail(MPI_ERR_PROC_ABORTED, "%s", search.failed->failure.c_str());
+  return Status::peer_failed;
+}
+
+}  // namespace weft::pml

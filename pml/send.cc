@@ -1,0 +1,237 @@
+// Sending: eager, synchronous, announced; and what waits for room on the wire.
+#include <cstring>
+
+#include "include/mpi.h"
+#include "pml/lane.h"
+#include "runtime/base/error.h"
+#include "runtime/type/cursor.h"
+#include "runtime/type/predefined.h"
+
+namespace weft::pml {
+namespace {
+
+constexpr size_t kMaxRegions = 16;          // of an announcement; a layout of more pieces is sent as fragments
+constexpr uint64_t kMinRegionBytes = 2048;  // mean piece below which packing is cheaper than reading piece by piece
+constexpr size_t kSyncLimit = 512;
+
+}  // namespace
+
+Status Lane::send_slowly(Team& team, int dest, int tag, Traffic traffic, const Buffer& buffer, Mode mode) {
+  if (dest == proc_null) return Status::ok;
+  Request* request = isend(team, dest, tag, traffic, buffer, mode);
+  const Status status = wait(*request);
+  const int error = status == Status::ok ? request->outcome.error : 0;
+  if (error) explain(*request);
+  release(request);
+  if (status != Status::ok) {
+    fail(MPI_ERR_OTHER, "the job is being torn down (%s) during a send to rank %d", to_string(status), dest);
+    return status;
+  }
+  if (!error) return Status::ok;
+  return error == MPI_ERR_PROC_ABORTED ? Status::peer_failed : Status::failed;
+}
+
+Request* Lane::isend(Team& team, int dest, int tag, Traffic traffic, const Buffer& buffer, Mode mode) {
+  std::lock_guard hold(lock_);
+  if (dest == proc_null) return sent_;
+  if (phase_ != Phase::polling && buffer.type->contiguous && mode != Mode::synchronous) [[likely]]
+    if (send_quickly(team, dest, tag, traffic, buffer, obs::What::isend)) [[likely]] return sent_;
+  Transfer& t = prepare(RequestKind::send, team, dest, tag, traffic, buffer);
+  t.mode = mode;
+  start_send(t);
+  return &t;
+}
+
+Request* Lane::send_init(Team& team, int dest, int tag, const Buffer& buffer, Mode mode) {
+  std::lock_guard hold(lock_);
+  Transfer& t = prepare(RequestKind::persistent_send, team, dest, tag, Traffic::user, buffer);
+  t.mode = mode;
+  t.persistent = true;
+  t.active = false;
+  return &t;
+}
+
+void Lane::start_send(Transfer& t) {
+  Peer& to = t.team->peer(static_cast<uint32_t>(t.dest));
+  ring_.add(obs::What::isend, t.match_context, t.dest, t.tag, t.capacity).type = t.buffer.type->abi_handle;
+  t.peer = &to;
+  ++owed_;
+  if (!to.connected) connect(to);
+  if (to.failed) return end(t, MPI_ERR_PROC_ABORTED);
+  Status status = Status::again;
+  if (to.pending.empty() && phase_ != Phase::polling) status = emit(t);
+  if (status == Status::ok) return;
+  if (status != Status::again) {
+    fail_peer(to, std::string(last_failure()));
+    if (t.stage != Stage::done) end(t, MPI_ERR_PROC_ABORTED);
+    return;
+  }
+  ++counters_.no_room;
+  t.stage = Stage::queued;
+  to.pending.push_back(t);
+  to.quick_below = 0;
+  queue(to);
+}
+
+/// Hands the first message of a transfer to the wire. `again`: nothing has happened.
+Status Lane::emit(Transfer& t) {
+  Peer& to = *t.peer;
+  const Protocols& protocols = to.protocols[static_cast<size_t>(t.buffer.memory)];
+  if (t.mode == Mode::synchronous) {
+    if (t.capacity + sizeof(OperationId) <= kSyncLimit && t.capacity + sizeof(OperationId) < protocols.inline_below) return emit_synchronous(t, to);
+  } else if (t.capacity < protocols.eager_below) {
+    if (to.credit > 0) return emit_eager(t, to);
+    ++counters_.without_credit;
+  }
+  return emit_announcement(t, to);
+}
+
+Status Lane::emit_eager(Transfer& t, Peer& to) {
+  const btl::Header header{t.match_context, t.tag, t.source, static_cast<uint32_t>(t.capacity), to.next_sequence,
+                           static_cast<uint8_t>(MessageKind::eager), 0};
+  Status status;
+  if (t.base && t.capacity < to.protocols[0].inline_below) {
+    status = to.endpoint->try_inline(header, t.base);
+  } else {
+    type::Cursor cursor(t.buffer.address, t.buffer.count, *t.buffer.type);
+    status = to.endpoint->send(header, cursor);
+  }
+  if (status != Status::ok) return status;
+  ++to.next_sequence;
+  charge(to, t.capacity);
+  end(t);
+  return Status::ok;
+}
+
+/// A small synchronous send carries its operation's number in front of the data; the receiver answers when it is matched.
+Status Lane::emit_synchronous(Transfer& t, Peer& to) {
+  std::byte payload[kSyncLimit];
+  Bulkwork& bulk = bulk_of(t);
+  if (!bulk.id) bulk.id = operations_.add(t);
+  bulk.used = true;
+  memcpy(payload, &bulk.id, sizeof bulk.id);
+  type::Cursor cursor(t.buffer.address, t.buffer.count, *t.buffer.type);
+  cursor.pack(payload + sizeof bulk.id, t.capacity);
+  btl::Header header{t.match_context, t.tag, t.source, static_cast<uint32_t>(t.capacity + sizeof bulk.id), to.next_sequence,
+                     static_cast<uint8_t>(MessageKind::eager_sync), 0};
+  const Status status = put_on_wire(to, header, payload);
+  if (status != Status::ok) return status;
+  ++to.next_sequence;
+  charge(to, header.length);
+  t.stage = Stage::announced;
+  return Status::ok;
+}
+
+/// Says that a message waits here, and where it can be read if the peer can read our memory.
+Status Lane::emit_announcement(Transfer& t, Peer& to) {
+  struct {
+    Announcement head;
+    std::array<btl::Region, kMaxRegions> regions;
+  } payload;
+  Bulkwork& bulk = bulk_of(t);
+  if (!bulk.id) {
+    bulk.id = operations_.add(t);
+    bulk.used = true;
+    bulk.total = t.capacity;
+    if (to.protocols[static_cast<size_t>(t.buffer.memory)].bulk == Bulk::get) expose(t, bulk, to);
+  }
+  payload.head = {bulk.id, t.capacity, bulk.wire, static_cast<uint32_t>(bulk.regions.size())};
+  std::copy(bulk.regions.begin(), bulk.regions.end(), payload.regions.begin());
+  btl::Header header{t.match_context, t.tag, t.source, static_cast<uint32_t>(sizeof payload.head + bulk.regions.size() * sizeof(btl::Region)),
+                     to.next_sequence, static_cast<uint8_t>(MessageKind::announce), 0};
+  const Status status = put_on_wire(to, header, &payload);
+  if (status != Status::ok) return status;
+  ++to.next_sequence;
+  ++counters_.rendezvous;
+  t.stage = Stage::announced;
+  return Status::ok;
+}
+
+/// Makes the transfer's memory readable for the peer, if it consists of few large pieces.
+void Lane::expose(Transfer& t, Bulkwork& bulk, Peer& to) {
+  const Way* way = reading_way(to);
+  if (!way || !t.capacity) return;
+  std::array<iovec, kMaxRegions> runs;
+  type::Cursor cursor(t.buffer.address, t.buffer.count, *t.buffer.type);
+  const size_t most = std::min<size_t>(kMaxRegions, (way->caps->max_buffered - sizeof(Announcement)) / sizeof(btl::Region));
+  const size_t n = cursor.runs(std::span(runs.data(), most), t.capacity);
+  if (cursor.left() || t.capacity / n < std::min(kMinRegionBytes, t.capacity / 2 + 1)) return;
+  for (auto& wire : wires_) {
+    if (&wire->transport->caps() != way->caps) continue;
+    for (size_t i = 0; i < n; ++i) bulk.regions.push_back(wire->transport->expose(runs[i].iov_base, runs[i].iov_len));
+    bulk.wire = way->wire;
+    return;
+  }
+}
+
+/// Sends a message of the protocol itself; its payload is short and contiguous.
+Status Lane::put_on_wire(Peer& to, btl::Header& header, const void* payload) {
+  if (header.length <= to.ways.front().caps->max_inline) return to.endpoint->try_inline(header, payload);
+  type::Cursor cursor(payload, header.length, type::of(type::Basic::byte));
+  return to.endpoint->send(header, cursor);
+}
+
+/// Answers the peer, at once if nothing stands in the way.
+void Lane::control(Peer& to, MessageKind kind, uint64_t context, const ClearToSend* payload) {
+  Control answer{};
+  answer.header.context = context;
+  answer.header.kind = static_cast<uint8_t>(kind);
+  if (payload) {
+    answer.header.length = sizeof *payload;
+    answer.payload = *payload;
+  }
+  if (!to.connected && phase_ != Phase::polling) connect(to);
+  if (to.failed) return;
+  if (to.connected && phase_ != Phase::polling && to.controls.empty() && put_on_wire(to, answer.header, &answer.payload) == Status::ok) return;
+  to.controls.push_back(answer);
+  queue(to);
+}
+
+// What waits
+
+void Lane::queue(Peer& peer) {
+  if (peer.queued) return;
+  peer.queued = true;
+  peer.next_queued = to_flush_;
+  to_flush_ = &peer;
+}
+
+void Lane::restore_quick(Peer& peer) {
+  const bool free = peer.connected && !peer.failed && peer.pending.empty() && peer.credit > 0;
+  peer.quick_below = free ? std::min(peer.protocols[0].inline_below, peer.protocols[0].eager_below) : 0;
+}
+
+bool Lane::flush_controls(Peer& peer) {
+  size_t sent = 0;
+  while (sent < peer.controls.size() && put_on_wire(peer, peer.controls[sent].header, &peer.controls[sent].payload) == Status::ok) ++sent;
+  peer.controls.erase(peer.controls.begin(), peer.controls.begin() + static_cast<ptrdiff_t>(sent));
+  return peer.controls.empty();
+}
+
+bool Lane::flush_pending(Peer& peer) {
+  while (Transfer* t = peer.pending.front()) {
+    peer.pending.remove(*t);  // its links are free for others as soon as it has ended
+    const Status status = emit(*t);
+    if (status == Status::ok) continue;
+    peer.pending.push_front(*t);
+    if (status != Status::again) fail_peer(peer, std::string(last_failure()));
+    return false;
+  }
+  restore_quick(peer);
+  return true;
+}
+
+/// Tries to hand over what waits for a peer. Answers go first, then messages in order, then fragments.
+void Lane::flush(Peer& peer) {
+  if (!peer.connected) connect(peer);
+  if (peer.failed) return;
+  if (!flush_controls(peer)) return;
+  if (!peer.pending.empty() && !flush_pending(peer)) return;
+  for (Transfer* t = peer.streams.front(); t;) {
+    Transfer* next = t->next;
+    push_stream(*t);
+    t = next;
+  }
+}
+
+}  // namespace weft::pml

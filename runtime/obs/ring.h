@@ -1,0 +1,60 @@
+// The event ring: a bounded record of each process's latest operations, always on.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace weft::obs {
+
+/// What an operation is. Values are stable: reports and traces print them by name.
+enum class What : uint8_t { none, send, receive, isend, ireceive, probe, collective, wait, put, get, file };
+const char* to_string(What);
+
+/// How far an operation has come, as far as its record was updated.
+enum class State : uint8_t { started, done, failed };
+
+/// One operation. Half a cache line; no clock, because reading one costs as much as a small send.
+struct Record {
+  uint64_t context = 0;   ///< of the team
+  uint64_t bytes = 0;
+  int32_t peer = -1;      ///< rank in the team; a root for collectives; negative: none or any
+  int32_t tag = 0;        ///< a collective's number in its team
+  uint32_t type = 0;      ///< ABI handle of the datatype, 0 for derived ones
+  What what = What::none;
+  State state = State::started;
+  uint8_t detail = 0;     ///< which collective, which mode
+};
+static_assert(sizeof(Record) == 32);
+
+/// The latest `capacity` operations of one lane. Written under the lane's lock; small enough to stay in the first-level cache.
+class Ring {
+ public:
+  static constexpr size_t capacity = 256;
+
+  /// The slot of the next record, to be filled by the caller: writing in place spares a copy.
+  Record& add(What what, uint64_t context, int32_t peer, int32_t tag, uint64_t bytes) {
+    Record& record = records_[count_++ % capacity];
+    record.context = context;
+    record.bytes = bytes;
+    record.peer = peer;
+    record.tag = tag;
+    record.type = 0;
+    record.what = what;
+    record.state = State::started;
+    record.detail = 0;
+    return record;
+  }
+  /// Operations recorded in all, overwritten ones included.
+  uint64_t count() const { return count_; }
+  /// The record `age` operations ago (0: the latest); null if there is none any more.
+  const Record* latest(uint64_t age) const {
+    return age < count_ && age < capacity ? &records_[(count_ - 1 - age) % capacity] : nullptr;
+  }
+
+ private:
+  uint64_t count_ = 0;
+  std::array<Record, capacity> records_{};
+};
+
+}  // namespace weft::obs

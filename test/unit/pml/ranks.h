@@ -1,0 +1,81 @@
+// Ranks as threads over a fake bootstrap, each with a lane over the wire under test.
+#pragma once
+
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "pml/lane.h"
+#include "runtime/type/predefined.h"
+#include "test/unit/pml/thread_transport.h"
+
+namespace weft::test {
+
+/// One wire under test: its name and how a rank's lane is opened over it.
+struct Bed {
+  std::string name;
+  Abilities abilities;
+  bool real = false;  ///< shm or tcp: `name` is the value of WEFT_NET
+};
+
+/// What a rank's body sees.
+struct Rank {
+  pml::Lane& lane;
+  pml::Team& world;
+  uint32_t rank, size;
+  boot::Bootstrap& boot;
+};
+
+/// Catch's assertions are not thread-safe: bodies call this instead.
+inline void need(bool holds, const char* what, int line) {
+  if (!holds) throw std::runtime_error(std::string(what) + " (line " + std::to_string(line) + ")");
+}
+#define NEED(x) ::weft::test::need(static_cast<bool>(x), #x, __LINE__)
+
+inline Result<std::unique_ptr<pml::Lane>> open_lane(const Bed& bed, const std::shared_ptr<Post>& post, boot::Bootstrap& boot, bool threads) {
+  std::vector<std::unique_ptr<btl::Transport>> wires;
+  if (!bed.real) {
+    wires.push_back(std::make_unique<ThreadTransport>(post, boot.job().rank));
+    return pml::Lane::open_over(boot, threads, std::move(wires));
+  }
+  return pml::Lane::open_named(boot, threads, bed.name);
+}
+
+/// Runs `body` on `size` ranks; throws what the first failing rank threw.
+inline void run_ranks(uint32_t size, const Bed& bed, bool threads, const std::function<void(Rank&)>& body) {
+  auto boots = boot::open_fake(size);
+  auto post = std::make_shared<Post>(size, bed.abilities);
+  std::vector<std::thread> ranks;
+  std::vector<std::string> complaints(size);
+  for (uint32_t r = 0; r < size; ++r)
+    ranks.emplace_back([&, r] {
+      try {
+        auto lane = open_lane(bed, post, *boots[r], threads);
+        if (!lane) throw std::runtime_error(lane.failure().text);
+        if (auto met = boots[r]->fence(true); !met) throw std::runtime_error(met.failure().text);
+        {
+          auto everyone = std::make_shared<const pml::Members>(pml::Members::range(0, size));
+          pml::Team world(**lane, 2, everyone, r);
+          Rank me{**lane, world, r, size, *boots[r]};
+          body(me);
+          need((*lane)->close() == Status::ok, "close", 0);
+        }
+      } catch (const std::exception& e) {
+        complaints[r] = "rank " + std::to_string(r) + ": " + e.what();
+        boots[r]->abort(1, complaints[r]);
+        fprintf(stderr, "%s\n", complaints[r].c_str());
+      }
+    });
+  for (auto& t : ranks) t.join();
+  for (auto& c : complaints)
+    if (!c.empty()) throw std::runtime_error(c);
+}
+
+inline pml::Buffer bytes(void* at, uint64_t n) { return {at, n, &type::of(type::Basic::byte)}; }
+inline pml::Buffer bytes(const void* at, uint64_t n) { return bytes(const_cast<void*>(at), n); }
+
+}  // namespace weft::test

@@ -1,0 +1,174 @@
+// A transport between threads of one test, whose abilities can be set: limits, zero copy, get, disorder, a full wire.
+#pragma once
+
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <vector>
+
+#include "btl/btl.h"
+
+namespace weft::test {
+
+/// What the pretended wire can do.
+struct Abilities {
+  uint32_t max_inline = 64;
+  uint32_t max_buffered = 4096;
+  bool zcopy = false;
+  bool get = false;
+  bool ordered = true;       ///< false: messages of one sender overtake each other
+  size_t room = 64;          ///< messages a mailbox takes before senders hear `again`
+  bool get_fails = false;
+  bool lazy = false;         ///< zero-copy operations and reads complete in a later poll
+};
+
+struct Parcel {
+  uint32_t from;
+  btl::Header header;
+  std::vector<std::byte> payload;
+};
+
+/// What the ranks of one test share.
+struct Post {
+  struct Box {
+    std::mutex lock;
+    std::deque<Parcel> parcels;
+    bool dead = false;
+  };
+  explicit Post(uint32_t ranks, Abilities a) : abilities(a), boxes(ranks) {}
+  Abilities abilities;
+  std::vector<Box> boxes;
+};
+
+class ThreadTransport final : public btl::Transport {
+ public:
+  ThreadTransport(std::shared_ptr<Post> post, uint32_t rank) : post_(std::move(post)), rank_(rank), random_(rank + 1) {
+    const Abilities& a = post_->abilities;
+    caps_.name = "thread";
+    caps_.max_inline = a.max_inline;
+    caps_.max_buffered = a.max_buffered;
+    caps_.zcopy = a.zcopy;
+    caps_.get = a.get;
+    caps_.ordered = a.ordered;
+    caps_.same_node = true;
+  }
+  const btl::Caps& caps() const override { return caps_; }
+  boot::Blob address() const override { return {}; }
+  bool reaches(ProcessId, const boot::Blob&) const override { return true; }
+  Result<btl::Endpoint*> connect(ProcessId who, const boot::Blob&, void* cookie) override {
+    cookies_[who.rank] = cookie;
+    auto& slot = endpoints_[who.rank];
+    if (!slot) slot = std::make_unique<End>(*this, who.rank);
+    return slot.get();
+  }
+  int poll(btl::Sink& sink) override {
+    finish_lazy();
+    std::deque<Parcel> taken;
+    {
+      Post::Box& box = post_->boxes[rank_];
+      std::lock_guard hold(box.lock);
+      for (int i = 0; i < 16 && !box.parcels.empty(); ++i) {
+        size_t pick = 0;
+        if (!post_->abilities.ordered) pick = random_() % std::min<size_t>(box.parcels.size(), 8);
+        taken.push_back(std::move(box.parcels[pick]));
+        box.parcels.erase(box.parcels.begin() + static_cast<ptrdiff_t>(pick));
+      }
+    }
+    for (Parcel& p : taken) {
+      auto known = cookies_.find(p.from);
+      void* cookie = known != cookies_.end() ? known->second : cookies_[p.from] = sink.meet({0, p.from});
+      if (std::byte* at = sink.landing(cookie, p.header)) {
+        memcpy(at, p.payload.data(), p.payload.size());
+        sink.arrived(cookie, p.header, at);
+      } else {
+        sink.arrived(cookie, p.header, p.payload.data());
+      }
+    }
+    return static_cast<int>(taken.size());
+  }
+  bool arm() override {
+    std::lock_guard hold(post_->boxes[rank_].lock);
+    return post_->boxes[rank_].parcels.empty() && lazy_.empty();
+  }
+
+ private:
+  class End final : public btl::Endpoint {
+   public:
+    End(ThreadTransport& t, uint32_t to) : transport_(t), to_(to) {}
+    Status try_inline(const btl::Header& h, const void* payload) override {
+      if (h.length > transport_.caps_.max_inline) abort();
+      std::vector<std::byte> copy(h.length);
+      if (h.length) memcpy(copy.data(), payload, h.length);
+      return put(h, std::move(copy));
+    }
+    Status send(const btl::Header& h, type::Cursor& cursor) override {
+      if (h.length > transport_.caps_.max_buffered) abort();
+      std::vector<std::byte> copy(h.length);
+      type::Cursor ahead = cursor;
+      if (ahead.pack(copy.data(), h.length) != h.length) abort();
+      const Status status = put(h, std::move(copy));
+      if (status == Status::ok) cursor = ahead;
+      return status;
+    }
+    Status send_zcopy(const btl::Header& h, std::span<const iovec> runs, btl::Operation& op) override {
+      std::vector<std::byte> copy;
+      for (const iovec& run : runs) {
+        const auto* at = static_cast<const std::byte*>(run.iov_base);
+        copy.insert(copy.end(), at, at + run.iov_len);
+      }
+      if (copy.size() != h.length) abort();
+      const Status status = put(h, std::move(copy));
+      if (status == Status::ok) transport_.complete(op);
+      return status;
+    }
+    Status get(const btl::Region& remote, uint64_t offset, std::span<const iovec> local, btl::Operation& op) override {
+      if (transport_.post_->abilities.get_fails) return Status::failed;
+      const auto* at = reinterpret_cast<const std::byte*>(remote.address + offset);
+      for (const iovec& run : local) {
+        memcpy(run.iov_base, at, run.iov_len);
+        at += run.iov_len;
+      }
+      if (at > reinterpret_cast<const std::byte*>(remote.address + remote.length)) abort();
+      transport_.complete(op);
+      return Status::ok;
+    }
+    std::string describe() const override { return "thread " + std::to_string(to_); }
+
+   private:
+    Status put(const btl::Header& h, std::vector<std::byte> payload) {
+      Post::Box& box = transport_.post_->boxes[to_];
+      std::lock_guard hold(box.lock);
+      if (box.dead) return Status::peer_failed;
+      if (box.parcels.size() >= transport_.post_->abilities.room) return Status::again;
+      box.parcels.push_back({transport_.rank_, h, std::move(payload)});
+      return Status::ok;
+    }
+    ThreadTransport& transport_;
+    uint32_t to_;
+  };
+
+  void complete(btl::Operation& op) {
+    if (post_->abilities.lazy)
+      lazy_.push_back(&op);
+    else
+      op.done(op, Status::ok);
+  }
+  void finish_lazy() {
+    std::vector<btl::Operation*> now;
+    now.swap(lazy_);
+    for (btl::Operation* op : now) op->done(*op, Status::ok);
+  }
+
+  std::shared_ptr<Post> post_;
+  uint32_t rank_;
+  std::minstd_rand random_;
+  btl::Caps caps_;
+  std::map<uint32_t, std::unique_ptr<End>> endpoints_;
+  std::map<uint32_t, void*> cookies_;
+  std::vector<btl::Operation*> lazy_;
+};
+
+}  // namespace weft::test
