@@ -7,7 +7,7 @@ import pathlib
 import re
 import sys
 
-RUNTIME_MIDDLE = {"runtime/topo", "runtime/mem", "runtime/type", "runtime/op", "runtime/boot", "runtime/obs"}
+RUNTIME_MIDDLE = {"runtime/topo", "runtime/mem", "runtime/type", "runtime/op", "runtime/boot", "runtime/obs", "runtime/net"}
 BELOW = {"runtime/base": set(), "runtime/config": {"runtime/base"}}
 for name in RUNTIME_MIDDLE:
     BELOW[name] = RUNTIME_MIDDLE | {"runtime/config", "runtime/base"}

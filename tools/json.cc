@@ -1,0 +1,60 @@
+// The one place of the tools that compiles the JSON library.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "tools/report.h"
+
+namespace weft::tools {
+
+using Json = nlohmann::ordered_json;
+
+Result<Description> parse_description(const char* text) {
+  const Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object()) return Failure{"the library's description is not JSON"};
+  Description out;
+  try {
+    out.version = json.at("version").get<std::string>();
+    out.abi = json.at("abi").get<std::string>();
+    out.transports = json.at("transports").get<std::vector<std::string>>();
+    for (const auto& [name, version] : json.at("built_with").items()) out.built_with.emplace_back(name, version.get<std::string>());
+    for (const Json& v : json.at("variables")) {
+      auto get = [&](const char* key) { return v.at(key).get<std::string>(); };
+      out.settings.push_back({get("name"), get("module"), get("type"), get("value"), get("default"), get("origin"), get("help")});
+    }
+    out.complaints = json.at("complaints").get<std::vector<std::string>>();
+  } catch (const Json::exception& wrong) {
+    return Failure{std::string("the library's description is of another version: ") + wrong.what()};
+  }
+  std::ranges::sort(out.settings, {}, &Setting::name);
+  return out;
+}
+
+std::string to_json(const Description& d, const std::vector<Part>& parts) {
+  Json built = Json::object(), found = Json::array(), variables = Json::array();
+  for (const auto& [name, version] : d.built_with) built[name] = version;
+  for (const Part& p : parts)
+    found.push_back({{"name", p.name}, {"found", !p.version.empty()}, {"version", p.version}, {"detail", p.detail}});
+  for (const Setting& s : d.settings)
+    variables.push_back({{"name", s.name},
+                         {"module", s.module},
+                         {"type", s.type},
+                         {"value", s.value},
+                         {"default", s.default_value},
+                         {"origin", s.origin},
+                         {"help", s.help}});
+  const Json all = {{"version", d.version}, {"abi", d.abi},   {"library", d.file},      {"transports", d.transports},
+                    {"built_with", built},  {"parts", found}, {"variables", variables}, {"complaints", d.complaints}};
+  return all.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string to_json(const std::vector<Finding>& findings) {
+  Json list = Json::array();
+  bool healthy = true;
+  for (const Finding& f : findings) {
+    healthy = healthy && f.level != Level::problem;
+    list.push_back({{"subject", f.subject}, {"level", to_string(f.level)}, {"text", f.text}, {"remedy", f.remedy}});
+  }
+  return Json{{"healthy", healthy}, {"findings", list}}.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace weft::tools

@@ -1,0 +1,59 @@
+// What the tools find out, before it is printed for people or as JSON.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "runtime/base/status.h"
+
+namespace weft::tools {
+
+/// A configuration variable as the library describes it.
+struct Setting {
+  std::string name, module, type, value, default_value, origin, help;
+};
+
+/// What libmpi says of itself.
+struct Description {
+  std::string file, version, abi;
+  std::vector<std::string> transports;
+  std::vector<std::pair<std::string, std::string>> built_with;  ///< part, version
+  std::vector<Setting> settings;                                ///< by name
+  std::vector<std::string> complaints;                          ///< about variables in the environment
+};
+
+/// A part that is looked for at run time.
+struct Part {
+  std::string name, version;  ///< empty version: not found
+  std::string detail;         ///< where it is, or what its absence means
+};
+
+enum class Level { ok, note, warning, problem };
+
+/// One finding of `weft doctor`. `remedy` is empty if there is nothing to do.
+struct Finding {
+  Level level;
+  std::string subject, text, remedy;
+};
+
+/// Opens the libmpi beside this tool and asks it.
+Result<Description> describe_library();
+
+/// What is there at run time.
+std::vector<Part> find_parts();
+
+/// All findings of the doctor, in the order of the checks.
+std::vector<Finding> examine();
+
+Result<Description> parse_description(const char* json);
+std::string to_json(const Description&, const std::vector<Part>&);
+std::string to_json(const std::vector<Finding>&);
+
+/// Folder of the running program, symbolic links resolved.
+std::string own_folder();
+
+const char* to_string(Level);
+
+}  // namespace weft::tools

@@ -1,0 +1,89 @@
+// The `weft` command: what is installed (info), and whether this machine is fit for it (doctor).
+#include <config.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <string>
+
+#include "tools/report.h"
+
+namespace {
+
+using namespace weft::tools;
+
+void print_variables(const Description& d) {
+  for (const Setting& s : d.settings) {
+    const std::string value = s.value.empty() ? "(empty)" : s.value;
+    std::printf("  %s = %s  [%s%s]\n      %s\n", s.name.c_str(), value.c_str(), s.origin.c_str(),
+                s.origin == "default" ? "" : (", default " + (s.default_value.empty() ? std::string("(empty)") : s.default_value)).c_str(),
+                s.help.c_str());
+  }
+  std::printf("  WEFT_LOG = %s  [%s]\n      How much Weft says on standard error: error, warning, info or debug.\n",
+              getenv("WEFT_LOG") ? getenv("WEFT_LOG") : "warning", getenv("WEFT_LOG") ? "environment" : "default");
+}
+
+void print_about(const Description& d, const std::vector<Part>& parts) {
+  std::printf("Weft %s\n", d.version.c_str());
+  std::printf("  interface    %s\n  library      %s\n  transports   ", d.abi.c_str(), d.file.c_str());
+  for (const auto& name : d.transports) std::printf("%s%s", &name == &d.transports.front() ? "" : ", ", name.c_str());
+  std::printf("\n\nBuilt with\n");
+  for (const auto& [name, version] : d.built_with) std::printf("  %-12s %s\n", name.c_str(), version.c_str());
+  std::printf("\nFound on this machine\n");
+  for (const Part& p : parts)
+    std::printf("  %-12s %-8s %s\n", p.name.c_str(), p.version.empty() ? "no" : p.version.c_str(), p.detail.c_str());
+}
+
+int info(bool json, bool only_variables) {
+  const auto description = describe_library();
+  if (!description) {
+    std::fprintf(stderr, "weft info: %s\n", description.failure().text.c_str());
+    return 1;
+  }
+  const auto parts = only_variables ? std::vector<Part>{} : find_parts();
+  if (json) {
+    std::printf("%s\n", to_json(*description, parts).c_str());
+    return 0;
+  }
+  if (!only_variables) {
+    print_about(*description, parts);
+    std::printf("\nVariables (set them in the environment)\n");
+  }
+  print_variables(*description);
+  for (const std::string& complaint : description->complaints) std::printf("\nwarning: %s\n", complaint.c_str());
+  return 0;
+}
+
+int doctor(bool json) {
+  const auto findings = examine();
+  int problems = 0, warnings = 0;
+  for (const Finding& f : findings) {
+    problems += f.level == Level::problem;
+    warnings += f.level == Level::warning;
+  }
+  if (json) {
+    std::printf("%s\n", to_json(findings).c_str());
+    return problems ? 1 : 0;
+  }
+  for (const Finding& f : findings) {
+    std::printf("%-8s %s: %s\n", to_string(f.level), f.subject.c_str(), f.text.c_str());
+    if (!f.remedy.empty()) std::printf("         -> %s\n", f.remedy.c_str());
+  }
+  std::printf("\n%zu findings: %d problems, %d warnings\n", findings.size(), problems, warnings);
+  return problems ? 1 : 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"weft: what is installed, and whether this machine is fit for it", "weft"};
+  app.set_version_flag("--version", "weft " PACKAGE_VERSION);
+  app.require_subcommand(1);
+  bool json = false, variables = false;
+  auto* about = app.add_subcommand("info", "version, parts found, configuration variables with value, origin and meaning");
+  about->add_flag("--json", json, "as JSON");
+  about->add_flag("--variables", variables, "the variables only");
+  auto* health = app.add_subcommand("doctor", "tries what MPI programs need; each finding with its remedy; status 1 if there is a problem");
+  health->add_flag("--json", json, "as JSON");
+  CLI11_PARSE(app, argc, argv);
+  return about->parsed() ? info(json, variables) : doctor(json);
+}
