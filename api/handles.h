@@ -43,7 +43,7 @@ inline type::Datatype* decode(MPI_Datatype handle) {
   return decode_pointer<type::Datatype>(handle, Kind::datatype);
 }
 inline op::Op* decode(MPI_Op handle) {
-  if (bits(handle) < kPredefinedEnd) return op::predefined(static_cast<uint32_t>(bits(handle)));
+  if (bits(handle) < kPredefinedEnd) return op::predefined(bits(handle));
   return decode_pointer<op::Op>(handle, Kind::op);
 }
 inline comm::Group* decode(MPI_Group handle) {

@@ -28,9 +28,6 @@ struct Op : Object {
   static void destroy(Op*);
 };
 
-/// The predefined operation of an ABI constant; null if there is none, also for MPI_OP_NULL.
-Op* predefined(uint32_t abi_handle);
-
 /// The kernel for a predefined operation on a basic type; null if the standard does not define the pair.
 Kernel kernel(OpId, type::Basic);
 Kernel3 kernel3(OpId, type::Basic);

@@ -1,0 +1,375 @@
+#include "launcher/daemon.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+
+#include "launcher/daemon_state.h"
+#include "launcher/events.h"
+#include "launcher/guardian.h"
+#include "launcher/input.h"
+#include "launcher/job_folder.h"
+#include "launcher/output.h"
+#include "launcher/pmix_server.h"
+#include "launcher/spawn.h"
+#include "runtime/base/clock.h"
+#include "runtime/boot/internal.h"
+#include "runtime/topo/cpus.h"
+#include "runtime/topo/node.h"
+
+extern char** environ;
+
+namespace weft::launcher {
+namespace {
+
+std::string host_name() {
+  char name[256] = "localhost";
+  gethostname(name, sizeof name - 1);
+  return name;
+}
+
+/// The signals that mpirun takes by reading, not by handlers.
+sigset_t taken_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (int s : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT, SIGALRM}) sigaddset(&set, s);
+  return set;
+}
+
+std::vector<RankInfo> rank_infos(const Options& options, const std::string& host) {
+  std::vector<RankInfo> infos;
+  for (const App& app : options.apps) infos.insert(infos.end(), app.ranks, RankInfo{app.command[0], host});
+  return infos;
+}
+
+bool core_files_allowed() {
+  rlimit limit;
+  return getrlimit(RLIMIT_CORE, &limit) == 0 && limit.rlim_cur > 0;
+}
+
+/// Is this a variable that says who a rank is, left over from an outer job?
+bool stale(const char* variable) {
+  for (const char* start : {"PMIX_NAMESPACE=", "PMIX_RANK=", "PMIX_SERVER_", "PMIX_DSTORE_", "PMIX_SECURITY_MODE=", "PMIX_PTL_MODULE=",
+                            "PMIX_BFROP_BUFFER_TYPE=", "PMIX_GDS_MODULE=", "PMIX_HOSTNAME=", "PMIX_VERSION=", "PMI_", "OMPI_COMM_WORLD_",
+                            "OMPI_UNIVERSE_SIZE=", "MPI_LOCALRANKID=", "MPI_LOCALNRANKS=", "PRTE_LAUNCHED="})
+    if (!strncmp(variable, start, strlen(start))) return true;
+  return false;
+}
+
+void set_variable(std::vector<std::string>& environment, const std::string& name, const std::string& value) {
+  const std::string head = name + "=";
+  for (std::string& entry : environment)
+    if (entry.compare(0, head.size(), head) == 0) {
+      entry = head + value;
+      return;
+    }
+  environment.push_back(head + value);
+}
+
+class Daemon {
+ public:
+  explicit Daemon(const Options& options)
+      : options_(options), host_(host_name()), state_(rank_infos(options, host_), core_files_allowed()), children_(options.ranks()) {}
+  int run();
+
+ private:
+  struct Process {
+    pid_t pid = -1;
+    bool gone = false;
+  };
+
+  const Options& options_;
+  const std::string host_;
+  DaemonState state_;
+  std::vector<Process> children_;  // zombies stay until the end, so that no process group's number is used again
+  JobFolder folder_;
+  std::optional<Guardian> guardian_;
+  std::optional<topo::HardwareTopology> hardware_;
+  Mailbox mailbox_;
+  std::unique_ptr<PmixServer> server_;
+  std::vector<std::string> programs_, base_environment_;  // paths, one an app; what all ranks share
+  Output output_;
+  Input input_{options_.input == InputTo::rank0};
+  int signals_ = -1, nothing_ = -1;
+  uint64_t timeout_ns_ = 0, grace_ns_ = 0;
+  int exit_code_ = 0;
+
+  void take(const Event& event);
+  void act(const Action& action);
+  Result<void> allocate();
+  void launch();
+  bool start_rank(uint32_t rank, const std::string& path);
+  std::vector<std::string> environment_of(uint32_t rank, const App& app);
+  void loop();
+  int wait_ms();
+  void read_signals();
+  void reap();
+  void read_mailbox();
+  void check_clocks();
+  void signal_ranks(int signal);
+  void clean_up();
+  void say_verbose(const std::string& text) {
+    if (options_.verbose) output_.say("mpirun: " + text);
+  }
+};
+
+int Daemon::run() {
+  const sigset_t set = taken_signals();
+  sigprocmask(SIG_BLOCK, &set, nullptr);  // before any thread exists: all inherit it
+  signal(SIGPIPE, SIG_IGN);
+  signals_ = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+  prctl(PR_SET_CHILD_SUBREAPER, 1);  // what ranks leave behind becomes our child, and so can be ended
+  raise_descriptor_limit();
+  if (options_.timeout_s > 0) timeout_ns_ = now_ns() + uint64_t(options_.timeout_s * 1e9);
+  if (auto ok = allocate(); !ok)
+    take(event::Broken{ok.failure().text});
+  else
+    take(event::Allocated{});
+  loop();
+  clean_up();
+  return exit_code_;
+}
+
+Result<void> Daemon::allocate() {
+  if (auto ok = folder_.create(); !ok) return ok;
+  guardian_.emplace(folder_.path(), folder_.job());
+  if (!guardian_->start()) return Failure{std::string("cannot start the guardian process: ") + strerror(errno)};
+  auto hardware = topo::HardwareTopology::load();
+  if (hardware) hardware_.emplace(std::move(*hardware));
+  JobFacts facts;
+  facts.name = folder_.job();
+  facts.folder = folder_.path();
+  facts.host = host_;
+  facts.secret = boot::random_secret();
+  facts.topology = hardware_ ? hardware_->node().summary() : "";
+  facts.hwloc_topology = hardware_ ? hardware_->handle() : nullptr;
+  facts.cpus = topo::usable_cpus();
+  facts.options = &options_;
+  auto server = PmixServer::start(facts, mailbox_);
+  if (!server) return server.failure();
+  server_ = std::move(*server);
+  say_verbose("job " + facts.name + ", " + std::to_string(options_.ranks()) + " ranks, " + std::to_string(facts.cpus) +
+              " usable CPUs, folder " + facts.folder);
+  return {};
+}
+
+void Daemon::take(const Event& event) {
+  const Phase before = state_.phase();
+  const State state = state_.step(event);
+  if (state.phase != before) say_verbose(std::string(to_string(before)) + " -> " + to_string(state.phase));
+  for (const Action& action : state.actions) act(action);
+}
+
+void Daemon::act(const Action& action) {
+  switch (action.kind) {
+    case Action::map:
+      return take(event::Mapped{});  // one host: every rank's place is here
+    case Action::launch:
+      return launch();
+    case Action::signal_ranks:
+      return signal_ranks(action.number);
+    case Action::say:
+      output_.drain(UINT32_MAX);  // first what led to it
+      return output_.say(action.text);
+    case Action::start_grace:
+      grace_ns_ = now_ns() + uint64_t(action.number) * 1'000'000;
+      return;
+    case Action::finish:
+      exit_code_ = action.number;
+      return;
+  }
+}
+
+void Daemon::launch() {
+  nothing_ = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  for (char** v = environ; *v; v++)
+    if (!stale(*v)) base_environment_.emplace_back(*v);
+  uint32_t rank = 0;
+  for (const App& app : options_.apps) {
+    auto path = find_program(app.command[0], app.folder);
+    for (uint32_t i = 0; i < app.ranks; i++, rank++) {
+      if (!path)
+        take(event::LaunchFailed{rank, path.failure().text,
+                                 access(app.command[0].c_str(), F_OK) == 0 ? exit_not_executable : exit_not_found});
+      if (state_.phase() != Phase::launch || !start_rank(rank, *path)) return;
+    }
+  }
+  sweep_dead_jobs();  // here, while the ranks start
+}
+
+std::vector<std::string> Daemon::environment_of(uint32_t rank, const App& app) {
+  std::vector<std::string> all = base_environment_;
+  for (const auto& [name, value] : app.variables) set_variable(all, name, value);
+  const std::vector<std::string> pmix = server_->environment(rank);
+  all.insert(all.end(), pmix.begin(), pmix.end());
+  const std::string r = std::to_string(rank), size = std::to_string(options_.ranks());
+  // One host: local numbers are the job's. The names are those that programs of both families of MPI look for.
+  for (const char* name :
+       {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_NODE_RANK", "PMI_RANK", "MPI_LOCALRANKID"})
+    all.push_back(std::string(name) + "=" + r);
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_UNIVERSE_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS"})
+    all.push_back(std::string(name) + "=" + size);
+  return all;
+}
+
+bool Daemon::start_rank(uint32_t rank, const std::string& path) {
+  const App& app = options_.apps[options_.app_of(rank)];
+  int out[2], err[2];
+  if (pipe2(out, O_CLOEXEC)) {
+    take(event::LaunchFailed{rank, std::string("no pipe for its output: ") + strerror(errno) + " (see ulimit -n)", exit_failed});
+    return false;
+  }
+  if (pipe2(err, O_CLOEXEC)) {
+    close(out[0]);
+    close(out[1]);
+    take(event::LaunchFailed{rank, std::string("no pipe for its output: ") + strerror(errno) + " (see ulimit -n)", exit_failed});
+    return false;
+  }
+  const Child child{path, app.command, environment_of(rank, app), app.folder, rank == 0 ? input_.for_rank0() : nothing_, out[1], err[1]};
+  SpawnError error;
+  const pid_t pid = spawn(child, error);
+  close(out[1]);
+  close(err[1]);
+  if (rank == 0) input_.started();
+  const std::string tag = options_.tag_output ? "[" + std::to_string(rank) + "] " : "";
+  output_.add(out[0], rank, false, tag);
+  output_.add(err[0], rank, true, tag);
+  if (pid < 0) {
+    take(event::LaunchFailed{rank, error.text, error.exit_code});
+    return false;
+  }
+  children_[rank].pid = pid;
+  guardian_->watch(pid);
+  take(event::Started{rank, pid});
+  return true;
+}
+
+int Daemon::wait_ms() {
+  uint64_t next = output_.next_tick_ns();
+  for (uint64_t clock : {timeout_ns_, grace_ns_})
+    if (clock && (!next || clock < next)) next = clock;
+  if (!next) return -1;
+  const uint64_t now = now_ns();
+  return next <= now ? 0 : int(std::min<uint64_t>((next - now) / 1'000'000 + 1, 1'000'000));
+}
+
+void Daemon::loop() {
+  while (state_.phase() != Phase::done) {
+    pollfd ready[4] = {{signals_, POLLIN, 0}, {mailbox_.fd(), POLLIN, 0}, {output_.fd(), POLLIN, 0}, input_.interest()};
+    if (poll(ready, 4, wait_ms()) < 0 && errno != EINTR) break;
+    // PMIx first: that a rank has left in order was said before it exited.
+    if (ready[1].revents) read_mailbox();
+    if (ready[0].revents) read_signals();
+    if (ready[3].revents) input_.process();
+    output_.process();
+    check_clocks();
+  }
+}
+
+void Daemon::check_clocks() {
+  const uint64_t now = now_ns();
+  if (timeout_ns_ && now >= timeout_ns_) {
+    timeout_ns_ = 0;
+    take(event::TimedOut{options_.timeout_s});
+  }
+  if (grace_ns_ && now >= grace_ns_) {
+    grace_ns_ = 0;
+    take(event::GraceOver{});
+  }
+}
+
+void Daemon::read_mailbox() {
+  Mailbox::Letters letters = mailbox_.take();
+  for (const Mailbox::Work& work : letters.works) work();
+  for (const Event& event : letters.events) take(event);
+  if (server_) server_->answer_aborts();
+}
+
+void Daemon::read_signals() {
+  signalfd_siginfo info;
+  bool children = false;
+  while (read(signals_, &info, sizeof info) == sizeof info) {
+    const int signal = int(info.ssi_signo);
+    if (signal == SIGCHLD) {
+      children = true;
+      continue;
+    }
+    take(event::Signalled{signal});
+    if (signal == SIGTSTP) raise(SIGSTOP);  // the shell takes over; SIGCONT comes through here again
+  }
+  if (!children) return;
+  read_mailbox();  // what the dead said in time counts
+  reap();
+}
+
+void Daemon::reap() {
+  for (uint32_t rank = 0; rank < children_.size(); rank++) {
+    Process& child = children_[rank];
+    if (child.pid < 0 || child.gone) continue;
+    siginfo_t info{};
+    if (waitid(P_PID, id_t(child.pid), &info, WEXITED | WNOHANG | WNOWAIT) || info.si_pid != child.pid) continue;
+    child.gone = true;
+    output_.drain(rank);
+    const bool exited = info.si_code == CLD_EXITED;
+    take(event::Exited{rank, exited ? info.si_status : 0, exited ? 0 : info.si_status, info.si_code == CLD_DUMPED});
+  }
+  siginfo_t info{};
+  if (guardian_ && guardian_->pid() > 0 && waitid(P_PID, id_t(guardian_->pid()), &info, WEXITED | WNOHANG) == 0 && info.si_pid) {
+    say_verbose("the guardian process was killed; starting another");
+    guardian_->start();
+  }
+}
+
+void Daemon::signal_ranks(int signal) {
+  for (const Process& child : children_)
+    if (child.pid > 0 && !child.gone) kill(-child.pid, signal);
+}
+
+/// All ranks are gone: ends what they left behind, passes on the rest of their output, removes the job's files.
+void Daemon::clean_up() {
+  for (const Process& child : children_)
+    if (child.pid > 0) {
+      kill(-child.pid, SIGKILL);  // its zombie still holds the number, so the group can be nobody else's
+      waitpid(child.pid, nullptr, 0);
+    }
+  kill_children_but(guardian_ ? guardian_->pid() : -1);
+  const uint64_t give_up = now_ns() + 1'000'000'000;
+  while (output_.open_streams() && now_ns() < give_up) {
+    pollfd ready[2] = {{output_.fd(), POLLIN, 0}, {signals_, POLLIN, 0}};
+    poll(ready, 1, 50);
+    output_.process();
+  }
+  output_.end_streams();
+  while (output_.pending()) {  // a slow reader gets all of it, unless the user loses patience
+    pollfd ready[2] = {{output_.fd(), POLLIN, 0}, {signals_, POLLIN, 0}};
+    poll(ready, 2, 1000);
+    output_.process();
+    signalfd_siginfo info;
+    if (read(signals_, &info, sizeof info) == sizeof info && info.ssi_signo != SIGCHLD) break;
+  }
+  if (!folder_.path().empty()) remove_job(folder_.path(), folder_.job());
+  if (guardian_) guardian_->dismiss();
+}
+
+}  // namespace
+
+int run_job(const Options& options) {
+  Daemon daemon(options);
+  const int code = daemon.run();
+  // PMIx's threads may be in the middle of something; everything of ours is closed, so leave without their consent.
+  _exit(code);
+}
+
+}  // namespace weft::launcher

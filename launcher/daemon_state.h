@@ -1,0 +1,143 @@
+// The life of a job on one host as a pure state machine: events in, actions out. No process, clock or file is touched here,
+// so that every event can be tried in every state by a unit test.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace weft::launcher {
+
+/// allocate -> map -> launch -> run -> done; `stop` lies between run (or launch) and done when the job ends early.
+enum class Phase : uint8_t { allocate, map, launch, run, stop, done };
+const char* to_string(Phase);
+
+namespace event {
+struct Allocated {};  ///< hosts, the job's folder and the PMIx server are there
+struct Mapped {};     ///< each rank has its place
+struct Started {
+  uint32_t rank;
+  int pid;
+};  ///< a rank's process runs its program
+struct LaunchFailed {
+  uint32_t rank;
+  std::string why;
+  int code;
+};
+struct Broken {
+  std::string why;
+};  ///< something of the launcher's own failed
+struct Connected {
+  uint32_t rank;
+};  ///< PMIx client calls
+struct Finalized {
+  uint32_t rank;
+};
+struct Aborted {
+  uint32_t rank;
+  int code;
+  std::string why;
+};
+struct Exited {
+  uint32_t rank;
+  int code;
+  int signal;
+  bool core;
+};  ///< `signal` 0: exited with `code`
+struct Signalled {
+  int signal;
+};  ///< mpirun got a signal to forward
+struct TimedOut {
+  double seconds;
+};                    ///< --timeout is over
+struct GraceOver {};  ///< the time between SIGTERM and SIGKILL is over
+}  // namespace event
+
+using Event = std::variant<event::Allocated, event::Mapped, event::Started, event::LaunchFailed, event::Broken, event::Connected,
+                           event::Finalized, event::Aborted, event::Exited, event::Signalled, event::TimedOut, event::GraceOver>;
+
+/// What the daemon is to do.
+struct Action {
+  enum Kind : uint8_t {
+    map,
+    launch,
+    signal_ranks,  ///< `number` goes to the process groups of all ranks that still run
+    say,           ///< `text` to stderr, after the output that ranks have written so far
+    start_grace,   ///< GraceOver is wanted after `number` milliseconds
+    finish,        ///< all ranks are gone: clean up and end with exit code `number`
+  };
+  Kind kind;
+  int number = 0;
+  std::string text = {};
+};
+
+/// What a step leads to.
+struct State {
+  Phase phase;
+  std::vector<Action> actions;
+};
+
+/// What the messages need to know of a rank.
+struct RankInfo {
+  std::string program;
+  std::string host;
+};
+
+class DaemonState {
+ public:
+  explicit DaemonState(std::vector<RankInfo> ranks, bool core_files = true) : core_files_(core_files) {
+    for (RankInfo& info : ranks) ranks_.push_back({std::move(info), 0, Life::waiting, false, false});
+  }
+
+  /// Takes one event; says what to do. Events that make no sense in a phase are ignored.
+  State step(const Event& event);
+
+  Phase phase() const { return phase_; }
+  uint32_t running() const { return running_; }
+
+ private:
+  enum class Life : uint8_t { waiting, running, gone };
+  struct Rank {
+    RankInfo info;
+    int pid;
+    Life life;
+    bool connected, finalized;
+  };
+  using Actions = std::vector<Action>;
+
+  std::vector<Rank> ranks_;
+  Phase phase_ = Phase::allocate;
+  uint32_t running_ = 0, started_ = 0;
+  int exit_code_ = 0;   // of the first failing rank
+  int interrupts_ = 0;  // SIGINT or SIGTERM so far
+  int last_signal_ = 0;
+  bool core_files_;
+
+  void on(const event::Allocated&, Actions&);
+  void on(const event::Mapped&, Actions&);
+  void on(const event::Started&, Actions&);
+  void on(const event::LaunchFailed&, Actions&);
+  void on(const event::Broken&, Actions&);
+  void on(const event::Connected&, Actions&);
+  void on(const event::Finalized&, Actions&);
+  void on(const event::Aborted&, Actions&);
+  void on(const event::Exited&, Actions&);
+  void on(const event::Signalled&, Actions&);
+  void on(const event::TimedOut&, Actions&);
+  void on(const event::GraceOver&, Actions&);
+
+  bool knows(uint32_t rank) const { return rank < ranks_.size(); }
+  bool live() const { return phase_ == Phase::launch || phase_ == Phase::run; }
+  void stop(int code, std::string message, Actions&);
+  void finish_if_empty(Actions&);
+  std::string who(uint32_t rank) const;
+  std::string others(uint32_t but) const;
+  std::string obituary(const event::Exited&) const;
+};
+
+/// "SIGSEGV (Segmentation fault)".
+std::string signal_text(int signal);
+
+}  // namespace weft::launcher

@@ -1,0 +1,141 @@
+#include "launcher/guardian.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <iterator>
+
+#include "launcher/job_folder.h"
+
+namespace weft::launcher {
+namespace {
+
+constexpr pid_t word_done = 0;  // sent instead of a process group: the job has ended in order
+
+std::string read_all(const std::string& path) {
+  std::string text;
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return text;
+  char block[4096];
+  for (ssize_t n; (n = read(fd, block, sizeof block)) > 0;) text.append(block, size_t(n));
+  close(fd);
+  return text;
+}
+
+void nap(long milliseconds) {
+  const timespec t{0, milliseconds * 1'000'000};
+  nanosleep(&t, nullptr);
+}
+
+}  // namespace
+
+int kill_by_environment(const std::string& job) {
+  const std::string wanted = "PMIX_NAMESPACE=" + job;
+  int killed = 0;
+  DIR* proc = opendir("/proc");
+  if (!proc) return 0;
+  while (const dirent* entry = readdir(proc)) {
+    const pid_t pid = atoi(entry->d_name);
+    if (pid <= 1 || pid == getpid()) continue;
+    const std::string text = read_all(std::string("/proc/") + entry->d_name + "/environ");
+    for (size_t at = text.find(wanted); at != std::string::npos; at = text.find(wanted, at + 1)) {
+      const bool whole = (at == 0 || text[at - 1] == '\0') && (at + wanted.size() == text.size() || text[at + wanted.size()] == '\0');
+      if (!whole) continue;
+      if (kill(pid, SIGKILL) == 0) killed++;
+      break;
+    }
+  }
+  closedir(proc);
+  return killed;
+}
+
+void kill_children_but(pid_t spared) {
+  const std::string list = "/proc/self/task/" + std::to_string(getpid()) + "/children";
+  for (int round = 0; round < 1000; round++) {  // each round may bring adopted grandchildren
+    const std::string text = read_all(list);
+    bool any = false;
+    for (const char* at = text.c_str(); *at;) {
+      char* end;
+      const pid_t child = pid_t(strtol(at, &end, 10));
+      if (end == at) break;
+      at = end;
+      while (*at == ' ') at++;
+      if (child == spared) continue;
+      any = true;
+      kill(child, SIGKILL);
+      waitpid(child, nullptr, 0);
+    }
+    if (!any) return;
+  }
+}
+
+bool Guardian::start() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC)) return false;
+  const pid_t child = fork();
+  if (child < 0) return false;
+  if (child == 0) {
+    close(ends[1]);
+    if (pipe_ >= 0) close(pipe_);
+    stand_guard(ends[0]);
+  }
+  close(ends[0]);
+  if (pipe_ >= 0) close(pipe_);
+  pipe_ = ends[1];
+  pid_ = child;
+  return true;
+}
+
+void Guardian::watch(pid_t group) {
+  groups_.push_back(group);
+  if (pipe_ >= 0 && write(pipe_, &group, sizeof group) < 0) return;  // a dead guardian is replaced, and knows groups_ then
+}
+
+void Guardian::dismiss() {
+  if (pid_ < 0) return;
+  const pid_t done = word_done;
+  [[maybe_unused]] const ssize_t sent = write(pipe_, &done, sizeof done);  // if it is dead, waiting ends at once
+  close(pipe_);
+  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) continue;
+  pid_ = -1;
+  pipe_ = -1;
+}
+
+/// The guardian's whole life. It holds the lock of the job's folder open by inheritance, and nothing of the user's but stderr.
+void Guardian::stand_guard(int from_launcher) {
+  setsid();
+  prctl(PR_SET_NAME, "weft-guardian");
+  sigset_t all;
+  sigfillset(&all);
+  sigprocmask(SIG_SETMASK, &all, nullptr);
+  const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+  dup2(nothing, 0);
+  dup2(nothing, 1);
+  if (chdir("/")) nap(0);  // staying elsewhere only keeps a file system busy
+  for (pid_t word;;) {
+    const ssize_t n = read(from_launcher, &word, sizeof word);
+    if (n < 0 && errno == EINTR) continue;
+    if (n != sizeof word) break;
+    if (word == word_done) _exit(0);
+    groups_.push_back(word);
+  }
+  for (pid_t group : groups_) kill(-group, SIGKILL);
+  for (int quiet = 0, round = 0; quiet < 3 && round < 200; round++) {  // children forked while we looked
+    quiet = kill_by_environment(job_) ? 0 : quiet + 1;
+    nap(10);
+  }
+  remove_job(folder_, job_);
+  static const char words[] = "mpirun: killed; its guardian has ended the ranks and removed the job's files.\n";
+  if (write(2, words, sizeof words - 1) < 0) _exit(1);
+  _exit(0);
+}
+
+}  // namespace weft::launcher

@@ -1,0 +1,43 @@
+// A small process beside mpirun that outlives it by a moment: when mpirun dies without a word, the guardian ends the job's
+// processes and removes its files. When the guardian dies, mpirun makes a new one.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+namespace weft::launcher {
+
+class Guardian {
+ public:
+  Guardian(std::string folder, std::string job) : folder_(std::move(folder)), job_(std::move(job)) {}
+  Guardian(const Guardian&) = delete;
+  Guardian& operator=(const Guardian&) = delete;
+
+  /// Forks it (again). False if that fails; errno says why.
+  bool start();
+  pid_t pid() const { return pid_; }
+
+  /// Tells it of a rank's process group.
+  void watch(pid_t group);
+
+  /// All is in order: it may go. Waits for it.
+  void dismiss();
+
+ private:
+  std::string folder_, job_;
+  std::vector<pid_t> groups_;
+  pid_t pid_ = -1;
+  int pipe_ = -1;
+
+  [[noreturn]] void stand_guard(int from_launcher);
+};
+
+/// Sends SIGKILL to every process of this user whose environment names the job as its PMIx namespace; returns how many.
+int kill_by_environment(const std::string& job);
+
+/// Kills the children of this process (and, as they are adopted, their descendants) but `spared`; needs PR_SET_CHILD_SUBREAPER.
+void kill_children_but(pid_t spared);
+
+}  // namespace weft::launcher

@@ -1,0 +1,44 @@
+// What the user asked for: programs, ranks, environment. Made by the command line, read by everything in the launcher.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace weft::launcher {
+
+/// One program of the job (several with `:` on the command line).
+struct App {
+  std::vector<std::string> command;  ///< program and its arguments
+  uint32_t ranks = 1;
+  std::string folder;                                          ///< working directory, empty: mpirun's own
+  std::vector<std::pair<std::string, std::string>> variables;  ///< set in these ranks besides mpirun's environment
+};
+
+enum class InputTo : uint8_t { rank0, none };
+
+struct Options {
+  std::vector<App> apps;
+  bool tag_output = false;
+  bool verbose = false;
+  double timeout_s = 0;  ///< 0: none
+  InputTo input = InputTo::rank0;
+
+  uint32_t ranks() const {
+    uint32_t sum = 0;
+    for (const App& app : apps) sum += app.ranks;
+    return sum;
+  }
+  /// The number of the app that a rank belongs to.
+  uint32_t app_of(uint32_t rank) const {
+    uint32_t a = 0;
+    for (; a + 1 < apps.size() && rank >= apps[a].ranks; a++) rank -= apps[a].ranks;
+    return a;
+  }
+};
+
+/// How mpirun itself ends, besides the codes of ranks.
+enum ExitCode : int { exit_failed = 1, exit_usage = 2, exit_timeout = 124, exit_not_executable = 126, exit_not_found = 127 };
+
+}  // namespace weft::launcher

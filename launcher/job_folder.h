@@ -1,0 +1,33 @@
+// The job's folder for temporary files, and everything else of a job that could be left behind on a host.
+#pragma once
+
+#include <string>
+
+#include "runtime/base/status.h"
+
+namespace weft::launcher {
+
+/// A fresh folder `$TMPDIR/weft-<uid>-<job>` (mode 0700) with a locked file in it. The lock is held as long as mpirun or its
+/// guardian lives: a folder whose lock is free belongs to a dead job.
+class JobFolder {
+ public:
+  JobFolder() = default;
+  JobFolder(const JobFolder&) = delete;
+  JobFolder& operator=(const JobFolder&) = delete;
+
+  Result<void> create();
+  const std::string& path() const { return path_; }
+  /// The job's name: also its PMIx namespace, and part of the names of its files in /dev/shm.
+  const std::string& job() const { return job_; }
+
+ private:
+  std::string path_, job_;
+};
+
+/// Removes a job's folder and its files /dev/shm/weft.<job>.*; quiet about what is not there.
+void remove_job(const std::string& folder, const std::string& job);
+
+/// Removes what dead jobs of this user left beside `folder` (or under $TMPDIR); returns how many jobs.
+int sweep_dead_jobs();
+
+}  // namespace weft::launcher

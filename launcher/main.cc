@@ -1,0 +1,21 @@
+// mpirun, also as mpiexec.
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "launcher/daemon.h"
+#include "launcher/options.h"
+#include "runtime/topo/cpus.h"
+
+using namespace weft;
+
+int main(int argc, char** argv) {
+  const launcher::Parsed parsed = launcher::parse({argv + 1, argv + argc}, topo::usable_cpus());
+  for (const std::string& warning : parsed.warnings) fprintf(stderr, "mpirun: warning: %s\n", warning.c_str());
+  if (parsed.run) return launcher::run_job(parsed.options);
+  if (parsed.exit_code)
+    fprintf(stderr, "mpirun: %s\n", parsed.text.c_str());
+  else
+    fputs(parsed.text.c_str(), stdout);
+  return parsed.exit_code;
+}
