@@ -8,12 +8,14 @@ prefix=${PREFIX:?set PREFIX to the installation to test}
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 passed=0 failed=0
+ranks_list=${RANKS:-1 2 3 4 5 8}
+[ -z "${SANITIZE:-}" ] || ranks_list=${RANKS:-1 2 4}
 for program in ${PROGRAMS:-smoke point_to_point types communicators collectives threads}; do
-  if ! "$prefix/bin/mpicxx" -std=c++20 -O1 -Wall -Wextra ${CONFORMANCE_CXXFLAGS:-} -o "$work/$program" "$here/$program.cc"; then
+  if ! "$prefix/bin/mpicxx" -std=c++20 -O1 -Wall -Wextra ${CONFORMANCE_CXXFLAGS:-} ${SANITIZE:-} -o "$work/$program" "$here/$program.cc"; then
     failed=$((failed + 1))
     continue
   fi
-  for ranks in ${RANKS:-1 2 3 4 5 8}; do
+  for ranks in $ranks_list; do
     if timeout -k 5 "${LIMIT:-120}" "$prefix/bin/mpirun" -n "$ranks" ${MPIRUN_FLAGS:-} "$work/$program" </dev/null; then
       passed=$((passed + 1))
     else
@@ -22,5 +24,5 @@ for program in ${PROGRAMS:-smoke point_to_point types communicators collectives 
     fi
   done
 done
-echo "conformance: $passed passed, $failed failed"
+echo "result: $passed runs passed, $failed failed"
 [ "$failed" -eq 0 ]
