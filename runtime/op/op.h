@@ -23,7 +23,6 @@ struct Op : Object {
   bool large_count = false;      ///< user function is an MPI_User_function_c
   void* user_function = nullptr; ///< MPI_User_function* or MPI_User_function_c*
   void* user_context = nullptr;
-  uint32_t abi_handle = 0;       ///< the ABI constant of a predefined operation, 0 for the user's
   Op() : Object(Kind::op) {}
   static void destroy(Op*);
 };
