@@ -32,6 +32,8 @@ NULL_ALLOWED = {("MPI_Info_get_string", "value"), ("MPI_Session_get_nth_pset", "
 
 def c_array(p, kind, large):
     base = kind.large if large else kind.narrow
+    if p.kind in ("COUNT", "BLOCK", "EXTENT"):
+        return "good.ones" if base == "int" else "good.large_ones"
     return {"int": "good.ints", "MPI_Aint": "good.aints", "MPI_Count": "good.counts"}[base]
 
 
@@ -63,7 +65,7 @@ class Case:
             return self.place(p, kind)
         if p.kind == "KEYVAL":
             return next((v for k, v in GOOD_KEYVAL.items() if k in self.name), "good.keyval")
-        return GOOD_SCALAR.get(p.kind, "0")
+        return "4" if p.name == "logical_size" else GOOD_SCALAR.get(p.kind, "0")
 
     def good_handle(self, p):
         if p.array:

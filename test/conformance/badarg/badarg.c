@@ -2,9 +2,9 @@
 #include "badarg.h"
 
 static void test_MPI_Abi_get_fortran_booleans(void) {
-  TRY("MPI_Abi_get_fortran_booleans", "logical_true", MPI_ERR_ARG, MPI_Abi_get_fortran_booleans(0, NULL, good.word, good.out_ints));
-  TRY("MPI_Abi_get_fortran_booleans", "logical_false", MPI_ERR_ARG, MPI_Abi_get_fortran_booleans(0, good.word, NULL, good.out_ints));
-  TRY("MPI_Abi_get_fortran_booleans", "is_set", MPI_ERR_ARG, MPI_Abi_get_fortran_booleans(0, good.word, good.word, NULL));
+  TRY("MPI_Abi_get_fortran_booleans", "logical_true", MPI_ERR_ARG, MPI_Abi_get_fortran_booleans(4, NULL, good.word, good.out_ints));
+  TRY("MPI_Abi_get_fortran_booleans", "logical_false", MPI_ERR_ARG, MPI_Abi_get_fortran_booleans(4, good.word, NULL, good.out_ints));
+  TRY("MPI_Abi_get_fortran_booleans", "is_set", MPI_ERR_ARG, MPI_Abi_get_fortran_booleans(4, good.word, good.word, NULL));
 }
 
 static void test_MPI_Abi_get_fortran_info(void) {
@@ -166,127 +166,127 @@ static void test_MPI_Allgather_init_c(void) {
 }
 
 static void test_MPI_Allgatherv(void) {
-  TRY("MPI_Allgatherv", "sendbuf", MPI_ERR_BUFFER, MPI_Allgatherv(NULL, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Allgatherv", "sendcount", MPI_ERR_COUNT, MPI_Allgatherv(good.buffer1, -1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Allgatherv", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv(good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Allgatherv", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv(good.buffer1, 1, (MPI_Datatype)good.other_kind[1], good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Allgatherv", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv(good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Allgatherv", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv(good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Allgatherv", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv(good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Allgatherv", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv(good.buffer1, 1, good.uncommitted, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Allgatherv", "recvbuf", MPI_ERR_BUFFER, MPI_Allgatherv(good.buffer1, 1, MPI_INT, NULL, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Allgatherv", "recvbuf", MPI_ERR_BUFFER, MPI_Allgatherv(good.buffer1, 1, MPI_INT, MPI_IN_PLACE, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Allgatherv", "recvbuf", MPI_ERR_BUFFER, MPI_Allgatherv(good.buffer1, 1, MPI_INT, good.buffer1, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Allgatherv", "sendbuf", MPI_ERR_BUFFER, MPI_Allgatherv(NULL, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Allgatherv", "sendcount", MPI_ERR_COUNT, MPI_Allgatherv(good.buffer1, -1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Allgatherv", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv(good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Allgatherv", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv(good.buffer1, 1, (MPI_Datatype)good.other_kind[1], good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Allgatherv", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv(good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Allgatherv", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv(good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Allgatherv", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv(good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Allgatherv", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv(good.buffer1, 1, good.uncommitted, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Allgatherv", "recvbuf", MPI_ERR_BUFFER, MPI_Allgatherv(good.buffer1, 1, MPI_INT, NULL, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Allgatherv", "recvbuf", MPI_ERR_BUFFER, MPI_Allgatherv(good.buffer1, 1, MPI_INT, MPI_IN_PLACE, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Allgatherv", "recvbuf", MPI_ERR_BUFFER, MPI_Allgatherv(good.buffer1, 1, MPI_INT, good.buffer1, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD));
   TRY("MPI_Allgatherv", "recvcounts", MPI_ERR_ARG, MPI_Allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, NULL, good.ints, MPI_INT, MPI_COMM_WORLD));
   TRY("MPI_Allgatherv", "recvcounts", MPI_ERR_COUNT, MPI_Allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, (int[]){-1}, good.ints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Allgatherv", "displs", MPI_ERR_ARG, MPI_Allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, NULL, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Allgatherv", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, (MPI_Datatype)good.freed_type, MPI_COMM_WORLD));
-  TRY("MPI_Allgatherv", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, (MPI_Datatype)good.other_kind[1], MPI_COMM_WORLD));
-  TRY("MPI_Allgatherv", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, (MPI_Datatype)(uintptr_t)7, MPI_COMM_WORLD));
-  TRY("MPI_Allgatherv", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, (MPI_Datatype)(uintptr_t)123457, MPI_COMM_WORLD));
-  TRY("MPI_Allgatherv", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_DATATYPE_NULL, MPI_COMM_WORLD));
-  TRY("MPI_Allgatherv", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, good.uncommitted, MPI_COMM_WORLD));
-  TRY("MPI_Allgatherv", "comm", MPI_ERR_COMM, MPI_Allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, (MPI_Comm)good.freed_comm));
-  TRY("MPI_Allgatherv", "comm", MPI_ERR_COMM, MPI_Allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, (MPI_Comm)good.other_kind[0]));
-  TRY("MPI_Allgatherv", "comm", MPI_ERR_COMM, MPI_Allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, (MPI_Comm)(uintptr_t)7));
-  TRY("MPI_Allgatherv", "comm", MPI_ERR_COMM, MPI_Allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, (MPI_Comm)(uintptr_t)123457));
-  TRY("MPI_Allgatherv", "comm", MPI_ERR_COMM, MPI_Allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_NULL));
+  TRY("MPI_Allgatherv", "displs", MPI_ERR_ARG, MPI_Allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, NULL, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Allgatherv", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)good.freed_type, MPI_COMM_WORLD));
+  TRY("MPI_Allgatherv", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)good.other_kind[1], MPI_COMM_WORLD));
+  TRY("MPI_Allgatherv", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)(uintptr_t)7, MPI_COMM_WORLD));
+  TRY("MPI_Allgatherv", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)(uintptr_t)123457, MPI_COMM_WORLD));
+  TRY("MPI_Allgatherv", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_DATATYPE_NULL, MPI_COMM_WORLD));
+  TRY("MPI_Allgatherv", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, good.uncommitted, MPI_COMM_WORLD));
+  TRY("MPI_Allgatherv", "comm", MPI_ERR_COMM, MPI_Allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)good.freed_comm));
+  TRY("MPI_Allgatherv", "comm", MPI_ERR_COMM, MPI_Allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)good.other_kind[0]));
+  TRY("MPI_Allgatherv", "comm", MPI_ERR_COMM, MPI_Allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)(uintptr_t)7));
+  TRY("MPI_Allgatherv", "comm", MPI_ERR_COMM, MPI_Allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)(uintptr_t)123457));
+  TRY("MPI_Allgatherv", "comm", MPI_ERR_COMM, MPI_Allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_NULL));
 }
 
 static void test_MPI_Allgatherv_c(void) {
-  TRY("MPI_Allgatherv_c", "sendbuf", MPI_ERR_BUFFER, MPI_Allgatherv_c(NULL, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Allgatherv_c", "sendcount", MPI_ERR_COUNT, MPI_Allgatherv_c(good.buffer1, -1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Allgatherv_c", "sendcount", MPI_ERR_COUNT, MPI_Allgatherv_c(good.buffer1, INT64_MAX, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Allgatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv_c(good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Allgatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv_c(good.buffer1, 1, (MPI_Datatype)good.other_kind[1], good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Allgatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv_c(good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Allgatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv_c(good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Allgatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv_c(good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Allgatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv_c(good.buffer1, 1, good.uncommitted, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Allgatherv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Allgatherv_c(good.buffer1, 1, MPI_INT, NULL, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Allgatherv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Allgatherv_c(good.buffer1, 1, MPI_INT, MPI_IN_PLACE, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Allgatherv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer1, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Allgatherv_c", "sendbuf", MPI_ERR_BUFFER, MPI_Allgatherv_c(NULL, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Allgatherv_c", "sendcount", MPI_ERR_COUNT, MPI_Allgatherv_c(good.buffer1, -1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Allgatherv_c", "sendcount", MPI_ERR_COUNT, MPI_Allgatherv_c(good.buffer1, INT64_MAX, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Allgatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv_c(good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Allgatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv_c(good.buffer1, 1, (MPI_Datatype)good.other_kind[1], good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Allgatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv_c(good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Allgatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv_c(good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Allgatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv_c(good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Allgatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv_c(good.buffer1, 1, good.uncommitted, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Allgatherv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Allgatherv_c(good.buffer1, 1, MPI_INT, NULL, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Allgatherv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Allgatherv_c(good.buffer1, 1, MPI_INT, MPI_IN_PLACE, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Allgatherv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer1, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD));
   TRY("MPI_Allgatherv_c", "recvcounts", MPI_ERR_ARG, MPI_Allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, NULL, good.aints, MPI_INT, MPI_COMM_WORLD));
   TRY("MPI_Allgatherv_c", "recvcounts", MPI_ERR_COUNT, MPI_Allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, (MPI_Count[]){-1}, good.aints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Allgatherv_c", "displs", MPI_ERR_ARG, MPI_Allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, NULL, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Allgatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, (MPI_Datatype)good.freed_type, MPI_COMM_WORLD));
-  TRY("MPI_Allgatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, (MPI_Datatype)good.other_kind[1], MPI_COMM_WORLD));
-  TRY("MPI_Allgatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, (MPI_Datatype)(uintptr_t)7, MPI_COMM_WORLD));
-  TRY("MPI_Allgatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, (MPI_Datatype)(uintptr_t)123457, MPI_COMM_WORLD));
-  TRY("MPI_Allgatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_DATATYPE_NULL, MPI_COMM_WORLD));
-  TRY("MPI_Allgatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, good.uncommitted, MPI_COMM_WORLD));
-  TRY("MPI_Allgatherv_c", "comm", MPI_ERR_COMM, MPI_Allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, (MPI_Comm)good.freed_comm));
-  TRY("MPI_Allgatherv_c", "comm", MPI_ERR_COMM, MPI_Allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, (MPI_Comm)good.other_kind[0]));
-  TRY("MPI_Allgatherv_c", "comm", MPI_ERR_COMM, MPI_Allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, (MPI_Comm)(uintptr_t)7));
-  TRY("MPI_Allgatherv_c", "comm", MPI_ERR_COMM, MPI_Allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, (MPI_Comm)(uintptr_t)123457));
-  TRY("MPI_Allgatherv_c", "comm", MPI_ERR_COMM, MPI_Allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_NULL));
+  TRY("MPI_Allgatherv_c", "displs", MPI_ERR_ARG, MPI_Allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, NULL, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Allgatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)good.freed_type, MPI_COMM_WORLD));
+  TRY("MPI_Allgatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)good.other_kind[1], MPI_COMM_WORLD));
+  TRY("MPI_Allgatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)7, MPI_COMM_WORLD));
+  TRY("MPI_Allgatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)123457, MPI_COMM_WORLD));
+  TRY("MPI_Allgatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_DATATYPE_NULL, MPI_COMM_WORLD));
+  TRY("MPI_Allgatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, good.uncommitted, MPI_COMM_WORLD));
+  TRY("MPI_Allgatherv_c", "comm", MPI_ERR_COMM, MPI_Allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)good.freed_comm));
+  TRY("MPI_Allgatherv_c", "comm", MPI_ERR_COMM, MPI_Allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)good.other_kind[0]));
+  TRY("MPI_Allgatherv_c", "comm", MPI_ERR_COMM, MPI_Allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)(uintptr_t)7));
+  TRY("MPI_Allgatherv_c", "comm", MPI_ERR_COMM, MPI_Allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)(uintptr_t)123457));
+  TRY("MPI_Allgatherv_c", "comm", MPI_ERR_COMM, MPI_Allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_NULL));
 }
 
 static void test_MPI_Allgatherv_init(void) {
-  TRY("MPI_Allgatherv_init", "sendbuf", MPI_ERR_BUFFER, MPI_Allgatherv_init(NULL, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init", "sendcount", MPI_ERR_COUNT, MPI_Allgatherv_init(good.buffer1, -1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv_init(good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv_init(good.buffer1, 1, (MPI_Datatype)good.other_kind[1], good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv_init(good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv_init(good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv_init(good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv_init(good.buffer1, 1, good.uncommitted, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init", "recvbuf", MPI_ERR_BUFFER, MPI_Allgatherv_init(good.buffer1, 1, MPI_INT, NULL, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init", "recvbuf", MPI_ERR_BUFFER, MPI_Allgatherv_init(good.buffer1, 1, MPI_INT, MPI_IN_PLACE, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init", "recvbuf", MPI_ERR_BUFFER, MPI_Allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer1, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init", "sendbuf", MPI_ERR_BUFFER, MPI_Allgatherv_init(NULL, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init", "sendcount", MPI_ERR_COUNT, MPI_Allgatherv_init(good.buffer1, -1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv_init(good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv_init(good.buffer1, 1, (MPI_Datatype)good.other_kind[1], good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv_init(good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv_init(good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv_init(good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv_init(good.buffer1, 1, good.uncommitted, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init", "recvbuf", MPI_ERR_BUFFER, MPI_Allgatherv_init(good.buffer1, 1, MPI_INT, NULL, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init", "recvbuf", MPI_ERR_BUFFER, MPI_Allgatherv_init(good.buffer1, 1, MPI_INT, MPI_IN_PLACE, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init", "recvbuf", MPI_ERR_BUFFER, MPI_Allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer1, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Allgatherv_init", "recvcounts", MPI_ERR_ARG, MPI_Allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, NULL, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Allgatherv_init", "recvcounts", MPI_ERR_COUNT, MPI_Allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, (int[]){-1}, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init", "displs", MPI_ERR_ARG, MPI_Allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, NULL, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, (MPI_Datatype)good.freed_type, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, (MPI_Datatype)good.other_kind[1], MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, (MPI_Datatype)(uintptr_t)7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, (MPI_Datatype)(uintptr_t)123457, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_DATATYPE_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, good.uncommitted, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init", "comm", MPI_ERR_COMM, MPI_Allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init", "comm", MPI_ERR_COMM, MPI_Allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, (MPI_Comm)good.other_kind[0], MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init", "comm", MPI_ERR_COMM, MPI_Allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init", "comm", MPI_ERR_COMM, MPI_Allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, (MPI_Comm)(uintptr_t)123457, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init", "comm", MPI_ERR_COMM, MPI_Allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_NULL, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init", "info", MPI_ERR_INFO, MPI_Allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, (MPI_Info)good.freed_info, &good.out_request));
-  TRY("MPI_Allgatherv_init", "info", MPI_ERR_INFO, MPI_Allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, (MPI_Info)good.other_kind[0], &good.out_request));
-  TRY("MPI_Allgatherv_init", "info", MPI_ERR_INFO, MPI_Allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)7, &good.out_request));
-  TRY("MPI_Allgatherv_init", "info", MPI_ERR_INFO, MPI_Allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)123457, &good.out_request));
-  TRY("MPI_Allgatherv_init", "request", MPI_ERR_ARG, MPI_Allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, NULL));
+  TRY("MPI_Allgatherv_init", "displs", MPI_ERR_ARG, MPI_Allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, NULL, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)good.freed_type, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)good.other_kind[1], MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)(uintptr_t)7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)(uintptr_t)123457, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_DATATYPE_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, good.uncommitted, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init", "comm", MPI_ERR_COMM, MPI_Allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init", "comm", MPI_ERR_COMM, MPI_Allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)good.other_kind[0], MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init", "comm", MPI_ERR_COMM, MPI_Allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init", "comm", MPI_ERR_COMM, MPI_Allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)(uintptr_t)123457, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init", "comm", MPI_ERR_COMM, MPI_Allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_NULL, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init", "info", MPI_ERR_INFO, MPI_Allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, (MPI_Info)good.freed_info, &good.out_request));
+  TRY("MPI_Allgatherv_init", "info", MPI_ERR_INFO, MPI_Allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, (MPI_Info)good.other_kind[0], &good.out_request));
+  TRY("MPI_Allgatherv_init", "info", MPI_ERR_INFO, MPI_Allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Allgatherv_init", "info", MPI_ERR_INFO, MPI_Allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Allgatherv_init", "request", MPI_ERR_ARG, MPI_Allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, NULL));
 }
 
 static void test_MPI_Allgatherv_init_c(void) {
-  TRY("MPI_Allgatherv_init_c", "sendbuf", MPI_ERR_BUFFER, MPI_Allgatherv_init_c(NULL, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init_c", "sendcount", MPI_ERR_COUNT, MPI_Allgatherv_init_c(good.buffer1, -1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init_c", "sendcount", MPI_ERR_COUNT, MPI_Allgatherv_init_c(good.buffer1, INT64_MAX, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv_init_c(good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv_init_c(good.buffer1, 1, (MPI_Datatype)good.other_kind[1], good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv_init_c(good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv_init_c(good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv_init_c(good.buffer1, 1, good.uncommitted, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_INT, NULL, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_INT, MPI_IN_PLACE, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer1, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init_c", "sendbuf", MPI_ERR_BUFFER, MPI_Allgatherv_init_c(NULL, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init_c", "sendcount", MPI_ERR_COUNT, MPI_Allgatherv_init_c(good.buffer1, -1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init_c", "sendcount", MPI_ERR_COUNT, MPI_Allgatherv_init_c(good.buffer1, INT64_MAX, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv_init_c(good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv_init_c(good.buffer1, 1, (MPI_Datatype)good.other_kind[1], good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv_init_c(good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv_init_c(good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Allgatherv_init_c(good.buffer1, 1, good.uncommitted, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_INT, NULL, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_INT, MPI_IN_PLACE, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer1, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Allgatherv_init_c", "recvcounts", MPI_ERR_ARG, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, NULL, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Allgatherv_init_c", "recvcounts", MPI_ERR_COUNT, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, (MPI_Count[]){-1}, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init_c", "displs", MPI_ERR_ARG, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, NULL, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, (MPI_Datatype)good.freed_type, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, (MPI_Datatype)good.other_kind[1], MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, (MPI_Datatype)(uintptr_t)7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, (MPI_Datatype)(uintptr_t)123457, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_DATATYPE_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, good.uncommitted, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init_c", "comm", MPI_ERR_COMM, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init_c", "comm", MPI_ERR_COMM, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, (MPI_Comm)good.other_kind[0], MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init_c", "comm", MPI_ERR_COMM, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init_c", "comm", MPI_ERR_COMM, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, (MPI_Comm)(uintptr_t)123457, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init_c", "comm", MPI_ERR_COMM, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_NULL, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Allgatherv_init_c", "info", MPI_ERR_INFO, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, (MPI_Info)good.freed_info, &good.out_request));
-  TRY("MPI_Allgatherv_init_c", "info", MPI_ERR_INFO, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, (MPI_Info)good.other_kind[0], &good.out_request));
-  TRY("MPI_Allgatherv_init_c", "info", MPI_ERR_INFO, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)7, &good.out_request));
-  TRY("MPI_Allgatherv_init_c", "info", MPI_ERR_INFO, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)123457, &good.out_request));
-  TRY("MPI_Allgatherv_init_c", "request", MPI_ERR_ARG, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, NULL));
+  TRY("MPI_Allgatherv_init_c", "displs", MPI_ERR_ARG, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, NULL, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)good.freed_type, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)good.other_kind[1], MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)123457, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_DATATYPE_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, good.uncommitted, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init_c", "comm", MPI_ERR_COMM, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init_c", "comm", MPI_ERR_COMM, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)good.other_kind[0], MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init_c", "comm", MPI_ERR_COMM, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init_c", "comm", MPI_ERR_COMM, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)(uintptr_t)123457, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init_c", "comm", MPI_ERR_COMM, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_NULL, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allgatherv_init_c", "info", MPI_ERR_INFO, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, (MPI_Info)good.freed_info, &good.out_request));
+  TRY("MPI_Allgatherv_init_c", "info", MPI_ERR_INFO, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, (MPI_Info)good.other_kind[0], &good.out_request));
+  TRY("MPI_Allgatherv_init_c", "info", MPI_ERR_INFO, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Allgatherv_init_c", "info", MPI_ERR_INFO, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Allgatherv_init_c", "request", MPI_ERR_ARG, MPI_Allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, NULL));
 }
 
 static void test_MPI_Alloc_mem(void) {
@@ -533,271 +533,271 @@ static void test_MPI_Alltoall_init_c(void) {
 }
 
 static void test_MPI_Alltoallv(void) {
-  TRY("MPI_Alltoallv", "sendbuf", MPI_ERR_BUFFER, MPI_Alltoallv(NULL, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv", "sendcounts", MPI_ERR_ARG, MPI_Alltoallv(good.buffer1, NULL, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv", "sendcounts", MPI_ERR_COUNT, MPI_Alltoallv(good.buffer1, (int[]){-1}, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv", "sdispls", MPI_ERR_ARG, MPI_Alltoallv(good.buffer1, good.ints, NULL, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv(good.buffer1, good.ints, good.ints, (MPI_Datatype)good.freed_type, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv(good.buffer1, good.ints, good.ints, (MPI_Datatype)good.other_kind[1], good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv(good.buffer1, good.ints, good.ints, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv(good.buffer1, good.ints, good.ints, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv(good.buffer1, good.ints, good.ints, MPI_DATATYPE_NULL, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv(good.buffer1, good.ints, good.ints, good.uncommitted, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallv(good.buffer1, good.ints, good.ints, MPI_INT, NULL, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallv(good.buffer1, good.ints, good.ints, MPI_INT, MPI_IN_PLACE, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer1, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv", "recvcounts", MPI_ERR_ARG, MPI_Alltoallv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, NULL, good.ints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv", "recvcounts", MPI_ERR_COUNT, MPI_Alltoallv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, (int[]){-1}, good.ints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv", "rdispls", MPI_ERR_ARG, MPI_Alltoallv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, NULL, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, (MPI_Datatype)good.freed_type, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, (MPI_Datatype)good.other_kind[1], MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, (MPI_Datatype)(uintptr_t)7, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, (MPI_Datatype)(uintptr_t)123457, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, MPI_DATATYPE_NULL, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, good.uncommitted, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv", "comm", MPI_ERR_COMM, MPI_Alltoallv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, (MPI_Comm)good.freed_comm));
-  TRY("MPI_Alltoallv", "comm", MPI_ERR_COMM, MPI_Alltoallv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, (MPI_Comm)good.other_kind[0]));
-  TRY("MPI_Alltoallv", "comm", MPI_ERR_COMM, MPI_Alltoallv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, (MPI_Comm)(uintptr_t)7));
-  TRY("MPI_Alltoallv", "comm", MPI_ERR_COMM, MPI_Alltoallv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, (MPI_Comm)(uintptr_t)123457));
-  TRY("MPI_Alltoallv", "comm", MPI_ERR_COMM, MPI_Alltoallv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_NULL));
+  TRY("MPI_Alltoallv", "sendbuf", MPI_ERR_BUFFER, MPI_Alltoallv(NULL, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv", "sendcounts", MPI_ERR_ARG, MPI_Alltoallv(good.buffer1, NULL, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv", "sendcounts", MPI_ERR_COUNT, MPI_Alltoallv(good.buffer1, (int[]){-1}, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv", "sdispls", MPI_ERR_ARG, MPI_Alltoallv(good.buffer1, good.ones, NULL, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv(good.buffer1, good.ones, good.ints, (MPI_Datatype)good.freed_type, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv(good.buffer1, good.ones, good.ints, (MPI_Datatype)good.other_kind[1], good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv(good.buffer1, good.ones, good.ints, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv(good.buffer1, good.ones, good.ints, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv(good.buffer1, good.ones, good.ints, MPI_DATATYPE_NULL, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv(good.buffer1, good.ones, good.ints, good.uncommitted, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, NULL, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, MPI_IN_PLACE, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer1, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv", "recvcounts", MPI_ERR_ARG, MPI_Alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, NULL, good.ints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv", "recvcounts", MPI_ERR_COUNT, MPI_Alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, (int[]){-1}, good.ints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv", "rdispls", MPI_ERR_ARG, MPI_Alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, NULL, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)good.freed_type, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)good.other_kind[1], MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)(uintptr_t)7, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)(uintptr_t)123457, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_DATATYPE_NULL, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, good.uncommitted, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv", "comm", MPI_ERR_COMM, MPI_Alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)good.freed_comm));
+  TRY("MPI_Alltoallv", "comm", MPI_ERR_COMM, MPI_Alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)good.other_kind[0]));
+  TRY("MPI_Alltoallv", "comm", MPI_ERR_COMM, MPI_Alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)(uintptr_t)7));
+  TRY("MPI_Alltoallv", "comm", MPI_ERR_COMM, MPI_Alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)(uintptr_t)123457));
+  TRY("MPI_Alltoallv", "comm", MPI_ERR_COMM, MPI_Alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_NULL));
 }
 
 static void test_MPI_Alltoallv_c(void) {
-  TRY("MPI_Alltoallv_c", "sendbuf", MPI_ERR_BUFFER, MPI_Alltoallv_c(NULL, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv_c", "sendcounts", MPI_ERR_ARG, MPI_Alltoallv_c(good.buffer1, NULL, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv_c", "sendcounts", MPI_ERR_COUNT, MPI_Alltoallv_c(good.buffer1, (MPI_Count[]){-1}, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv_c", "sdispls", MPI_ERR_ARG, MPI_Alltoallv_c(good.buffer1, good.counts, NULL, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv_c", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv_c(good.buffer1, good.counts, good.aints, (MPI_Datatype)good.freed_type, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv_c", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv_c(good.buffer1, good.counts, good.aints, (MPI_Datatype)good.other_kind[1], good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv_c", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv_c(good.buffer1, good.counts, good.aints, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv_c", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv_c(good.buffer1, good.counts, good.aints, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv_c", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv_c(good.buffer1, good.counts, good.aints, MPI_DATATYPE_NULL, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv_c", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv_c(good.buffer1, good.counts, good.aints, good.uncommitted, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallv_c(good.buffer1, good.counts, good.aints, MPI_INT, NULL, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallv_c(good.buffer1, good.counts, good.aints, MPI_INT, MPI_IN_PLACE, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer1, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv_c", "recvcounts", MPI_ERR_ARG, MPI_Alltoallv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, NULL, good.aints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv_c", "recvcounts", MPI_ERR_COUNT, MPI_Alltoallv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, (MPI_Count[]){-1}, good.aints, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv_c", "rdispls", MPI_ERR_ARG, MPI_Alltoallv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, NULL, MPI_INT, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv_c", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, (MPI_Datatype)good.freed_type, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv_c", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, (MPI_Datatype)good.other_kind[1], MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv_c", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, (MPI_Datatype)(uintptr_t)7, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv_c", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, (MPI_Datatype)(uintptr_t)123457, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv_c", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, MPI_DATATYPE_NULL, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv_c", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, good.uncommitted, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallv_c", "comm", MPI_ERR_COMM, MPI_Alltoallv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, (MPI_Comm)good.freed_comm));
-  TRY("MPI_Alltoallv_c", "comm", MPI_ERR_COMM, MPI_Alltoallv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, (MPI_Comm)good.other_kind[0]));
-  TRY("MPI_Alltoallv_c", "comm", MPI_ERR_COMM, MPI_Alltoallv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, (MPI_Comm)(uintptr_t)7));
-  TRY("MPI_Alltoallv_c", "comm", MPI_ERR_COMM, MPI_Alltoallv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, (MPI_Comm)(uintptr_t)123457));
-  TRY("MPI_Alltoallv_c", "comm", MPI_ERR_COMM, MPI_Alltoallv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_NULL));
+  TRY("MPI_Alltoallv_c", "sendbuf", MPI_ERR_BUFFER, MPI_Alltoallv_c(NULL, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv_c", "sendcounts", MPI_ERR_ARG, MPI_Alltoallv_c(good.buffer1, NULL, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv_c", "sendcounts", MPI_ERR_COUNT, MPI_Alltoallv_c(good.buffer1, (MPI_Count[]){-1}, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv_c", "sdispls", MPI_ERR_ARG, MPI_Alltoallv_c(good.buffer1, good.large_ones, NULL, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv_c", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype)good.freed_type, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv_c", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype)good.other_kind[1], good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv_c", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv_c", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv_c", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_DATATYPE_NULL, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv_c", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv_c(good.buffer1, good.large_ones, good.aints, good.uncommitted, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, NULL, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, MPI_IN_PLACE, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer1, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv_c", "recvcounts", MPI_ERR_ARG, MPI_Alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, NULL, good.aints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv_c", "recvcounts", MPI_ERR_COUNT, MPI_Alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, (MPI_Count[]){-1}, good.aints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv_c", "rdispls", MPI_ERR_ARG, MPI_Alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, NULL, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv_c", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)good.freed_type, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv_c", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)good.other_kind[1], MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv_c", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)7, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv_c", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)123457, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv_c", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_DATATYPE_NULL, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv_c", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, good.uncommitted, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallv_c", "comm", MPI_ERR_COMM, MPI_Alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)good.freed_comm));
+  TRY("MPI_Alltoallv_c", "comm", MPI_ERR_COMM, MPI_Alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)good.other_kind[0]));
+  TRY("MPI_Alltoallv_c", "comm", MPI_ERR_COMM, MPI_Alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)(uintptr_t)7));
+  TRY("MPI_Alltoallv_c", "comm", MPI_ERR_COMM, MPI_Alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)(uintptr_t)123457));
+  TRY("MPI_Alltoallv_c", "comm", MPI_ERR_COMM, MPI_Alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_NULL));
 }
 
 static void test_MPI_Alltoallv_init(void) {
-  TRY("MPI_Alltoallv_init", "sendbuf", MPI_ERR_BUFFER, MPI_Alltoallv_init(NULL, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init", "sendcounts", MPI_ERR_ARG, MPI_Alltoallv_init(good.buffer1, NULL, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init", "sendcounts", MPI_ERR_COUNT, MPI_Alltoallv_init(good.buffer1, (int[]){-1}, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init", "sdispls", MPI_ERR_ARG, MPI_Alltoallv_init(good.buffer1, good.ints, NULL, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv_init(good.buffer1, good.ints, good.ints, (MPI_Datatype)good.freed_type, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv_init(good.buffer1, good.ints, good.ints, (MPI_Datatype)good.other_kind[1], good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv_init(good.buffer1, good.ints, good.ints, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv_init(good.buffer1, good.ints, good.ints, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv_init(good.buffer1, good.ints, good.ints, MPI_DATATYPE_NULL, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv_init(good.buffer1, good.ints, good.ints, good.uncommitted, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallv_init(good.buffer1, good.ints, good.ints, MPI_INT, NULL, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallv_init(good.buffer1, good.ints, good.ints, MPI_INT, MPI_IN_PLACE, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer1, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init", "recvcounts", MPI_ERR_ARG, MPI_Alltoallv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, NULL, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init", "recvcounts", MPI_ERR_COUNT, MPI_Alltoallv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, (int[]){-1}, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init", "rdispls", MPI_ERR_ARG, MPI_Alltoallv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, NULL, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, (MPI_Datatype)good.freed_type, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, (MPI_Datatype)good.other_kind[1], MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, (MPI_Datatype)(uintptr_t)7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, (MPI_Datatype)(uintptr_t)123457, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, MPI_DATATYPE_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, good.uncommitted, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init", "comm", MPI_ERR_COMM, MPI_Alltoallv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init", "comm", MPI_ERR_COMM, MPI_Alltoallv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, (MPI_Comm)good.other_kind[0], MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init", "comm", MPI_ERR_COMM, MPI_Alltoallv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init", "comm", MPI_ERR_COMM, MPI_Alltoallv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, (MPI_Comm)(uintptr_t)123457, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init", "comm", MPI_ERR_COMM, MPI_Alltoallv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_NULL, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init", "info", MPI_ERR_INFO, MPI_Alltoallv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, (MPI_Info)good.freed_info, &good.out_request));
-  TRY("MPI_Alltoallv_init", "info", MPI_ERR_INFO, MPI_Alltoallv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, (MPI_Info)good.other_kind[0], &good.out_request));
-  TRY("MPI_Alltoallv_init", "info", MPI_ERR_INFO, MPI_Alltoallv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)7, &good.out_request));
-  TRY("MPI_Alltoallv_init", "info", MPI_ERR_INFO, MPI_Alltoallv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)123457, &good.out_request));
-  TRY("MPI_Alltoallv_init", "request", MPI_ERR_ARG, MPI_Alltoallv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, NULL));
+  TRY("MPI_Alltoallv_init", "sendbuf", MPI_ERR_BUFFER, MPI_Alltoallv_init(NULL, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init", "sendcounts", MPI_ERR_ARG, MPI_Alltoallv_init(good.buffer1, NULL, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init", "sendcounts", MPI_ERR_COUNT, MPI_Alltoallv_init(good.buffer1, (int[]){-1}, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init", "sdispls", MPI_ERR_ARG, MPI_Alltoallv_init(good.buffer1, good.ones, NULL, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv_init(good.buffer1, good.ones, good.ints, (MPI_Datatype)good.freed_type, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv_init(good.buffer1, good.ones, good.ints, (MPI_Datatype)good.other_kind[1], good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv_init(good.buffer1, good.ones, good.ints, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv_init(good.buffer1, good.ones, good.ints, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv_init(good.buffer1, good.ones, good.ints, MPI_DATATYPE_NULL, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv_init(good.buffer1, good.ones, good.ints, good.uncommitted, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, NULL, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, MPI_IN_PLACE, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer1, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init", "recvcounts", MPI_ERR_ARG, MPI_Alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, NULL, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init", "recvcounts", MPI_ERR_COUNT, MPI_Alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, (int[]){-1}, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init", "rdispls", MPI_ERR_ARG, MPI_Alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, NULL, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)good.freed_type, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)good.other_kind[1], MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)(uintptr_t)7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)(uintptr_t)123457, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_DATATYPE_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, good.uncommitted, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init", "comm", MPI_ERR_COMM, MPI_Alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init", "comm", MPI_ERR_COMM, MPI_Alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)good.other_kind[0], MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init", "comm", MPI_ERR_COMM, MPI_Alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init", "comm", MPI_ERR_COMM, MPI_Alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)(uintptr_t)123457, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init", "comm", MPI_ERR_COMM, MPI_Alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_NULL, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init", "info", MPI_ERR_INFO, MPI_Alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, (MPI_Info)good.freed_info, &good.out_request));
+  TRY("MPI_Alltoallv_init", "info", MPI_ERR_INFO, MPI_Alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, (MPI_Info)good.other_kind[0], &good.out_request));
+  TRY("MPI_Alltoallv_init", "info", MPI_ERR_INFO, MPI_Alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Alltoallv_init", "info", MPI_ERR_INFO, MPI_Alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Alltoallv_init", "request", MPI_ERR_ARG, MPI_Alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, NULL));
 }
 
 static void test_MPI_Alltoallv_init_c(void) {
-  TRY("MPI_Alltoallv_init_c", "sendbuf", MPI_ERR_BUFFER, MPI_Alltoallv_init_c(NULL, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init_c", "sendcounts", MPI_ERR_ARG, MPI_Alltoallv_init_c(good.buffer1, NULL, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init_c", "sendcounts", MPI_ERR_COUNT, MPI_Alltoallv_init_c(good.buffer1, (MPI_Count[]){-1}, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init_c", "sdispls", MPI_ERR_ARG, MPI_Alltoallv_init_c(good.buffer1, good.counts, NULL, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv_init_c(good.buffer1, good.counts, good.aints, (MPI_Datatype)good.freed_type, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv_init_c(good.buffer1, good.counts, good.aints, (MPI_Datatype)good.other_kind[1], good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv_init_c(good.buffer1, good.counts, good.aints, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv_init_c(good.buffer1, good.counts, good.aints, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv_init_c(good.buffer1, good.counts, good.aints, MPI_DATATYPE_NULL, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv_init_c(good.buffer1, good.counts, good.aints, good.uncommitted, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, NULL, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, MPI_IN_PLACE, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer1, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init_c", "recvcounts", MPI_ERR_ARG, MPI_Alltoallv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, NULL, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init_c", "recvcounts", MPI_ERR_COUNT, MPI_Alltoallv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, (MPI_Count[]){-1}, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init_c", "rdispls", MPI_ERR_ARG, MPI_Alltoallv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, NULL, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, (MPI_Datatype)good.freed_type, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, (MPI_Datatype)good.other_kind[1], MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, (MPI_Datatype)(uintptr_t)7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, (MPI_Datatype)(uintptr_t)123457, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, MPI_DATATYPE_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, good.uncommitted, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init_c", "comm", MPI_ERR_COMM, MPI_Alltoallv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init_c", "comm", MPI_ERR_COMM, MPI_Alltoallv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, (MPI_Comm)good.other_kind[0], MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init_c", "comm", MPI_ERR_COMM, MPI_Alltoallv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init_c", "comm", MPI_ERR_COMM, MPI_Alltoallv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, (MPI_Comm)(uintptr_t)123457, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init_c", "comm", MPI_ERR_COMM, MPI_Alltoallv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_NULL, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallv_init_c", "info", MPI_ERR_INFO, MPI_Alltoallv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, (MPI_Info)good.freed_info, &good.out_request));
-  TRY("MPI_Alltoallv_init_c", "info", MPI_ERR_INFO, MPI_Alltoallv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, (MPI_Info)good.other_kind[0], &good.out_request));
-  TRY("MPI_Alltoallv_init_c", "info", MPI_ERR_INFO, MPI_Alltoallv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)7, &good.out_request));
-  TRY("MPI_Alltoallv_init_c", "info", MPI_ERR_INFO, MPI_Alltoallv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)123457, &good.out_request));
-  TRY("MPI_Alltoallv_init_c", "request", MPI_ERR_ARG, MPI_Alltoallv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, NULL));
+  TRY("MPI_Alltoallv_init_c", "sendbuf", MPI_ERR_BUFFER, MPI_Alltoallv_init_c(NULL, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init_c", "sendcounts", MPI_ERR_ARG, MPI_Alltoallv_init_c(good.buffer1, NULL, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init_c", "sendcounts", MPI_ERR_COUNT, MPI_Alltoallv_init_c(good.buffer1, (MPI_Count[]){-1}, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init_c", "sdispls", MPI_ERR_ARG, MPI_Alltoallv_init_c(good.buffer1, good.large_ones, NULL, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv_init_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype)good.freed_type, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv_init_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype)good.other_kind[1], good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv_init_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv_init_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_DATATYPE_NULL, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Alltoallv_init_c(good.buffer1, good.large_ones, good.aints, good.uncommitted, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, NULL, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, MPI_IN_PLACE, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer1, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init_c", "recvcounts", MPI_ERR_ARG, MPI_Alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, NULL, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init_c", "recvcounts", MPI_ERR_COUNT, MPI_Alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, (MPI_Count[]){-1}, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init_c", "rdispls", MPI_ERR_ARG, MPI_Alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, NULL, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)good.freed_type, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)good.other_kind[1], MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)123457, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_DATATYPE_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, good.uncommitted, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init_c", "comm", MPI_ERR_COMM, MPI_Alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init_c", "comm", MPI_ERR_COMM, MPI_Alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)good.other_kind[0], MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init_c", "comm", MPI_ERR_COMM, MPI_Alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init_c", "comm", MPI_ERR_COMM, MPI_Alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)(uintptr_t)123457, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init_c", "comm", MPI_ERR_COMM, MPI_Alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_NULL, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallv_init_c", "info", MPI_ERR_INFO, MPI_Alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, (MPI_Info)good.freed_info, &good.out_request));
+  TRY("MPI_Alltoallv_init_c", "info", MPI_ERR_INFO, MPI_Alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, (MPI_Info)good.other_kind[0], &good.out_request));
+  TRY("MPI_Alltoallv_init_c", "info", MPI_ERR_INFO, MPI_Alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Alltoallv_init_c", "info", MPI_ERR_INFO, MPI_Alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Alltoallv_init_c", "request", MPI_ERR_ARG, MPI_Alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, NULL));
 }
 
 static void test_MPI_Alltoallw(void) {
-  TRY("MPI_Alltoallw", "sendbuf", MPI_ERR_BUFFER, MPI_Alltoallw(NULL, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, good.types, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw", "sendcounts", MPI_ERR_ARG, MPI_Alltoallw(good.buffer1, NULL, good.ints, good.types, good.buffer2, good.ints, good.ints, good.types, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw", "sendcounts", MPI_ERR_COUNT, MPI_Alltoallw(good.buffer1, (int[]){-1}, good.ints, good.types, good.buffer2, good.ints, good.ints, good.types, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw", "sdispls", MPI_ERR_ARG, MPI_Alltoallw(good.buffer1, good.ints, NULL, good.types, good.buffer2, good.ints, good.ints, good.types, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw", "sendtypes", MPI_ERR_ARG, MPI_Alltoallw(good.buffer1, good.ints, good.ints, NULL, good.buffer2, good.ints, good.ints, good.types, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw(good.buffer1, good.ints, good.ints, (MPI_Datatype[]){(MPI_Datatype)good.freed_type}, good.buffer2, good.ints, good.ints, good.types, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw(good.buffer1, good.ints, good.ints, (MPI_Datatype[]){(MPI_Datatype)good.other_kind[1]}, good.buffer2, good.ints, good.ints, good.types, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw(good.buffer1, good.ints, good.ints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)7}, good.buffer2, good.ints, good.ints, good.types, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw(good.buffer1, good.ints, good.ints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)123457}, good.buffer2, good.ints, good.ints, good.types, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw(good.buffer1, good.ints, good.ints, (MPI_Datatype[]){MPI_DATATYPE_NULL}, good.buffer2, good.ints, good.ints, good.types, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw(good.buffer1, good.ints, good.ints, (MPI_Datatype[]){good.uncommitted}, good.buffer2, good.ints, good.ints, good.types, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallw(good.buffer1, good.ints, good.ints, good.types, NULL, good.ints, good.ints, good.types, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallw(good.buffer1, good.ints, good.ints, good.types, MPI_IN_PLACE, good.ints, good.ints, good.types, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallw(good.buffer1, good.ints, good.ints, good.types, good.buffer1, good.ints, good.ints, good.types, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw", "recvcounts", MPI_ERR_ARG, MPI_Alltoallw(good.buffer1, good.ints, good.ints, good.types, good.buffer2, NULL, good.ints, good.types, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw", "recvcounts", MPI_ERR_COUNT, MPI_Alltoallw(good.buffer1, good.ints, good.ints, good.types, good.buffer2, (int[]){-1}, good.ints, good.types, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw", "rdispls", MPI_ERR_ARG, MPI_Alltoallw(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, NULL, good.types, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw", "recvtypes", MPI_ERR_ARG, MPI_Alltoallw(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, NULL, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, (MPI_Datatype[]){(MPI_Datatype)good.freed_type}, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, (MPI_Datatype[]){(MPI_Datatype)good.other_kind[1]}, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)7}, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)123457}, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, (MPI_Datatype[]){MPI_DATATYPE_NULL}, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, (MPI_Datatype[]){good.uncommitted}, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw", "comm", MPI_ERR_COMM, MPI_Alltoallw(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, good.types, (MPI_Comm)good.freed_comm));
-  TRY("MPI_Alltoallw", "comm", MPI_ERR_COMM, MPI_Alltoallw(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, good.types, (MPI_Comm)good.other_kind[0]));
-  TRY("MPI_Alltoallw", "comm", MPI_ERR_COMM, MPI_Alltoallw(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, good.types, (MPI_Comm)(uintptr_t)7));
-  TRY("MPI_Alltoallw", "comm", MPI_ERR_COMM, MPI_Alltoallw(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, good.types, (MPI_Comm)(uintptr_t)123457));
-  TRY("MPI_Alltoallw", "comm", MPI_ERR_COMM, MPI_Alltoallw(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, good.types, MPI_COMM_NULL));
+  TRY("MPI_Alltoallw", "sendbuf", MPI_ERR_BUFFER, MPI_Alltoallw(NULL, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, good.types, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw", "sendcounts", MPI_ERR_ARG, MPI_Alltoallw(good.buffer1, NULL, good.ints, good.types, good.buffer2, good.ones, good.ints, good.types, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw", "sendcounts", MPI_ERR_COUNT, MPI_Alltoallw(good.buffer1, (int[]){-1}, good.ints, good.types, good.buffer2, good.ones, good.ints, good.types, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw", "sdispls", MPI_ERR_ARG, MPI_Alltoallw(good.buffer1, good.ones, NULL, good.types, good.buffer2, good.ones, good.ints, good.types, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw", "sendtypes", MPI_ERR_ARG, MPI_Alltoallw(good.buffer1, good.ones, good.ints, NULL, good.buffer2, good.ones, good.ints, good.types, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw(good.buffer1, good.ones, good.ints, (MPI_Datatype[]){(MPI_Datatype)good.freed_type}, good.buffer2, good.ones, good.ints, good.types, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw(good.buffer1, good.ones, good.ints, (MPI_Datatype[]){(MPI_Datatype)good.other_kind[1]}, good.buffer2, good.ones, good.ints, good.types, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw(good.buffer1, good.ones, good.ints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)7}, good.buffer2, good.ones, good.ints, good.types, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw(good.buffer1, good.ones, good.ints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)123457}, good.buffer2, good.ones, good.ints, good.types, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw(good.buffer1, good.ones, good.ints, (MPI_Datatype[]){MPI_DATATYPE_NULL}, good.buffer2, good.ones, good.ints, good.types, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw(good.buffer1, good.ones, good.ints, (MPI_Datatype[]){good.uncommitted}, good.buffer2, good.ones, good.ints, good.types, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallw(good.buffer1, good.ones, good.ints, good.types, NULL, good.ones, good.ints, good.types, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallw(good.buffer1, good.ones, good.ints, good.types, MPI_IN_PLACE, good.ones, good.ints, good.types, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallw(good.buffer1, good.ones, good.ints, good.types, good.buffer1, good.ones, good.ints, good.types, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw", "recvcounts", MPI_ERR_ARG, MPI_Alltoallw(good.buffer1, good.ones, good.ints, good.types, good.buffer2, NULL, good.ints, good.types, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw", "recvcounts", MPI_ERR_COUNT, MPI_Alltoallw(good.buffer1, good.ones, good.ints, good.types, good.buffer2, (int[]){-1}, good.ints, good.types, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw", "rdispls", MPI_ERR_ARG, MPI_Alltoallw(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, NULL, good.types, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw", "recvtypes", MPI_ERR_ARG, MPI_Alltoallw(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, NULL, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, (MPI_Datatype[]){(MPI_Datatype)good.freed_type}, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, (MPI_Datatype[]){(MPI_Datatype)good.other_kind[1]}, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)7}, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)123457}, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, (MPI_Datatype[]){MPI_DATATYPE_NULL}, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, (MPI_Datatype[]){good.uncommitted}, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw", "comm", MPI_ERR_COMM, MPI_Alltoallw(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, good.types, (MPI_Comm)good.freed_comm));
+  TRY("MPI_Alltoallw", "comm", MPI_ERR_COMM, MPI_Alltoallw(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, good.types, (MPI_Comm)good.other_kind[0]));
+  TRY("MPI_Alltoallw", "comm", MPI_ERR_COMM, MPI_Alltoallw(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, good.types, (MPI_Comm)(uintptr_t)7));
+  TRY("MPI_Alltoallw", "comm", MPI_ERR_COMM, MPI_Alltoallw(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, good.types, (MPI_Comm)(uintptr_t)123457));
+  TRY("MPI_Alltoallw", "comm", MPI_ERR_COMM, MPI_Alltoallw(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, good.types, MPI_COMM_NULL));
 }
 
 static void test_MPI_Alltoallw_c(void) {
-  TRY("MPI_Alltoallw_c", "sendbuf", MPI_ERR_BUFFER, MPI_Alltoallw_c(NULL, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw_c", "sendcounts", MPI_ERR_ARG, MPI_Alltoallw_c(good.buffer1, NULL, good.aints, good.types, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw_c", "sendcounts", MPI_ERR_COUNT, MPI_Alltoallw_c(good.buffer1, (MPI_Count[]){-1}, good.aints, good.types, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw_c", "sdispls", MPI_ERR_ARG, MPI_Alltoallw_c(good.buffer1, good.counts, NULL, good.types, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw_c", "sendtypes", MPI_ERR_ARG, MPI_Alltoallw_c(good.buffer1, good.counts, good.aints, NULL, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw_c", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw_c(good.buffer1, good.counts, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.freed_type}, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw_c", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw_c(good.buffer1, good.counts, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.other_kind[1]}, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw_c", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw_c(good.buffer1, good.counts, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)7}, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw_c", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw_c(good.buffer1, good.counts, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)123457}, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw_c", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw_c(good.buffer1, good.counts, good.aints, (MPI_Datatype[]){MPI_DATATYPE_NULL}, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw_c", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw_c(good.buffer1, good.counts, good.aints, (MPI_Datatype[]){good.uncommitted}, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw_c", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallw_c(good.buffer1, good.counts, good.aints, good.types, NULL, good.counts, good.aints, good.types, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw_c", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallw_c(good.buffer1, good.counts, good.aints, good.types, MPI_IN_PLACE, good.counts, good.aints, good.types, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw_c", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallw_c(good.buffer1, good.counts, good.aints, good.types, good.buffer1, good.counts, good.aints, good.types, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw_c", "recvcounts", MPI_ERR_ARG, MPI_Alltoallw_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, NULL, good.aints, good.types, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw_c", "recvcounts", MPI_ERR_COUNT, MPI_Alltoallw_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, (MPI_Count[]){-1}, good.aints, good.types, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw_c", "rdispls", MPI_ERR_ARG, MPI_Alltoallw_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, NULL, good.types, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw_c", "recvtypes", MPI_ERR_ARG, MPI_Alltoallw_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, NULL, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw_c", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.freed_type}, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw_c", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.other_kind[1]}, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw_c", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)7}, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw_c", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)123457}, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw_c", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, (MPI_Datatype[]){MPI_DATATYPE_NULL}, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw_c", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, (MPI_Datatype[]){good.uncommitted}, MPI_COMM_WORLD));
-  TRY("MPI_Alltoallw_c", "comm", MPI_ERR_COMM, MPI_Alltoallw_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, good.types, (MPI_Comm)good.freed_comm));
-  TRY("MPI_Alltoallw_c", "comm", MPI_ERR_COMM, MPI_Alltoallw_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, good.types, (MPI_Comm)good.other_kind[0]));
-  TRY("MPI_Alltoallw_c", "comm", MPI_ERR_COMM, MPI_Alltoallw_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, good.types, (MPI_Comm)(uintptr_t)7));
-  TRY("MPI_Alltoallw_c", "comm", MPI_ERR_COMM, MPI_Alltoallw_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, good.types, (MPI_Comm)(uintptr_t)123457));
-  TRY("MPI_Alltoallw_c", "comm", MPI_ERR_COMM, MPI_Alltoallw_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_NULL));
+  TRY("MPI_Alltoallw_c", "sendbuf", MPI_ERR_BUFFER, MPI_Alltoallw_c(NULL, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw_c", "sendcounts", MPI_ERR_ARG, MPI_Alltoallw_c(good.buffer1, NULL, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw_c", "sendcounts", MPI_ERR_COUNT, MPI_Alltoallw_c(good.buffer1, (MPI_Count[]){-1}, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw_c", "sdispls", MPI_ERR_ARG, MPI_Alltoallw_c(good.buffer1, good.large_ones, NULL, good.types, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw_c", "sendtypes", MPI_ERR_ARG, MPI_Alltoallw_c(good.buffer1, good.large_ones, good.aints, NULL, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw_c", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.freed_type}, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw_c", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.other_kind[1]}, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw_c", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)7}, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw_c", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)123457}, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw_c", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype[]){MPI_DATATYPE_NULL}, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw_c", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype[]){good.uncommitted}, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw_c", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, NULL, good.large_ones, good.aints, good.types, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw_c", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, MPI_IN_PLACE, good.large_ones, good.aints, good.types, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw_c", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer1, good.large_ones, good.aints, good.types, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw_c", "recvcounts", MPI_ERR_ARG, MPI_Alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, NULL, good.aints, good.types, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw_c", "recvcounts", MPI_ERR_COUNT, MPI_Alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, (MPI_Count[]){-1}, good.aints, good.types, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw_c", "rdispls", MPI_ERR_ARG, MPI_Alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, NULL, good.types, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw_c", "recvtypes", MPI_ERR_ARG, MPI_Alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, NULL, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw_c", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.freed_type}, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw_c", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.other_kind[1]}, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw_c", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)7}, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw_c", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)123457}, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw_c", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, (MPI_Datatype[]){MPI_DATATYPE_NULL}, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw_c", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, (MPI_Datatype[]){good.uncommitted}, MPI_COMM_WORLD));
+  TRY("MPI_Alltoallw_c", "comm", MPI_ERR_COMM, MPI_Alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, (MPI_Comm)good.freed_comm));
+  TRY("MPI_Alltoallw_c", "comm", MPI_ERR_COMM, MPI_Alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, (MPI_Comm)good.other_kind[0]));
+  TRY("MPI_Alltoallw_c", "comm", MPI_ERR_COMM, MPI_Alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, (MPI_Comm)(uintptr_t)7));
+  TRY("MPI_Alltoallw_c", "comm", MPI_ERR_COMM, MPI_Alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, (MPI_Comm)(uintptr_t)123457));
+  TRY("MPI_Alltoallw_c", "comm", MPI_ERR_COMM, MPI_Alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_NULL));
 }
 
 static void test_MPI_Alltoallw_init(void) {
-  TRY("MPI_Alltoallw_init", "sendbuf", MPI_ERR_BUFFER, MPI_Alltoallw_init(NULL, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init", "sendcounts", MPI_ERR_ARG, MPI_Alltoallw_init(good.buffer1, NULL, good.ints, good.types, good.buffer2, good.ints, good.ints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init", "sendcounts", MPI_ERR_COUNT, MPI_Alltoallw_init(good.buffer1, (int[]){-1}, good.ints, good.types, good.buffer2, good.ints, good.ints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init", "sdispls", MPI_ERR_ARG, MPI_Alltoallw_init(good.buffer1, good.ints, NULL, good.types, good.buffer2, good.ints, good.ints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init", "sendtypes", MPI_ERR_ARG, MPI_Alltoallw_init(good.buffer1, good.ints, good.ints, NULL, good.buffer2, good.ints, good.ints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw_init(good.buffer1, good.ints, good.ints, (MPI_Datatype[]){(MPI_Datatype)good.freed_type}, good.buffer2, good.ints, good.ints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw_init(good.buffer1, good.ints, good.ints, (MPI_Datatype[]){(MPI_Datatype)good.other_kind[1]}, good.buffer2, good.ints, good.ints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw_init(good.buffer1, good.ints, good.ints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)7}, good.buffer2, good.ints, good.ints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw_init(good.buffer1, good.ints, good.ints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)123457}, good.buffer2, good.ints, good.ints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw_init(good.buffer1, good.ints, good.ints, (MPI_Datatype[]){MPI_DATATYPE_NULL}, good.buffer2, good.ints, good.ints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw_init(good.buffer1, good.ints, good.ints, (MPI_Datatype[]){good.uncommitted}, good.buffer2, good.ints, good.ints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallw_init(good.buffer1, good.ints, good.ints, good.types, NULL, good.ints, good.ints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallw_init(good.buffer1, good.ints, good.ints, good.types, MPI_IN_PLACE, good.ints, good.ints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallw_init(good.buffer1, good.ints, good.ints, good.types, good.buffer1, good.ints, good.ints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init", "recvcounts", MPI_ERR_ARG, MPI_Alltoallw_init(good.buffer1, good.ints, good.ints, good.types, good.buffer2, NULL, good.ints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init", "recvcounts", MPI_ERR_COUNT, MPI_Alltoallw_init(good.buffer1, good.ints, good.ints, good.types, good.buffer2, (int[]){-1}, good.ints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init", "rdispls", MPI_ERR_ARG, MPI_Alltoallw_init(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, NULL, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init", "recvtypes", MPI_ERR_ARG, MPI_Alltoallw_init(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw_init(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, (MPI_Datatype[]){(MPI_Datatype)good.freed_type}, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw_init(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, (MPI_Datatype[]){(MPI_Datatype)good.other_kind[1]}, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw_init(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)7}, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw_init(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)123457}, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw_init(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, (MPI_Datatype[]){MPI_DATATYPE_NULL}, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw_init(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, (MPI_Datatype[]){good.uncommitted}, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init", "comm", MPI_ERR_COMM, MPI_Alltoallw_init(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, good.types, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init", "comm", MPI_ERR_COMM, MPI_Alltoallw_init(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, good.types, (MPI_Comm)good.other_kind[0], MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init", "comm", MPI_ERR_COMM, MPI_Alltoallw_init(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, good.types, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init", "comm", MPI_ERR_COMM, MPI_Alltoallw_init(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, good.types, (MPI_Comm)(uintptr_t)123457, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init", "comm", MPI_ERR_COMM, MPI_Alltoallw_init(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, good.types, MPI_COMM_NULL, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init", "info", MPI_ERR_INFO, MPI_Alltoallw_init(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, good.types, MPI_COMM_WORLD, (MPI_Info)good.freed_info, &good.out_request));
-  TRY("MPI_Alltoallw_init", "info", MPI_ERR_INFO, MPI_Alltoallw_init(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, good.types, MPI_COMM_WORLD, (MPI_Info)good.other_kind[0], &good.out_request));
-  TRY("MPI_Alltoallw_init", "info", MPI_ERR_INFO, MPI_Alltoallw_init(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, good.types, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)7, &good.out_request));
-  TRY("MPI_Alltoallw_init", "info", MPI_ERR_INFO, MPI_Alltoallw_init(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, good.types, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)123457, &good.out_request));
-  TRY("MPI_Alltoallw_init", "request", MPI_ERR_ARG, MPI_Alltoallw_init(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, NULL));
+  TRY("MPI_Alltoallw_init", "sendbuf", MPI_ERR_BUFFER, MPI_Alltoallw_init(NULL, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init", "sendcounts", MPI_ERR_ARG, MPI_Alltoallw_init(good.buffer1, NULL, good.ints, good.types, good.buffer2, good.ones, good.ints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init", "sendcounts", MPI_ERR_COUNT, MPI_Alltoallw_init(good.buffer1, (int[]){-1}, good.ints, good.types, good.buffer2, good.ones, good.ints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init", "sdispls", MPI_ERR_ARG, MPI_Alltoallw_init(good.buffer1, good.ones, NULL, good.types, good.buffer2, good.ones, good.ints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init", "sendtypes", MPI_ERR_ARG, MPI_Alltoallw_init(good.buffer1, good.ones, good.ints, NULL, good.buffer2, good.ones, good.ints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw_init(good.buffer1, good.ones, good.ints, (MPI_Datatype[]){(MPI_Datatype)good.freed_type}, good.buffer2, good.ones, good.ints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw_init(good.buffer1, good.ones, good.ints, (MPI_Datatype[]){(MPI_Datatype)good.other_kind[1]}, good.buffer2, good.ones, good.ints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw_init(good.buffer1, good.ones, good.ints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)7}, good.buffer2, good.ones, good.ints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw_init(good.buffer1, good.ones, good.ints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)123457}, good.buffer2, good.ones, good.ints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw_init(good.buffer1, good.ones, good.ints, (MPI_Datatype[]){MPI_DATATYPE_NULL}, good.buffer2, good.ones, good.ints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw_init(good.buffer1, good.ones, good.ints, (MPI_Datatype[]){good.uncommitted}, good.buffer2, good.ones, good.ints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallw_init(good.buffer1, good.ones, good.ints, good.types, NULL, good.ones, good.ints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallw_init(good.buffer1, good.ones, good.ints, good.types, MPI_IN_PLACE, good.ones, good.ints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallw_init(good.buffer1, good.ones, good.ints, good.types, good.buffer1, good.ones, good.ints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init", "recvcounts", MPI_ERR_ARG, MPI_Alltoallw_init(good.buffer1, good.ones, good.ints, good.types, good.buffer2, NULL, good.ints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init", "recvcounts", MPI_ERR_COUNT, MPI_Alltoallw_init(good.buffer1, good.ones, good.ints, good.types, good.buffer2, (int[]){-1}, good.ints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init", "rdispls", MPI_ERR_ARG, MPI_Alltoallw_init(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, NULL, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init", "recvtypes", MPI_ERR_ARG, MPI_Alltoallw_init(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw_init(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, (MPI_Datatype[]){(MPI_Datatype)good.freed_type}, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw_init(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, (MPI_Datatype[]){(MPI_Datatype)good.other_kind[1]}, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw_init(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)7}, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw_init(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)123457}, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw_init(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, (MPI_Datatype[]){MPI_DATATYPE_NULL}, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw_init(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, (MPI_Datatype[]){good.uncommitted}, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init", "comm", MPI_ERR_COMM, MPI_Alltoallw_init(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, good.types, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init", "comm", MPI_ERR_COMM, MPI_Alltoallw_init(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, good.types, (MPI_Comm)good.other_kind[0], MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init", "comm", MPI_ERR_COMM, MPI_Alltoallw_init(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, good.types, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init", "comm", MPI_ERR_COMM, MPI_Alltoallw_init(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, good.types, (MPI_Comm)(uintptr_t)123457, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init", "comm", MPI_ERR_COMM, MPI_Alltoallw_init(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, good.types, MPI_COMM_NULL, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init", "info", MPI_ERR_INFO, MPI_Alltoallw_init(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, good.types, MPI_COMM_WORLD, (MPI_Info)good.freed_info, &good.out_request));
+  TRY("MPI_Alltoallw_init", "info", MPI_ERR_INFO, MPI_Alltoallw_init(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, good.types, MPI_COMM_WORLD, (MPI_Info)good.other_kind[0], &good.out_request));
+  TRY("MPI_Alltoallw_init", "info", MPI_ERR_INFO, MPI_Alltoallw_init(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, good.types, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Alltoallw_init", "info", MPI_ERR_INFO, MPI_Alltoallw_init(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, good.types, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Alltoallw_init", "request", MPI_ERR_ARG, MPI_Alltoallw_init(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, NULL));
 }
 
 static void test_MPI_Alltoallw_init_c(void) {
-  TRY("MPI_Alltoallw_init_c", "sendbuf", MPI_ERR_BUFFER, MPI_Alltoallw_init_c(NULL, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init_c", "sendcounts", MPI_ERR_ARG, MPI_Alltoallw_init_c(good.buffer1, NULL, good.aints, good.types, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init_c", "sendcounts", MPI_ERR_COUNT, MPI_Alltoallw_init_c(good.buffer1, (MPI_Count[]){-1}, good.aints, good.types, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init_c", "sdispls", MPI_ERR_ARG, MPI_Alltoallw_init_c(good.buffer1, good.counts, NULL, good.types, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init_c", "sendtypes", MPI_ERR_ARG, MPI_Alltoallw_init_c(good.buffer1, good.counts, good.aints, NULL, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init_c", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw_init_c(good.buffer1, good.counts, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.freed_type}, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init_c", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw_init_c(good.buffer1, good.counts, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.other_kind[1]}, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init_c", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw_init_c(good.buffer1, good.counts, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)7}, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init_c", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw_init_c(good.buffer1, good.counts, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)123457}, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init_c", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw_init_c(good.buffer1, good.counts, good.aints, (MPI_Datatype[]){MPI_DATATYPE_NULL}, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init_c", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw_init_c(good.buffer1, good.counts, good.aints, (MPI_Datatype[]){good.uncommitted}, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallw_init_c(good.buffer1, good.counts, good.aints, good.types, NULL, good.counts, good.aints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallw_init_c(good.buffer1, good.counts, good.aints, good.types, MPI_IN_PLACE, good.counts, good.aints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallw_init_c(good.buffer1, good.counts, good.aints, good.types, good.buffer1, good.counts, good.aints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init_c", "recvcounts", MPI_ERR_ARG, MPI_Alltoallw_init_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, NULL, good.aints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init_c", "recvcounts", MPI_ERR_COUNT, MPI_Alltoallw_init_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, (MPI_Count[]){-1}, good.aints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init_c", "rdispls", MPI_ERR_ARG, MPI_Alltoallw_init_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, NULL, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init_c", "recvtypes", MPI_ERR_ARG, MPI_Alltoallw_init_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init_c", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw_init_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.freed_type}, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init_c", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw_init_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.other_kind[1]}, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init_c", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw_init_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)7}, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init_c", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw_init_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)123457}, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init_c", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw_init_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, (MPI_Datatype[]){MPI_DATATYPE_NULL}, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init_c", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw_init_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, (MPI_Datatype[]){good.uncommitted}, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init_c", "comm", MPI_ERR_COMM, MPI_Alltoallw_init_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, good.types, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init_c", "comm", MPI_ERR_COMM, MPI_Alltoallw_init_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, good.types, (MPI_Comm)good.other_kind[0], MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init_c", "comm", MPI_ERR_COMM, MPI_Alltoallw_init_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, good.types, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init_c", "comm", MPI_ERR_COMM, MPI_Alltoallw_init_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, good.types, (MPI_Comm)(uintptr_t)123457, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init_c", "comm", MPI_ERR_COMM, MPI_Alltoallw_init_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_NULL, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Alltoallw_init_c", "info", MPI_ERR_INFO, MPI_Alltoallw_init_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_WORLD, (MPI_Info)good.freed_info, &good.out_request));
-  TRY("MPI_Alltoallw_init_c", "info", MPI_ERR_INFO, MPI_Alltoallw_init_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_WORLD, (MPI_Info)good.other_kind[0], &good.out_request));
-  TRY("MPI_Alltoallw_init_c", "info", MPI_ERR_INFO, MPI_Alltoallw_init_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)7, &good.out_request));
-  TRY("MPI_Alltoallw_init_c", "info", MPI_ERR_INFO, MPI_Alltoallw_init_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)123457, &good.out_request));
-  TRY("MPI_Alltoallw_init_c", "request", MPI_ERR_ARG, MPI_Alltoallw_init_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, NULL));
+  TRY("MPI_Alltoallw_init_c", "sendbuf", MPI_ERR_BUFFER, MPI_Alltoallw_init_c(NULL, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init_c", "sendcounts", MPI_ERR_ARG, MPI_Alltoallw_init_c(good.buffer1, NULL, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init_c", "sendcounts", MPI_ERR_COUNT, MPI_Alltoallw_init_c(good.buffer1, (MPI_Count[]){-1}, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init_c", "sdispls", MPI_ERR_ARG, MPI_Alltoallw_init_c(good.buffer1, good.large_ones, NULL, good.types, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init_c", "sendtypes", MPI_ERR_ARG, MPI_Alltoallw_init_c(good.buffer1, good.large_ones, good.aints, NULL, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init_c", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw_init_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.freed_type}, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init_c", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw_init_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.other_kind[1]}, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init_c", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw_init_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)7}, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init_c", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw_init_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)123457}, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init_c", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw_init_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype[]){MPI_DATATYPE_NULL}, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init_c", "sendtypes", MPI_ERR_TYPE, MPI_Alltoallw_init_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype[]){good.uncommitted}, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, NULL, good.large_ones, good.aints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, MPI_IN_PLACE, good.large_ones, good.aints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer1, good.large_ones, good.aints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init_c", "recvcounts", MPI_ERR_ARG, MPI_Alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, NULL, good.aints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init_c", "recvcounts", MPI_ERR_COUNT, MPI_Alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, (MPI_Count[]){-1}, good.aints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init_c", "rdispls", MPI_ERR_ARG, MPI_Alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, NULL, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init_c", "recvtypes", MPI_ERR_ARG, MPI_Alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init_c", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.freed_type}, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init_c", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.other_kind[1]}, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init_c", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)7}, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init_c", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)123457}, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init_c", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, (MPI_Datatype[]){MPI_DATATYPE_NULL}, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init_c", "recvtypes", MPI_ERR_TYPE, MPI_Alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, (MPI_Datatype[]){good.uncommitted}, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init_c", "comm", MPI_ERR_COMM, MPI_Alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init_c", "comm", MPI_ERR_COMM, MPI_Alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, (MPI_Comm)good.other_kind[0], MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init_c", "comm", MPI_ERR_COMM, MPI_Alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init_c", "comm", MPI_ERR_COMM, MPI_Alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, (MPI_Comm)(uintptr_t)123457, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init_c", "comm", MPI_ERR_COMM, MPI_Alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_NULL, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Alltoallw_init_c", "info", MPI_ERR_INFO, MPI_Alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD, (MPI_Info)good.freed_info, &good.out_request));
+  TRY("MPI_Alltoallw_init_c", "info", MPI_ERR_INFO, MPI_Alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD, (MPI_Info)good.other_kind[0], &good.out_request));
+  TRY("MPI_Alltoallw_init_c", "info", MPI_ERR_INFO, MPI_Alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Alltoallw_init_c", "info", MPI_ERR_INFO, MPI_Alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Alltoallw_init_c", "request", MPI_ERR_ARG, MPI_Alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, NULL));
 }
 
 static void test_MPI_Attr_delete(void) {
@@ -2183,147 +2183,147 @@ static void test_MPI_Gather_init_c(void) {
 }
 
 static void test_MPI_Gatherv(void) {
-  TRY("MPI_Gatherv", "sendbuf", MPI_ERR_BUFFER, MPI_Gatherv(NULL, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv", "sendcount", MPI_ERR_COUNT, MPI_Gatherv(good.buffer1, -1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv", "sendtype", MPI_ERR_TYPE, MPI_Gatherv(good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, good.ints, good.ints, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv", "sendtype", MPI_ERR_TYPE, MPI_Gatherv(good.buffer1, 1, (MPI_Datatype)good.other_kind[1], good.buffer2, good.ints, good.ints, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv", "sendtype", MPI_ERR_TYPE, MPI_Gatherv(good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.ints, good.ints, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv", "sendtype", MPI_ERR_TYPE, MPI_Gatherv(good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.ints, good.ints, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv", "sendtype", MPI_ERR_TYPE, MPI_Gatherv(good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, good.ints, good.ints, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv", "sendtype", MPI_ERR_TYPE, MPI_Gatherv(good.buffer1, 1, good.uncommitted, good.buffer2, good.ints, good.ints, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv", "recvbuf", MPI_ERR_BUFFER, MPI_Gatherv(good.buffer1, 1, MPI_INT, NULL, good.ints, good.ints, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv", "recvbuf", MPI_ERR_BUFFER, MPI_Gatherv(good.buffer1, 1, MPI_INT, MPI_IN_PLACE, good.ints, good.ints, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv", "recvbuf", MPI_ERR_BUFFER, MPI_Gatherv(good.buffer1, 1, MPI_INT, good.buffer1, good.ints, good.ints, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv", "sendbuf", MPI_ERR_BUFFER, MPI_Gatherv(NULL, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv", "sendcount", MPI_ERR_COUNT, MPI_Gatherv(good.buffer1, -1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv", "sendtype", MPI_ERR_TYPE, MPI_Gatherv(good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, good.ones, good.ints, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv", "sendtype", MPI_ERR_TYPE, MPI_Gatherv(good.buffer1, 1, (MPI_Datatype)good.other_kind[1], good.buffer2, good.ones, good.ints, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv", "sendtype", MPI_ERR_TYPE, MPI_Gatherv(good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.ones, good.ints, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv", "sendtype", MPI_ERR_TYPE, MPI_Gatherv(good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.ones, good.ints, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv", "sendtype", MPI_ERR_TYPE, MPI_Gatherv(good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, good.ones, good.ints, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv", "sendtype", MPI_ERR_TYPE, MPI_Gatherv(good.buffer1, 1, good.uncommitted, good.buffer2, good.ones, good.ints, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv", "recvbuf", MPI_ERR_BUFFER, MPI_Gatherv(good.buffer1, 1, MPI_INT, NULL, good.ones, good.ints, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv", "recvbuf", MPI_ERR_BUFFER, MPI_Gatherv(good.buffer1, 1, MPI_INT, MPI_IN_PLACE, good.ones, good.ints, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv", "recvbuf", MPI_ERR_BUFFER, MPI_Gatherv(good.buffer1, 1, MPI_INT, good.buffer1, good.ones, good.ints, MPI_INT, 0, MPI_COMM_WORLD));
   TRY("MPI_Gatherv", "recvcounts", MPI_ERR_ARG, MPI_Gatherv(good.buffer1, 1, MPI_INT, good.buffer2, NULL, good.ints, MPI_INT, 0, MPI_COMM_WORLD));
   TRY("MPI_Gatherv", "recvcounts", MPI_ERR_COUNT, MPI_Gatherv(good.buffer1, 1, MPI_INT, good.buffer2, (int[]){-1}, good.ints, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv", "displs", MPI_ERR_ARG, MPI_Gatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, NULL, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv", "recvtype", MPI_ERR_TYPE, MPI_Gatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, (MPI_Datatype)good.freed_type, 0, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv", "recvtype", MPI_ERR_TYPE, MPI_Gatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, (MPI_Datatype)good.other_kind[1], 0, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv", "recvtype", MPI_ERR_TYPE, MPI_Gatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, (MPI_Datatype)(uintptr_t)7, 0, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv", "recvtype", MPI_ERR_TYPE, MPI_Gatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, (MPI_Datatype)(uintptr_t)123457, 0, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv", "recvtype", MPI_ERR_TYPE, MPI_Gatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_DATATYPE_NULL, 0, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv", "recvtype", MPI_ERR_TYPE, MPI_Gatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, good.uncommitted, 0, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv", "root", MPI_ERR_ROOT, MPI_Gatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, -1, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv", "root", MPI_ERR_ROOT, MPI_Gatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, 1, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv", "root", MPI_ERR_ROOT, MPI_Gatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_PROC_NULL, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv", "root", MPI_ERR_ROOT, MPI_Gatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_ROOT, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv", "root", MPI_ERR_ROOT, MPI_Gatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, INT_MAX, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv", "comm", MPI_ERR_COMM, MPI_Gatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, 0, (MPI_Comm)good.freed_comm));
-  TRY("MPI_Gatherv", "comm", MPI_ERR_COMM, MPI_Gatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, 0, (MPI_Comm)good.other_kind[0]));
-  TRY("MPI_Gatherv", "comm", MPI_ERR_COMM, MPI_Gatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, 0, (MPI_Comm)(uintptr_t)7));
-  TRY("MPI_Gatherv", "comm", MPI_ERR_COMM, MPI_Gatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, 0, (MPI_Comm)(uintptr_t)123457));
-  TRY("MPI_Gatherv", "comm", MPI_ERR_COMM, MPI_Gatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, 0, MPI_COMM_NULL));
+  TRY("MPI_Gatherv", "displs", MPI_ERR_ARG, MPI_Gatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, NULL, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv", "recvtype", MPI_ERR_TYPE, MPI_Gatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)good.freed_type, 0, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv", "recvtype", MPI_ERR_TYPE, MPI_Gatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)good.other_kind[1], 0, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv", "recvtype", MPI_ERR_TYPE, MPI_Gatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)(uintptr_t)7, 0, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv", "recvtype", MPI_ERR_TYPE, MPI_Gatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)(uintptr_t)123457, 0, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv", "recvtype", MPI_ERR_TYPE, MPI_Gatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_DATATYPE_NULL, 0, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv", "recvtype", MPI_ERR_TYPE, MPI_Gatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, good.uncommitted, 0, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv", "root", MPI_ERR_ROOT, MPI_Gatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, -1, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv", "root", MPI_ERR_ROOT, MPI_Gatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, 1, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv", "root", MPI_ERR_ROOT, MPI_Gatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_PROC_NULL, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv", "root", MPI_ERR_ROOT, MPI_Gatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_ROOT, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv", "root", MPI_ERR_ROOT, MPI_Gatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, INT_MAX, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv", "comm", MPI_ERR_COMM, MPI_Gatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, 0, (MPI_Comm)good.freed_comm));
+  TRY("MPI_Gatherv", "comm", MPI_ERR_COMM, MPI_Gatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, 0, (MPI_Comm)good.other_kind[0]));
+  TRY("MPI_Gatherv", "comm", MPI_ERR_COMM, MPI_Gatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, 0, (MPI_Comm)(uintptr_t)7));
+  TRY("MPI_Gatherv", "comm", MPI_ERR_COMM, MPI_Gatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, 0, (MPI_Comm)(uintptr_t)123457));
+  TRY("MPI_Gatherv", "comm", MPI_ERR_COMM, MPI_Gatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, 0, MPI_COMM_NULL));
 }
 
 static void test_MPI_Gatherv_c(void) {
-  TRY("MPI_Gatherv_c", "sendbuf", MPI_ERR_BUFFER, MPI_Gatherv_c(NULL, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv_c", "sendcount", MPI_ERR_COUNT, MPI_Gatherv_c(good.buffer1, -1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv_c", "sendcount", MPI_ERR_COUNT, MPI_Gatherv_c(good.buffer1, INT64_MAX, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Gatherv_c(good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, good.counts, good.aints, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Gatherv_c(good.buffer1, 1, (MPI_Datatype)good.other_kind[1], good.buffer2, good.counts, good.aints, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Gatherv_c(good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.counts, good.aints, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Gatherv_c(good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.counts, good.aints, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Gatherv_c(good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, good.counts, good.aints, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Gatherv_c(good.buffer1, 1, good.uncommitted, good.buffer2, good.counts, good.aints, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Gatherv_c(good.buffer1, 1, MPI_INT, NULL, good.counts, good.aints, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Gatherv_c(good.buffer1, 1, MPI_INT, MPI_IN_PLACE, good.counts, good.aints, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Gatherv_c(good.buffer1, 1, MPI_INT, good.buffer1, good.counts, good.aints, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv_c", "sendbuf", MPI_ERR_BUFFER, MPI_Gatherv_c(NULL, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv_c", "sendcount", MPI_ERR_COUNT, MPI_Gatherv_c(good.buffer1, -1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv_c", "sendcount", MPI_ERR_COUNT, MPI_Gatherv_c(good.buffer1, INT64_MAX, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Gatherv_c(good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Gatherv_c(good.buffer1, 1, (MPI_Datatype)good.other_kind[1], good.buffer2, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Gatherv_c(good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Gatherv_c(good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Gatherv_c(good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Gatherv_c(good.buffer1, 1, good.uncommitted, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Gatherv_c(good.buffer1, 1, MPI_INT, NULL, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Gatherv_c(good.buffer1, 1, MPI_INT, MPI_IN_PLACE, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Gatherv_c(good.buffer1, 1, MPI_INT, good.buffer1, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_WORLD));
   TRY("MPI_Gatherv_c", "recvcounts", MPI_ERR_ARG, MPI_Gatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, NULL, good.aints, MPI_INT, 0, MPI_COMM_WORLD));
   TRY("MPI_Gatherv_c", "recvcounts", MPI_ERR_COUNT, MPI_Gatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, (MPI_Count[]){-1}, good.aints, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv_c", "displs", MPI_ERR_ARG, MPI_Gatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, NULL, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Gatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, (MPI_Datatype)good.freed_type, 0, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Gatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, (MPI_Datatype)good.other_kind[1], 0, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Gatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, (MPI_Datatype)(uintptr_t)7, 0, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Gatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, (MPI_Datatype)(uintptr_t)123457, 0, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Gatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_DATATYPE_NULL, 0, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Gatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, good.uncommitted, 0, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv_c", "root", MPI_ERR_ROOT, MPI_Gatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, -1, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv_c", "root", MPI_ERR_ROOT, MPI_Gatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, 1, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv_c", "root", MPI_ERR_ROOT, MPI_Gatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_PROC_NULL, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv_c", "root", MPI_ERR_ROOT, MPI_Gatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_ROOT, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv_c", "root", MPI_ERR_ROOT, MPI_Gatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, INT_MAX, MPI_COMM_WORLD));
-  TRY("MPI_Gatherv_c", "comm", MPI_ERR_COMM, MPI_Gatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, 0, (MPI_Comm)good.freed_comm));
-  TRY("MPI_Gatherv_c", "comm", MPI_ERR_COMM, MPI_Gatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, 0, (MPI_Comm)good.other_kind[0]));
-  TRY("MPI_Gatherv_c", "comm", MPI_ERR_COMM, MPI_Gatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, 0, (MPI_Comm)(uintptr_t)7));
-  TRY("MPI_Gatherv_c", "comm", MPI_ERR_COMM, MPI_Gatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, 0, (MPI_Comm)(uintptr_t)123457));
-  TRY("MPI_Gatherv_c", "comm", MPI_ERR_COMM, MPI_Gatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, 0, MPI_COMM_NULL));
+  TRY("MPI_Gatherv_c", "displs", MPI_ERR_ARG, MPI_Gatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, NULL, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Gatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)good.freed_type, 0, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Gatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)good.other_kind[1], 0, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Gatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)7, 0, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Gatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)123457, 0, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Gatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_DATATYPE_NULL, 0, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Gatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, good.uncommitted, 0, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv_c", "root", MPI_ERR_ROOT, MPI_Gatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, -1, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv_c", "root", MPI_ERR_ROOT, MPI_Gatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, 1, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv_c", "root", MPI_ERR_ROOT, MPI_Gatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_PROC_NULL, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv_c", "root", MPI_ERR_ROOT, MPI_Gatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_ROOT, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv_c", "root", MPI_ERR_ROOT, MPI_Gatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, INT_MAX, MPI_COMM_WORLD));
+  TRY("MPI_Gatherv_c", "comm", MPI_ERR_COMM, MPI_Gatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, (MPI_Comm)good.freed_comm));
+  TRY("MPI_Gatherv_c", "comm", MPI_ERR_COMM, MPI_Gatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, (MPI_Comm)good.other_kind[0]));
+  TRY("MPI_Gatherv_c", "comm", MPI_ERR_COMM, MPI_Gatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, (MPI_Comm)(uintptr_t)7));
+  TRY("MPI_Gatherv_c", "comm", MPI_ERR_COMM, MPI_Gatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, (MPI_Comm)(uintptr_t)123457));
+  TRY("MPI_Gatherv_c", "comm", MPI_ERR_COMM, MPI_Gatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_NULL));
 }
 
 static void test_MPI_Gatherv_init(void) {
-  TRY("MPI_Gatherv_init", "sendbuf", MPI_ERR_BUFFER, MPI_Gatherv_init(NULL, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init", "sendcount", MPI_ERR_COUNT, MPI_Gatherv_init(good.buffer1, -1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init", "sendtype", MPI_ERR_TYPE, MPI_Gatherv_init(good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, good.ints, good.ints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init", "sendtype", MPI_ERR_TYPE, MPI_Gatherv_init(good.buffer1, 1, (MPI_Datatype)good.other_kind[1], good.buffer2, good.ints, good.ints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init", "sendtype", MPI_ERR_TYPE, MPI_Gatherv_init(good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.ints, good.ints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init", "sendtype", MPI_ERR_TYPE, MPI_Gatherv_init(good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.ints, good.ints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init", "sendtype", MPI_ERR_TYPE, MPI_Gatherv_init(good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, good.ints, good.ints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init", "sendtype", MPI_ERR_TYPE, MPI_Gatherv_init(good.buffer1, 1, good.uncommitted, good.buffer2, good.ints, good.ints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init", "recvbuf", MPI_ERR_BUFFER, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, NULL, good.ints, good.ints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init", "recvbuf", MPI_ERR_BUFFER, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, MPI_IN_PLACE, good.ints, good.ints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init", "recvbuf", MPI_ERR_BUFFER, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer1, good.ints, good.ints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init", "sendbuf", MPI_ERR_BUFFER, MPI_Gatherv_init(NULL, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init", "sendcount", MPI_ERR_COUNT, MPI_Gatherv_init(good.buffer1, -1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init", "sendtype", MPI_ERR_TYPE, MPI_Gatherv_init(good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, good.ones, good.ints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init", "sendtype", MPI_ERR_TYPE, MPI_Gatherv_init(good.buffer1, 1, (MPI_Datatype)good.other_kind[1], good.buffer2, good.ones, good.ints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init", "sendtype", MPI_ERR_TYPE, MPI_Gatherv_init(good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.ones, good.ints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init", "sendtype", MPI_ERR_TYPE, MPI_Gatherv_init(good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.ones, good.ints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init", "sendtype", MPI_ERR_TYPE, MPI_Gatherv_init(good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, good.ones, good.ints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init", "sendtype", MPI_ERR_TYPE, MPI_Gatherv_init(good.buffer1, 1, good.uncommitted, good.buffer2, good.ones, good.ints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init", "recvbuf", MPI_ERR_BUFFER, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, NULL, good.ones, good.ints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init", "recvbuf", MPI_ERR_BUFFER, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, MPI_IN_PLACE, good.ones, good.ints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init", "recvbuf", MPI_ERR_BUFFER, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer1, good.ones, good.ints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Gatherv_init", "recvcounts", MPI_ERR_ARG, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, NULL, good.ints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Gatherv_init", "recvcounts", MPI_ERR_COUNT, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, (int[]){-1}, good.ints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init", "displs", MPI_ERR_ARG, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, NULL, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init", "recvtype", MPI_ERR_TYPE, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, (MPI_Datatype)good.freed_type, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init", "recvtype", MPI_ERR_TYPE, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, (MPI_Datatype)good.other_kind[1], 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init", "recvtype", MPI_ERR_TYPE, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, (MPI_Datatype)(uintptr_t)7, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init", "recvtype", MPI_ERR_TYPE, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, (MPI_Datatype)(uintptr_t)123457, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init", "recvtype", MPI_ERR_TYPE, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_DATATYPE_NULL, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init", "recvtype", MPI_ERR_TYPE, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, good.uncommitted, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init", "root", MPI_ERR_ROOT, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, -1, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init", "root", MPI_ERR_ROOT, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, 1, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init", "root", MPI_ERR_ROOT, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_PROC_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init", "root", MPI_ERR_ROOT, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_ROOT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init", "root", MPI_ERR_ROOT, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, INT_MAX, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init", "comm", MPI_ERR_COMM, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, 0, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init", "comm", MPI_ERR_COMM, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, 0, (MPI_Comm)good.other_kind[0], MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init", "comm", MPI_ERR_COMM, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, 0, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init", "comm", MPI_ERR_COMM, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, 0, (MPI_Comm)(uintptr_t)123457, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init", "comm", MPI_ERR_COMM, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, 0, MPI_COMM_NULL, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init", "info", MPI_ERR_INFO, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, 0, MPI_COMM_WORLD, (MPI_Info)good.freed_info, &good.out_request));
-  TRY("MPI_Gatherv_init", "info", MPI_ERR_INFO, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, 0, MPI_COMM_WORLD, (MPI_Info)good.other_kind[0], &good.out_request));
-  TRY("MPI_Gatherv_init", "info", MPI_ERR_INFO, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, 0, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)7, &good.out_request));
-  TRY("MPI_Gatherv_init", "info", MPI_ERR_INFO, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, 0, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)123457, &good.out_request));
-  TRY("MPI_Gatherv_init", "request", MPI_ERR_ARG, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, NULL));
+  TRY("MPI_Gatherv_init", "displs", MPI_ERR_ARG, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, NULL, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init", "recvtype", MPI_ERR_TYPE, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)good.freed_type, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init", "recvtype", MPI_ERR_TYPE, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)good.other_kind[1], 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init", "recvtype", MPI_ERR_TYPE, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)(uintptr_t)7, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init", "recvtype", MPI_ERR_TYPE, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)(uintptr_t)123457, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init", "recvtype", MPI_ERR_TYPE, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_DATATYPE_NULL, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init", "recvtype", MPI_ERR_TYPE, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, good.uncommitted, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init", "root", MPI_ERR_ROOT, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, -1, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init", "root", MPI_ERR_ROOT, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, 1, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init", "root", MPI_ERR_ROOT, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_PROC_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init", "root", MPI_ERR_ROOT, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_ROOT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init", "root", MPI_ERR_ROOT, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, INT_MAX, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init", "comm", MPI_ERR_COMM, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, 0, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init", "comm", MPI_ERR_COMM, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, 0, (MPI_Comm)good.other_kind[0], MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init", "comm", MPI_ERR_COMM, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, 0, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init", "comm", MPI_ERR_COMM, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, 0, (MPI_Comm)(uintptr_t)123457, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init", "comm", MPI_ERR_COMM, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, 0, MPI_COMM_NULL, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init", "info", MPI_ERR_INFO, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, 0, MPI_COMM_WORLD, (MPI_Info)good.freed_info, &good.out_request));
+  TRY("MPI_Gatherv_init", "info", MPI_ERR_INFO, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, 0, MPI_COMM_WORLD, (MPI_Info)good.other_kind[0], &good.out_request));
+  TRY("MPI_Gatherv_init", "info", MPI_ERR_INFO, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, 0, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Gatherv_init", "info", MPI_ERR_INFO, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, 0, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Gatherv_init", "request", MPI_ERR_ARG, MPI_Gatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, NULL));
 }
 
 static void test_MPI_Gatherv_init_c(void) {
-  TRY("MPI_Gatherv_init_c", "sendbuf", MPI_ERR_BUFFER, MPI_Gatherv_init_c(NULL, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init_c", "sendcount", MPI_ERR_COUNT, MPI_Gatherv_init_c(good.buffer1, -1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init_c", "sendcount", MPI_ERR_COUNT, MPI_Gatherv_init_c(good.buffer1, INT64_MAX, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Gatherv_init_c(good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, good.counts, good.aints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Gatherv_init_c(good.buffer1, 1, (MPI_Datatype)good.other_kind[1], good.buffer2, good.counts, good.aints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Gatherv_init_c(good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.counts, good.aints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Gatherv_init_c(good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.counts, good.aints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Gatherv_init_c(good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, good.counts, good.aints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Gatherv_init_c(good.buffer1, 1, good.uncommitted, good.buffer2, good.counts, good.aints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, NULL, good.counts, good.aints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, MPI_IN_PLACE, good.counts, good.aints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer1, good.counts, good.aints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init_c", "sendbuf", MPI_ERR_BUFFER, MPI_Gatherv_init_c(NULL, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init_c", "sendcount", MPI_ERR_COUNT, MPI_Gatherv_init_c(good.buffer1, -1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init_c", "sendcount", MPI_ERR_COUNT, MPI_Gatherv_init_c(good.buffer1, INT64_MAX, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Gatherv_init_c(good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Gatherv_init_c(good.buffer1, 1, (MPI_Datatype)good.other_kind[1], good.buffer2, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Gatherv_init_c(good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Gatherv_init_c(good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Gatherv_init_c(good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Gatherv_init_c(good.buffer1, 1, good.uncommitted, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, NULL, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, MPI_IN_PLACE, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer1, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Gatherv_init_c", "recvcounts", MPI_ERR_ARG, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, NULL, good.aints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Gatherv_init_c", "recvcounts", MPI_ERR_COUNT, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, (MPI_Count[]){-1}, good.aints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init_c", "displs", MPI_ERR_ARG, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, NULL, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, (MPI_Datatype)good.freed_type, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, (MPI_Datatype)good.other_kind[1], 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, (MPI_Datatype)(uintptr_t)7, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, (MPI_Datatype)(uintptr_t)123457, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_DATATYPE_NULL, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, good.uncommitted, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init_c", "root", MPI_ERR_ROOT, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, -1, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init_c", "root", MPI_ERR_ROOT, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, 1, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init_c", "root", MPI_ERR_ROOT, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_PROC_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init_c", "root", MPI_ERR_ROOT, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_ROOT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init_c", "root", MPI_ERR_ROOT, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, INT_MAX, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init_c", "comm", MPI_ERR_COMM, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, 0, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init_c", "comm", MPI_ERR_COMM, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, 0, (MPI_Comm)good.other_kind[0], MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init_c", "comm", MPI_ERR_COMM, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, 0, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init_c", "comm", MPI_ERR_COMM, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, 0, (MPI_Comm)(uintptr_t)123457, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init_c", "comm", MPI_ERR_COMM, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, 0, MPI_COMM_NULL, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Gatherv_init_c", "info", MPI_ERR_INFO, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, 0, MPI_COMM_WORLD, (MPI_Info)good.freed_info, &good.out_request));
-  TRY("MPI_Gatherv_init_c", "info", MPI_ERR_INFO, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, 0, MPI_COMM_WORLD, (MPI_Info)good.other_kind[0], &good.out_request));
-  TRY("MPI_Gatherv_init_c", "info", MPI_ERR_INFO, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, 0, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)7, &good.out_request));
-  TRY("MPI_Gatherv_init_c", "info", MPI_ERR_INFO, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, 0, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)123457, &good.out_request));
-  TRY("MPI_Gatherv_init_c", "request", MPI_ERR_ARG, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, NULL));
+  TRY("MPI_Gatherv_init_c", "displs", MPI_ERR_ARG, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, NULL, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)good.freed_type, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)good.other_kind[1], 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)7, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)123457, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_DATATYPE_NULL, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, good.uncommitted, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init_c", "root", MPI_ERR_ROOT, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, -1, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init_c", "root", MPI_ERR_ROOT, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, 1, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init_c", "root", MPI_ERR_ROOT, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_PROC_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init_c", "root", MPI_ERR_ROOT, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_ROOT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init_c", "root", MPI_ERR_ROOT, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, INT_MAX, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init_c", "comm", MPI_ERR_COMM, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init_c", "comm", MPI_ERR_COMM, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, (MPI_Comm)good.other_kind[0], MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init_c", "comm", MPI_ERR_COMM, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init_c", "comm", MPI_ERR_COMM, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, (MPI_Comm)(uintptr_t)123457, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init_c", "comm", MPI_ERR_COMM, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_NULL, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Gatherv_init_c", "info", MPI_ERR_INFO, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_WORLD, (MPI_Info)good.freed_info, &good.out_request));
+  TRY("MPI_Gatherv_init_c", "info", MPI_ERR_INFO, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_WORLD, (MPI_Info)good.other_kind[0], &good.out_request));
+  TRY("MPI_Gatherv_init_c", "info", MPI_ERR_INFO, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Gatherv_init_c", "info", MPI_ERR_INFO, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Gatherv_init_c", "request", MPI_ERR_ARG, MPI_Gatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, NULL));
 }
 
 static void test_MPI_Get(void) {
@@ -2664,62 +2664,62 @@ static void test_MPI_Iallgather_c(void) {
 }
 
 static void test_MPI_Iallgatherv(void) {
-  TRY("MPI_Iallgatherv", "sendbuf", MPI_ERR_BUFFER, MPI_Iallgatherv(NULL, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iallgatherv", "sendcount", MPI_ERR_COUNT, MPI_Iallgatherv(good.buffer1, -1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iallgatherv", "sendtype", MPI_ERR_TYPE, MPI_Iallgatherv(good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iallgatherv", "sendtype", MPI_ERR_TYPE, MPI_Iallgatherv(good.buffer1, 1, (MPI_Datatype)good.other_kind[1], good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iallgatherv", "sendtype", MPI_ERR_TYPE, MPI_Iallgatherv(good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iallgatherv", "sendtype", MPI_ERR_TYPE, MPI_Iallgatherv(good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iallgatherv", "sendtype", MPI_ERR_TYPE, MPI_Iallgatherv(good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iallgatherv", "sendtype", MPI_ERR_TYPE, MPI_Iallgatherv(good.buffer1, 1, good.uncommitted, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iallgatherv", "recvbuf", MPI_ERR_BUFFER, MPI_Iallgatherv(good.buffer1, 1, MPI_INT, NULL, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iallgatherv", "recvbuf", MPI_ERR_BUFFER, MPI_Iallgatherv(good.buffer1, 1, MPI_INT, MPI_IN_PLACE, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iallgatherv", "recvbuf", MPI_ERR_BUFFER, MPI_Iallgatherv(good.buffer1, 1, MPI_INT, good.buffer1, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iallgatherv", "sendbuf", MPI_ERR_BUFFER, MPI_Iallgatherv(NULL, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iallgatherv", "sendcount", MPI_ERR_COUNT, MPI_Iallgatherv(good.buffer1, -1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iallgatherv", "sendtype", MPI_ERR_TYPE, MPI_Iallgatherv(good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iallgatherv", "sendtype", MPI_ERR_TYPE, MPI_Iallgatherv(good.buffer1, 1, (MPI_Datatype)good.other_kind[1], good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iallgatherv", "sendtype", MPI_ERR_TYPE, MPI_Iallgatherv(good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iallgatherv", "sendtype", MPI_ERR_TYPE, MPI_Iallgatherv(good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iallgatherv", "sendtype", MPI_ERR_TYPE, MPI_Iallgatherv(good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iallgatherv", "sendtype", MPI_ERR_TYPE, MPI_Iallgatherv(good.buffer1, 1, good.uncommitted, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iallgatherv", "recvbuf", MPI_ERR_BUFFER, MPI_Iallgatherv(good.buffer1, 1, MPI_INT, NULL, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iallgatherv", "recvbuf", MPI_ERR_BUFFER, MPI_Iallgatherv(good.buffer1, 1, MPI_INT, MPI_IN_PLACE, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iallgatherv", "recvbuf", MPI_ERR_BUFFER, MPI_Iallgatherv(good.buffer1, 1, MPI_INT, good.buffer1, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Iallgatherv", "recvcounts", MPI_ERR_ARG, MPI_Iallgatherv(good.buffer1, 1, MPI_INT, good.buffer2, NULL, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Iallgatherv", "recvcounts", MPI_ERR_COUNT, MPI_Iallgatherv(good.buffer1, 1, MPI_INT, good.buffer2, (int[]){-1}, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iallgatherv", "displs", MPI_ERR_ARG, MPI_Iallgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, NULL, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iallgatherv", "recvtype", MPI_ERR_TYPE, MPI_Iallgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, (MPI_Datatype)good.freed_type, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iallgatherv", "recvtype", MPI_ERR_TYPE, MPI_Iallgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, (MPI_Datatype)good.other_kind[1], MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iallgatherv", "recvtype", MPI_ERR_TYPE, MPI_Iallgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, (MPI_Datatype)(uintptr_t)7, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iallgatherv", "recvtype", MPI_ERR_TYPE, MPI_Iallgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, (MPI_Datatype)(uintptr_t)123457, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iallgatherv", "recvtype", MPI_ERR_TYPE, MPI_Iallgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_DATATYPE_NULL, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iallgatherv", "recvtype", MPI_ERR_TYPE, MPI_Iallgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, good.uncommitted, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iallgatherv", "comm", MPI_ERR_COMM, MPI_Iallgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, (MPI_Comm)good.freed_comm, &good.out_request));
-  TRY("MPI_Iallgatherv", "comm", MPI_ERR_COMM, MPI_Iallgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, (MPI_Comm)good.other_kind[0], &good.out_request));
-  TRY("MPI_Iallgatherv", "comm", MPI_ERR_COMM, MPI_Iallgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, (MPI_Comm)(uintptr_t)7, &good.out_request));
-  TRY("MPI_Iallgatherv", "comm", MPI_ERR_COMM, MPI_Iallgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, (MPI_Comm)(uintptr_t)123457, &good.out_request));
-  TRY("MPI_Iallgatherv", "comm", MPI_ERR_COMM, MPI_Iallgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_NULL, &good.out_request));
-  TRY("MPI_Iallgatherv", "request", MPI_ERR_ARG, MPI_Iallgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, NULL));
+  TRY("MPI_Iallgatherv", "displs", MPI_ERR_ARG, MPI_Iallgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, NULL, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iallgatherv", "recvtype", MPI_ERR_TYPE, MPI_Iallgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)good.freed_type, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iallgatherv", "recvtype", MPI_ERR_TYPE, MPI_Iallgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)good.other_kind[1], MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iallgatherv", "recvtype", MPI_ERR_TYPE, MPI_Iallgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)(uintptr_t)7, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iallgatherv", "recvtype", MPI_ERR_TYPE, MPI_Iallgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)(uintptr_t)123457, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iallgatherv", "recvtype", MPI_ERR_TYPE, MPI_Iallgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_DATATYPE_NULL, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iallgatherv", "recvtype", MPI_ERR_TYPE, MPI_Iallgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, good.uncommitted, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iallgatherv", "comm", MPI_ERR_COMM, MPI_Iallgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)good.freed_comm, &good.out_request));
+  TRY("MPI_Iallgatherv", "comm", MPI_ERR_COMM, MPI_Iallgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)good.other_kind[0], &good.out_request));
+  TRY("MPI_Iallgatherv", "comm", MPI_ERR_COMM, MPI_Iallgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Iallgatherv", "comm", MPI_ERR_COMM, MPI_Iallgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Iallgatherv", "comm", MPI_ERR_COMM, MPI_Iallgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_NULL, &good.out_request));
+  TRY("MPI_Iallgatherv", "request", MPI_ERR_ARG, MPI_Iallgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, NULL));
 }
 
 static void test_MPI_Iallgatherv_c(void) {
-  TRY("MPI_Iallgatherv_c", "sendbuf", MPI_ERR_BUFFER, MPI_Iallgatherv_c(NULL, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iallgatherv_c", "sendcount", MPI_ERR_COUNT, MPI_Iallgatherv_c(good.buffer1, -1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iallgatherv_c", "sendcount", MPI_ERR_COUNT, MPI_Iallgatherv_c(good.buffer1, INT64_MAX, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iallgatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Iallgatherv_c(good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iallgatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Iallgatherv_c(good.buffer1, 1, (MPI_Datatype)good.other_kind[1], good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iallgatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Iallgatherv_c(good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iallgatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Iallgatherv_c(good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iallgatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Iallgatherv_c(good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iallgatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Iallgatherv_c(good.buffer1, 1, good.uncommitted, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iallgatherv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Iallgatherv_c(good.buffer1, 1, MPI_INT, NULL, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iallgatherv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Iallgatherv_c(good.buffer1, 1, MPI_INT, MPI_IN_PLACE, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iallgatherv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Iallgatherv_c(good.buffer1, 1, MPI_INT, good.buffer1, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iallgatherv_c", "sendbuf", MPI_ERR_BUFFER, MPI_Iallgatherv_c(NULL, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iallgatherv_c", "sendcount", MPI_ERR_COUNT, MPI_Iallgatherv_c(good.buffer1, -1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iallgatherv_c", "sendcount", MPI_ERR_COUNT, MPI_Iallgatherv_c(good.buffer1, INT64_MAX, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iallgatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Iallgatherv_c(good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iallgatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Iallgatherv_c(good.buffer1, 1, (MPI_Datatype)good.other_kind[1], good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iallgatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Iallgatherv_c(good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iallgatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Iallgatherv_c(good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iallgatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Iallgatherv_c(good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iallgatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Iallgatherv_c(good.buffer1, 1, good.uncommitted, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iallgatherv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Iallgatherv_c(good.buffer1, 1, MPI_INT, NULL, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iallgatherv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Iallgatherv_c(good.buffer1, 1, MPI_INT, MPI_IN_PLACE, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iallgatherv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Iallgatherv_c(good.buffer1, 1, MPI_INT, good.buffer1, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Iallgatherv_c", "recvcounts", MPI_ERR_ARG, MPI_Iallgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, NULL, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Iallgatherv_c", "recvcounts", MPI_ERR_COUNT, MPI_Iallgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, (MPI_Count[]){-1}, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iallgatherv_c", "displs", MPI_ERR_ARG, MPI_Iallgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, NULL, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iallgatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Iallgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, (MPI_Datatype)good.freed_type, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iallgatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Iallgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, (MPI_Datatype)good.other_kind[1], MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iallgatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Iallgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, (MPI_Datatype)(uintptr_t)7, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iallgatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Iallgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, (MPI_Datatype)(uintptr_t)123457, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iallgatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Iallgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_DATATYPE_NULL, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iallgatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Iallgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, good.uncommitted, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iallgatherv_c", "comm", MPI_ERR_COMM, MPI_Iallgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, (MPI_Comm)good.freed_comm, &good.out_request));
-  TRY("MPI_Iallgatherv_c", "comm", MPI_ERR_COMM, MPI_Iallgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, (MPI_Comm)good.other_kind[0], &good.out_request));
-  TRY("MPI_Iallgatherv_c", "comm", MPI_ERR_COMM, MPI_Iallgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, (MPI_Comm)(uintptr_t)7, &good.out_request));
-  TRY("MPI_Iallgatherv_c", "comm", MPI_ERR_COMM, MPI_Iallgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, (MPI_Comm)(uintptr_t)123457, &good.out_request));
-  TRY("MPI_Iallgatherv_c", "comm", MPI_ERR_COMM, MPI_Iallgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_NULL, &good.out_request));
-  TRY("MPI_Iallgatherv_c", "request", MPI_ERR_ARG, MPI_Iallgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, NULL));
+  TRY("MPI_Iallgatherv_c", "displs", MPI_ERR_ARG, MPI_Iallgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, NULL, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iallgatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Iallgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)good.freed_type, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iallgatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Iallgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)good.other_kind[1], MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iallgatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Iallgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)7, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iallgatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Iallgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)123457, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iallgatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Iallgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_DATATYPE_NULL, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iallgatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Iallgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, good.uncommitted, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iallgatherv_c", "comm", MPI_ERR_COMM, MPI_Iallgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)good.freed_comm, &good.out_request));
+  TRY("MPI_Iallgatherv_c", "comm", MPI_ERR_COMM, MPI_Iallgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)good.other_kind[0], &good.out_request));
+  TRY("MPI_Iallgatherv_c", "comm", MPI_ERR_COMM, MPI_Iallgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Iallgatherv_c", "comm", MPI_ERR_COMM, MPI_Iallgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Iallgatherv_c", "comm", MPI_ERR_COMM, MPI_Iallgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_NULL, &good.out_request));
+  TRY("MPI_Iallgatherv_c", "request", MPI_ERR_ARG, MPI_Iallgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, NULL));
 }
 
 static void test_MPI_Iallreduce(void) {
@@ -2834,131 +2834,131 @@ static void test_MPI_Ialltoall_c(void) {
 }
 
 static void test_MPI_Ialltoallv(void) {
-  TRY("MPI_Ialltoallv", "sendbuf", MPI_ERR_BUFFER, MPI_Ialltoallv(NULL, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv", "sendcounts", MPI_ERR_ARG, MPI_Ialltoallv(good.buffer1, NULL, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv", "sendcounts", MPI_ERR_COUNT, MPI_Ialltoallv(good.buffer1, (int[]){-1}, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv", "sdispls", MPI_ERR_ARG, MPI_Ialltoallv(good.buffer1, good.ints, NULL, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv", "sendtype", MPI_ERR_TYPE, MPI_Ialltoallv(good.buffer1, good.ints, good.ints, (MPI_Datatype)good.freed_type, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv", "sendtype", MPI_ERR_TYPE, MPI_Ialltoallv(good.buffer1, good.ints, good.ints, (MPI_Datatype)good.other_kind[1], good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv", "sendtype", MPI_ERR_TYPE, MPI_Ialltoallv(good.buffer1, good.ints, good.ints, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv", "sendtype", MPI_ERR_TYPE, MPI_Ialltoallv(good.buffer1, good.ints, good.ints, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv", "sendtype", MPI_ERR_TYPE, MPI_Ialltoallv(good.buffer1, good.ints, good.ints, MPI_DATATYPE_NULL, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv", "sendtype", MPI_ERR_TYPE, MPI_Ialltoallv(good.buffer1, good.ints, good.ints, good.uncommitted, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv", "recvbuf", MPI_ERR_BUFFER, MPI_Ialltoallv(good.buffer1, good.ints, good.ints, MPI_INT, NULL, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv", "recvbuf", MPI_ERR_BUFFER, MPI_Ialltoallv(good.buffer1, good.ints, good.ints, MPI_INT, MPI_IN_PLACE, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv", "recvbuf", MPI_ERR_BUFFER, MPI_Ialltoallv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer1, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv", "recvcounts", MPI_ERR_ARG, MPI_Ialltoallv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, NULL, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv", "recvcounts", MPI_ERR_COUNT, MPI_Ialltoallv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, (int[]){-1}, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv", "rdispls", MPI_ERR_ARG, MPI_Ialltoallv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, NULL, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv", "recvtype", MPI_ERR_TYPE, MPI_Ialltoallv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, (MPI_Datatype)good.freed_type, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv", "recvtype", MPI_ERR_TYPE, MPI_Ialltoallv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, (MPI_Datatype)good.other_kind[1], MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv", "recvtype", MPI_ERR_TYPE, MPI_Ialltoallv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, (MPI_Datatype)(uintptr_t)7, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv", "recvtype", MPI_ERR_TYPE, MPI_Ialltoallv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, (MPI_Datatype)(uintptr_t)123457, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv", "recvtype", MPI_ERR_TYPE, MPI_Ialltoallv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, MPI_DATATYPE_NULL, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv", "recvtype", MPI_ERR_TYPE, MPI_Ialltoallv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, good.uncommitted, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv", "comm", MPI_ERR_COMM, MPI_Ialltoallv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, (MPI_Comm)good.freed_comm, &good.out_request));
-  TRY("MPI_Ialltoallv", "comm", MPI_ERR_COMM, MPI_Ialltoallv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, (MPI_Comm)good.other_kind[0], &good.out_request));
-  TRY("MPI_Ialltoallv", "comm", MPI_ERR_COMM, MPI_Ialltoallv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, (MPI_Comm)(uintptr_t)7, &good.out_request));
-  TRY("MPI_Ialltoallv", "comm", MPI_ERR_COMM, MPI_Ialltoallv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, (MPI_Comm)(uintptr_t)123457, &good.out_request));
-  TRY("MPI_Ialltoallv", "comm", MPI_ERR_COMM, MPI_Ialltoallv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_NULL, &good.out_request));
-  TRY("MPI_Ialltoallv", "request", MPI_ERR_ARG, MPI_Ialltoallv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, NULL));
+  TRY("MPI_Ialltoallv", "sendbuf", MPI_ERR_BUFFER, MPI_Ialltoallv(NULL, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv", "sendcounts", MPI_ERR_ARG, MPI_Ialltoallv(good.buffer1, NULL, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv", "sendcounts", MPI_ERR_COUNT, MPI_Ialltoallv(good.buffer1, (int[]){-1}, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv", "sdispls", MPI_ERR_ARG, MPI_Ialltoallv(good.buffer1, good.ones, NULL, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv", "sendtype", MPI_ERR_TYPE, MPI_Ialltoallv(good.buffer1, good.ones, good.ints, (MPI_Datatype)good.freed_type, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv", "sendtype", MPI_ERR_TYPE, MPI_Ialltoallv(good.buffer1, good.ones, good.ints, (MPI_Datatype)good.other_kind[1], good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv", "sendtype", MPI_ERR_TYPE, MPI_Ialltoallv(good.buffer1, good.ones, good.ints, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv", "sendtype", MPI_ERR_TYPE, MPI_Ialltoallv(good.buffer1, good.ones, good.ints, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv", "sendtype", MPI_ERR_TYPE, MPI_Ialltoallv(good.buffer1, good.ones, good.ints, MPI_DATATYPE_NULL, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv", "sendtype", MPI_ERR_TYPE, MPI_Ialltoallv(good.buffer1, good.ones, good.ints, good.uncommitted, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv", "recvbuf", MPI_ERR_BUFFER, MPI_Ialltoallv(good.buffer1, good.ones, good.ints, MPI_INT, NULL, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv", "recvbuf", MPI_ERR_BUFFER, MPI_Ialltoallv(good.buffer1, good.ones, good.ints, MPI_INT, MPI_IN_PLACE, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv", "recvbuf", MPI_ERR_BUFFER, MPI_Ialltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer1, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv", "recvcounts", MPI_ERR_ARG, MPI_Ialltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, NULL, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv", "recvcounts", MPI_ERR_COUNT, MPI_Ialltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, (int[]){-1}, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv", "rdispls", MPI_ERR_ARG, MPI_Ialltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, NULL, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv", "recvtype", MPI_ERR_TYPE, MPI_Ialltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)good.freed_type, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv", "recvtype", MPI_ERR_TYPE, MPI_Ialltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)good.other_kind[1], MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv", "recvtype", MPI_ERR_TYPE, MPI_Ialltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)(uintptr_t)7, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv", "recvtype", MPI_ERR_TYPE, MPI_Ialltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)(uintptr_t)123457, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv", "recvtype", MPI_ERR_TYPE, MPI_Ialltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_DATATYPE_NULL, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv", "recvtype", MPI_ERR_TYPE, MPI_Ialltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, good.uncommitted, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv", "comm", MPI_ERR_COMM, MPI_Ialltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)good.freed_comm, &good.out_request));
+  TRY("MPI_Ialltoallv", "comm", MPI_ERR_COMM, MPI_Ialltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)good.other_kind[0], &good.out_request));
+  TRY("MPI_Ialltoallv", "comm", MPI_ERR_COMM, MPI_Ialltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Ialltoallv", "comm", MPI_ERR_COMM, MPI_Ialltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Ialltoallv", "comm", MPI_ERR_COMM, MPI_Ialltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_NULL, &good.out_request));
+  TRY("MPI_Ialltoallv", "request", MPI_ERR_ARG, MPI_Ialltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, NULL));
 }
 
 static void test_MPI_Ialltoallv_c(void) {
-  TRY("MPI_Ialltoallv_c", "sendbuf", MPI_ERR_BUFFER, MPI_Ialltoallv_c(NULL, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv_c", "sendcounts", MPI_ERR_ARG, MPI_Ialltoallv_c(good.buffer1, NULL, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv_c", "sendcounts", MPI_ERR_COUNT, MPI_Ialltoallv_c(good.buffer1, (MPI_Count[]){-1}, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv_c", "sdispls", MPI_ERR_ARG, MPI_Ialltoallv_c(good.buffer1, good.counts, NULL, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv_c", "sendtype", MPI_ERR_TYPE, MPI_Ialltoallv_c(good.buffer1, good.counts, good.aints, (MPI_Datatype)good.freed_type, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv_c", "sendtype", MPI_ERR_TYPE, MPI_Ialltoallv_c(good.buffer1, good.counts, good.aints, (MPI_Datatype)good.other_kind[1], good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv_c", "sendtype", MPI_ERR_TYPE, MPI_Ialltoallv_c(good.buffer1, good.counts, good.aints, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv_c", "sendtype", MPI_ERR_TYPE, MPI_Ialltoallv_c(good.buffer1, good.counts, good.aints, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv_c", "sendtype", MPI_ERR_TYPE, MPI_Ialltoallv_c(good.buffer1, good.counts, good.aints, MPI_DATATYPE_NULL, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv_c", "sendtype", MPI_ERR_TYPE, MPI_Ialltoallv_c(good.buffer1, good.counts, good.aints, good.uncommitted, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Ialltoallv_c(good.buffer1, good.counts, good.aints, MPI_INT, NULL, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Ialltoallv_c(good.buffer1, good.counts, good.aints, MPI_INT, MPI_IN_PLACE, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Ialltoallv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer1, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv_c", "recvcounts", MPI_ERR_ARG, MPI_Ialltoallv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, NULL, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv_c", "recvcounts", MPI_ERR_COUNT, MPI_Ialltoallv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, (MPI_Count[]){-1}, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv_c", "rdispls", MPI_ERR_ARG, MPI_Ialltoallv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, NULL, MPI_INT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv_c", "recvtype", MPI_ERR_TYPE, MPI_Ialltoallv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, (MPI_Datatype)good.freed_type, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv_c", "recvtype", MPI_ERR_TYPE, MPI_Ialltoallv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, (MPI_Datatype)good.other_kind[1], MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv_c", "recvtype", MPI_ERR_TYPE, MPI_Ialltoallv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, (MPI_Datatype)(uintptr_t)7, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv_c", "recvtype", MPI_ERR_TYPE, MPI_Ialltoallv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, (MPI_Datatype)(uintptr_t)123457, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv_c", "recvtype", MPI_ERR_TYPE, MPI_Ialltoallv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, MPI_DATATYPE_NULL, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv_c", "recvtype", MPI_ERR_TYPE, MPI_Ialltoallv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, good.uncommitted, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallv_c", "comm", MPI_ERR_COMM, MPI_Ialltoallv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, (MPI_Comm)good.freed_comm, &good.out_request));
-  TRY("MPI_Ialltoallv_c", "comm", MPI_ERR_COMM, MPI_Ialltoallv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, (MPI_Comm)good.other_kind[0], &good.out_request));
-  TRY("MPI_Ialltoallv_c", "comm", MPI_ERR_COMM, MPI_Ialltoallv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, (MPI_Comm)(uintptr_t)7, &good.out_request));
-  TRY("MPI_Ialltoallv_c", "comm", MPI_ERR_COMM, MPI_Ialltoallv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, (MPI_Comm)(uintptr_t)123457, &good.out_request));
-  TRY("MPI_Ialltoallv_c", "comm", MPI_ERR_COMM, MPI_Ialltoallv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_NULL, &good.out_request));
-  TRY("MPI_Ialltoallv_c", "request", MPI_ERR_ARG, MPI_Ialltoallv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, NULL));
+  TRY("MPI_Ialltoallv_c", "sendbuf", MPI_ERR_BUFFER, MPI_Ialltoallv_c(NULL, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv_c", "sendcounts", MPI_ERR_ARG, MPI_Ialltoallv_c(good.buffer1, NULL, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv_c", "sendcounts", MPI_ERR_COUNT, MPI_Ialltoallv_c(good.buffer1, (MPI_Count[]){-1}, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv_c", "sdispls", MPI_ERR_ARG, MPI_Ialltoallv_c(good.buffer1, good.large_ones, NULL, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv_c", "sendtype", MPI_ERR_TYPE, MPI_Ialltoallv_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype)good.freed_type, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv_c", "sendtype", MPI_ERR_TYPE, MPI_Ialltoallv_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype)good.other_kind[1], good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv_c", "sendtype", MPI_ERR_TYPE, MPI_Ialltoallv_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv_c", "sendtype", MPI_ERR_TYPE, MPI_Ialltoallv_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv_c", "sendtype", MPI_ERR_TYPE, MPI_Ialltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_DATATYPE_NULL, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv_c", "sendtype", MPI_ERR_TYPE, MPI_Ialltoallv_c(good.buffer1, good.large_ones, good.aints, good.uncommitted, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Ialltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, NULL, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Ialltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, MPI_IN_PLACE, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Ialltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer1, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv_c", "recvcounts", MPI_ERR_ARG, MPI_Ialltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, NULL, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv_c", "recvcounts", MPI_ERR_COUNT, MPI_Ialltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, (MPI_Count[]){-1}, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv_c", "rdispls", MPI_ERR_ARG, MPI_Ialltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, NULL, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv_c", "recvtype", MPI_ERR_TYPE, MPI_Ialltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)good.freed_type, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv_c", "recvtype", MPI_ERR_TYPE, MPI_Ialltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)good.other_kind[1], MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv_c", "recvtype", MPI_ERR_TYPE, MPI_Ialltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)7, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv_c", "recvtype", MPI_ERR_TYPE, MPI_Ialltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)123457, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv_c", "recvtype", MPI_ERR_TYPE, MPI_Ialltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_DATATYPE_NULL, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv_c", "recvtype", MPI_ERR_TYPE, MPI_Ialltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, good.uncommitted, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallv_c", "comm", MPI_ERR_COMM, MPI_Ialltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)good.freed_comm, &good.out_request));
+  TRY("MPI_Ialltoallv_c", "comm", MPI_ERR_COMM, MPI_Ialltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)good.other_kind[0], &good.out_request));
+  TRY("MPI_Ialltoallv_c", "comm", MPI_ERR_COMM, MPI_Ialltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Ialltoallv_c", "comm", MPI_ERR_COMM, MPI_Ialltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Ialltoallv_c", "comm", MPI_ERR_COMM, MPI_Ialltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_NULL, &good.out_request));
+  TRY("MPI_Ialltoallv_c", "request", MPI_ERR_ARG, MPI_Ialltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, NULL));
 }
 
 static void test_MPI_Ialltoallw(void) {
-  TRY("MPI_Ialltoallw", "sendbuf", MPI_ERR_BUFFER, MPI_Ialltoallw(NULL, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, good.types, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw", "sendcounts", MPI_ERR_ARG, MPI_Ialltoallw(good.buffer1, NULL, good.ints, good.types, good.buffer2, good.ints, good.ints, good.types, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw", "sendcounts", MPI_ERR_COUNT, MPI_Ialltoallw(good.buffer1, (int[]){-1}, good.ints, good.types, good.buffer2, good.ints, good.ints, good.types, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw", "sdispls", MPI_ERR_ARG, MPI_Ialltoallw(good.buffer1, good.ints, NULL, good.types, good.buffer2, good.ints, good.ints, good.types, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw", "sendtypes", MPI_ERR_ARG, MPI_Ialltoallw(good.buffer1, good.ints, good.ints, NULL, good.buffer2, good.ints, good.ints, good.types, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw", "sendtypes", MPI_ERR_TYPE, MPI_Ialltoallw(good.buffer1, good.ints, good.ints, (MPI_Datatype[]){(MPI_Datatype)good.freed_type}, good.buffer2, good.ints, good.ints, good.types, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw", "sendtypes", MPI_ERR_TYPE, MPI_Ialltoallw(good.buffer1, good.ints, good.ints, (MPI_Datatype[]){(MPI_Datatype)good.other_kind[1]}, good.buffer2, good.ints, good.ints, good.types, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw", "sendtypes", MPI_ERR_TYPE, MPI_Ialltoallw(good.buffer1, good.ints, good.ints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)7}, good.buffer2, good.ints, good.ints, good.types, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw", "sendtypes", MPI_ERR_TYPE, MPI_Ialltoallw(good.buffer1, good.ints, good.ints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)123457}, good.buffer2, good.ints, good.ints, good.types, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw", "sendtypes", MPI_ERR_TYPE, MPI_Ialltoallw(good.buffer1, good.ints, good.ints, (MPI_Datatype[]){MPI_DATATYPE_NULL}, good.buffer2, good.ints, good.ints, good.types, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw", "sendtypes", MPI_ERR_TYPE, MPI_Ialltoallw(good.buffer1, good.ints, good.ints, (MPI_Datatype[]){good.uncommitted}, good.buffer2, good.ints, good.ints, good.types, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw", "recvbuf", MPI_ERR_BUFFER, MPI_Ialltoallw(good.buffer1, good.ints, good.ints, good.types, NULL, good.ints, good.ints, good.types, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw", "recvbuf", MPI_ERR_BUFFER, MPI_Ialltoallw(good.buffer1, good.ints, good.ints, good.types, MPI_IN_PLACE, good.ints, good.ints, good.types, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw", "recvbuf", MPI_ERR_BUFFER, MPI_Ialltoallw(good.buffer1, good.ints, good.ints, good.types, good.buffer1, good.ints, good.ints, good.types, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw", "recvcounts", MPI_ERR_ARG, MPI_Ialltoallw(good.buffer1, good.ints, good.ints, good.types, good.buffer2, NULL, good.ints, good.types, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw", "recvcounts", MPI_ERR_COUNT, MPI_Ialltoallw(good.buffer1, good.ints, good.ints, good.types, good.buffer2, (int[]){-1}, good.ints, good.types, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw", "rdispls", MPI_ERR_ARG, MPI_Ialltoallw(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, NULL, good.types, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw", "recvtypes", MPI_ERR_ARG, MPI_Ialltoallw(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, NULL, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw", "recvtypes", MPI_ERR_TYPE, MPI_Ialltoallw(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, (MPI_Datatype[]){(MPI_Datatype)good.freed_type}, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw", "recvtypes", MPI_ERR_TYPE, MPI_Ialltoallw(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, (MPI_Datatype[]){(MPI_Datatype)good.other_kind[1]}, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw", "recvtypes", MPI_ERR_TYPE, MPI_Ialltoallw(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)7}, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw", "recvtypes", MPI_ERR_TYPE, MPI_Ialltoallw(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)123457}, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw", "recvtypes", MPI_ERR_TYPE, MPI_Ialltoallw(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, (MPI_Datatype[]){MPI_DATATYPE_NULL}, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw", "recvtypes", MPI_ERR_TYPE, MPI_Ialltoallw(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, (MPI_Datatype[]){good.uncommitted}, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw", "comm", MPI_ERR_COMM, MPI_Ialltoallw(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, good.types, (MPI_Comm)good.freed_comm, &good.out_request));
-  TRY("MPI_Ialltoallw", "comm", MPI_ERR_COMM, MPI_Ialltoallw(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, good.types, (MPI_Comm)good.other_kind[0], &good.out_request));
-  TRY("MPI_Ialltoallw", "comm", MPI_ERR_COMM, MPI_Ialltoallw(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, good.types, (MPI_Comm)(uintptr_t)7, &good.out_request));
-  TRY("MPI_Ialltoallw", "comm", MPI_ERR_COMM, MPI_Ialltoallw(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, good.types, (MPI_Comm)(uintptr_t)123457, &good.out_request));
-  TRY("MPI_Ialltoallw", "comm", MPI_ERR_COMM, MPI_Ialltoallw(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, good.types, MPI_COMM_NULL, &good.out_request));
-  TRY("MPI_Ialltoallw", "request", MPI_ERR_ARG, MPI_Ialltoallw(good.buffer1, good.ints, good.ints, good.types, good.buffer2, good.ints, good.ints, good.types, MPI_COMM_WORLD, NULL));
+  TRY("MPI_Ialltoallw", "sendbuf", MPI_ERR_BUFFER, MPI_Ialltoallw(NULL, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, good.types, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw", "sendcounts", MPI_ERR_ARG, MPI_Ialltoallw(good.buffer1, NULL, good.ints, good.types, good.buffer2, good.ones, good.ints, good.types, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw", "sendcounts", MPI_ERR_COUNT, MPI_Ialltoallw(good.buffer1, (int[]){-1}, good.ints, good.types, good.buffer2, good.ones, good.ints, good.types, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw", "sdispls", MPI_ERR_ARG, MPI_Ialltoallw(good.buffer1, good.ones, NULL, good.types, good.buffer2, good.ones, good.ints, good.types, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw", "sendtypes", MPI_ERR_ARG, MPI_Ialltoallw(good.buffer1, good.ones, good.ints, NULL, good.buffer2, good.ones, good.ints, good.types, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw", "sendtypes", MPI_ERR_TYPE, MPI_Ialltoallw(good.buffer1, good.ones, good.ints, (MPI_Datatype[]){(MPI_Datatype)good.freed_type}, good.buffer2, good.ones, good.ints, good.types, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw", "sendtypes", MPI_ERR_TYPE, MPI_Ialltoallw(good.buffer1, good.ones, good.ints, (MPI_Datatype[]){(MPI_Datatype)good.other_kind[1]}, good.buffer2, good.ones, good.ints, good.types, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw", "sendtypes", MPI_ERR_TYPE, MPI_Ialltoallw(good.buffer1, good.ones, good.ints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)7}, good.buffer2, good.ones, good.ints, good.types, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw", "sendtypes", MPI_ERR_TYPE, MPI_Ialltoallw(good.buffer1, good.ones, good.ints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)123457}, good.buffer2, good.ones, good.ints, good.types, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw", "sendtypes", MPI_ERR_TYPE, MPI_Ialltoallw(good.buffer1, good.ones, good.ints, (MPI_Datatype[]){MPI_DATATYPE_NULL}, good.buffer2, good.ones, good.ints, good.types, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw", "sendtypes", MPI_ERR_TYPE, MPI_Ialltoallw(good.buffer1, good.ones, good.ints, (MPI_Datatype[]){good.uncommitted}, good.buffer2, good.ones, good.ints, good.types, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw", "recvbuf", MPI_ERR_BUFFER, MPI_Ialltoallw(good.buffer1, good.ones, good.ints, good.types, NULL, good.ones, good.ints, good.types, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw", "recvbuf", MPI_ERR_BUFFER, MPI_Ialltoallw(good.buffer1, good.ones, good.ints, good.types, MPI_IN_PLACE, good.ones, good.ints, good.types, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw", "recvbuf", MPI_ERR_BUFFER, MPI_Ialltoallw(good.buffer1, good.ones, good.ints, good.types, good.buffer1, good.ones, good.ints, good.types, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw", "recvcounts", MPI_ERR_ARG, MPI_Ialltoallw(good.buffer1, good.ones, good.ints, good.types, good.buffer2, NULL, good.ints, good.types, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw", "recvcounts", MPI_ERR_COUNT, MPI_Ialltoallw(good.buffer1, good.ones, good.ints, good.types, good.buffer2, (int[]){-1}, good.ints, good.types, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw", "rdispls", MPI_ERR_ARG, MPI_Ialltoallw(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, NULL, good.types, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw", "recvtypes", MPI_ERR_ARG, MPI_Ialltoallw(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, NULL, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw", "recvtypes", MPI_ERR_TYPE, MPI_Ialltoallw(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, (MPI_Datatype[]){(MPI_Datatype)good.freed_type}, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw", "recvtypes", MPI_ERR_TYPE, MPI_Ialltoallw(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, (MPI_Datatype[]){(MPI_Datatype)good.other_kind[1]}, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw", "recvtypes", MPI_ERR_TYPE, MPI_Ialltoallw(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)7}, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw", "recvtypes", MPI_ERR_TYPE, MPI_Ialltoallw(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)123457}, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw", "recvtypes", MPI_ERR_TYPE, MPI_Ialltoallw(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, (MPI_Datatype[]){MPI_DATATYPE_NULL}, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw", "recvtypes", MPI_ERR_TYPE, MPI_Ialltoallw(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, (MPI_Datatype[]){good.uncommitted}, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw", "comm", MPI_ERR_COMM, MPI_Ialltoallw(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, good.types, (MPI_Comm)good.freed_comm, &good.out_request));
+  TRY("MPI_Ialltoallw", "comm", MPI_ERR_COMM, MPI_Ialltoallw(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, good.types, (MPI_Comm)good.other_kind[0], &good.out_request));
+  TRY("MPI_Ialltoallw", "comm", MPI_ERR_COMM, MPI_Ialltoallw(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, good.types, (MPI_Comm)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Ialltoallw", "comm", MPI_ERR_COMM, MPI_Ialltoallw(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, good.types, (MPI_Comm)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Ialltoallw", "comm", MPI_ERR_COMM, MPI_Ialltoallw(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, good.types, MPI_COMM_NULL, &good.out_request));
+  TRY("MPI_Ialltoallw", "request", MPI_ERR_ARG, MPI_Ialltoallw(good.buffer1, good.ones, good.ints, good.types, good.buffer2, good.ones, good.ints, good.types, MPI_COMM_WORLD, NULL));
 }
 
 static void test_MPI_Ialltoallw_c(void) {
-  TRY("MPI_Ialltoallw_c", "sendbuf", MPI_ERR_BUFFER, MPI_Ialltoallw_c(NULL, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw_c", "sendcounts", MPI_ERR_ARG, MPI_Ialltoallw_c(good.buffer1, NULL, good.aints, good.types, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw_c", "sendcounts", MPI_ERR_COUNT, MPI_Ialltoallw_c(good.buffer1, (MPI_Count[]){-1}, good.aints, good.types, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw_c", "sdispls", MPI_ERR_ARG, MPI_Ialltoallw_c(good.buffer1, good.counts, NULL, good.types, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw_c", "sendtypes", MPI_ERR_ARG, MPI_Ialltoallw_c(good.buffer1, good.counts, good.aints, NULL, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw_c", "sendtypes", MPI_ERR_TYPE, MPI_Ialltoallw_c(good.buffer1, good.counts, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.freed_type}, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw_c", "sendtypes", MPI_ERR_TYPE, MPI_Ialltoallw_c(good.buffer1, good.counts, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.other_kind[1]}, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw_c", "sendtypes", MPI_ERR_TYPE, MPI_Ialltoallw_c(good.buffer1, good.counts, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)7}, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw_c", "sendtypes", MPI_ERR_TYPE, MPI_Ialltoallw_c(good.buffer1, good.counts, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)123457}, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw_c", "sendtypes", MPI_ERR_TYPE, MPI_Ialltoallw_c(good.buffer1, good.counts, good.aints, (MPI_Datatype[]){MPI_DATATYPE_NULL}, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw_c", "sendtypes", MPI_ERR_TYPE, MPI_Ialltoallw_c(good.buffer1, good.counts, good.aints, (MPI_Datatype[]){good.uncommitted}, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw_c", "recvbuf", MPI_ERR_BUFFER, MPI_Ialltoallw_c(good.buffer1, good.counts, good.aints, good.types, NULL, good.counts, good.aints, good.types, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw_c", "recvbuf", MPI_ERR_BUFFER, MPI_Ialltoallw_c(good.buffer1, good.counts, good.aints, good.types, MPI_IN_PLACE, good.counts, good.aints, good.types, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw_c", "recvbuf", MPI_ERR_BUFFER, MPI_Ialltoallw_c(good.buffer1, good.counts, good.aints, good.types, good.buffer1, good.counts, good.aints, good.types, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw_c", "recvcounts", MPI_ERR_ARG, MPI_Ialltoallw_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, NULL, good.aints, good.types, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw_c", "recvcounts", MPI_ERR_COUNT, MPI_Ialltoallw_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, (MPI_Count[]){-1}, good.aints, good.types, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw_c", "rdispls", MPI_ERR_ARG, MPI_Ialltoallw_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, NULL, good.types, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw_c", "recvtypes", MPI_ERR_ARG, MPI_Ialltoallw_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, NULL, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw_c", "recvtypes", MPI_ERR_TYPE, MPI_Ialltoallw_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.freed_type}, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw_c", "recvtypes", MPI_ERR_TYPE, MPI_Ialltoallw_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.other_kind[1]}, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw_c", "recvtypes", MPI_ERR_TYPE, MPI_Ialltoallw_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)7}, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw_c", "recvtypes", MPI_ERR_TYPE, MPI_Ialltoallw_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)123457}, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw_c", "recvtypes", MPI_ERR_TYPE, MPI_Ialltoallw_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, (MPI_Datatype[]){MPI_DATATYPE_NULL}, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw_c", "recvtypes", MPI_ERR_TYPE, MPI_Ialltoallw_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, (MPI_Datatype[]){good.uncommitted}, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ialltoallw_c", "comm", MPI_ERR_COMM, MPI_Ialltoallw_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, good.types, (MPI_Comm)good.freed_comm, &good.out_request));
-  TRY("MPI_Ialltoallw_c", "comm", MPI_ERR_COMM, MPI_Ialltoallw_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, good.types, (MPI_Comm)good.other_kind[0], &good.out_request));
-  TRY("MPI_Ialltoallw_c", "comm", MPI_ERR_COMM, MPI_Ialltoallw_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, good.types, (MPI_Comm)(uintptr_t)7, &good.out_request));
-  TRY("MPI_Ialltoallw_c", "comm", MPI_ERR_COMM, MPI_Ialltoallw_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, good.types, (MPI_Comm)(uintptr_t)123457, &good.out_request));
-  TRY("MPI_Ialltoallw_c", "comm", MPI_ERR_COMM, MPI_Ialltoallw_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_NULL, &good.out_request));
-  TRY("MPI_Ialltoallw_c", "request", MPI_ERR_ARG, MPI_Ialltoallw_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_WORLD, NULL));
+  TRY("MPI_Ialltoallw_c", "sendbuf", MPI_ERR_BUFFER, MPI_Ialltoallw_c(NULL, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw_c", "sendcounts", MPI_ERR_ARG, MPI_Ialltoallw_c(good.buffer1, NULL, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw_c", "sendcounts", MPI_ERR_COUNT, MPI_Ialltoallw_c(good.buffer1, (MPI_Count[]){-1}, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw_c", "sdispls", MPI_ERR_ARG, MPI_Ialltoallw_c(good.buffer1, good.large_ones, NULL, good.types, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw_c", "sendtypes", MPI_ERR_ARG, MPI_Ialltoallw_c(good.buffer1, good.large_ones, good.aints, NULL, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw_c", "sendtypes", MPI_ERR_TYPE, MPI_Ialltoallw_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.freed_type}, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw_c", "sendtypes", MPI_ERR_TYPE, MPI_Ialltoallw_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.other_kind[1]}, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw_c", "sendtypes", MPI_ERR_TYPE, MPI_Ialltoallw_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)7}, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw_c", "sendtypes", MPI_ERR_TYPE, MPI_Ialltoallw_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)123457}, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw_c", "sendtypes", MPI_ERR_TYPE, MPI_Ialltoallw_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype[]){MPI_DATATYPE_NULL}, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw_c", "sendtypes", MPI_ERR_TYPE, MPI_Ialltoallw_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype[]){good.uncommitted}, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw_c", "recvbuf", MPI_ERR_BUFFER, MPI_Ialltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, NULL, good.large_ones, good.aints, good.types, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw_c", "recvbuf", MPI_ERR_BUFFER, MPI_Ialltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, MPI_IN_PLACE, good.large_ones, good.aints, good.types, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw_c", "recvbuf", MPI_ERR_BUFFER, MPI_Ialltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer1, good.large_ones, good.aints, good.types, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw_c", "recvcounts", MPI_ERR_ARG, MPI_Ialltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, NULL, good.aints, good.types, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw_c", "recvcounts", MPI_ERR_COUNT, MPI_Ialltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, (MPI_Count[]){-1}, good.aints, good.types, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw_c", "rdispls", MPI_ERR_ARG, MPI_Ialltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, NULL, good.types, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw_c", "recvtypes", MPI_ERR_ARG, MPI_Ialltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, NULL, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw_c", "recvtypes", MPI_ERR_TYPE, MPI_Ialltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.freed_type}, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw_c", "recvtypes", MPI_ERR_TYPE, MPI_Ialltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.other_kind[1]}, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw_c", "recvtypes", MPI_ERR_TYPE, MPI_Ialltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)7}, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw_c", "recvtypes", MPI_ERR_TYPE, MPI_Ialltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)123457}, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw_c", "recvtypes", MPI_ERR_TYPE, MPI_Ialltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, (MPI_Datatype[]){MPI_DATATYPE_NULL}, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw_c", "recvtypes", MPI_ERR_TYPE, MPI_Ialltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, (MPI_Datatype[]){good.uncommitted}, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ialltoallw_c", "comm", MPI_ERR_COMM, MPI_Ialltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, (MPI_Comm)good.freed_comm, &good.out_request));
+  TRY("MPI_Ialltoallw_c", "comm", MPI_ERR_COMM, MPI_Ialltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, (MPI_Comm)good.other_kind[0], &good.out_request));
+  TRY("MPI_Ialltoallw_c", "comm", MPI_ERR_COMM, MPI_Ialltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, (MPI_Comm)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Ialltoallw_c", "comm", MPI_ERR_COMM, MPI_Ialltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, (MPI_Comm)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Ialltoallw_c", "comm", MPI_ERR_COMM, MPI_Ialltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_NULL, &good.out_request));
+  TRY("MPI_Ialltoallw_c", "request", MPI_ERR_ARG, MPI_Ialltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD, NULL));
 }
 
 static void test_MPI_Ibarrier(void) {
@@ -3192,72 +3192,72 @@ static void test_MPI_Igather_c(void) {
 }
 
 static void test_MPI_Igatherv(void) {
-  TRY("MPI_Igatherv", "sendbuf", MPI_ERR_BUFFER, MPI_Igatherv(NULL, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv", "sendcount", MPI_ERR_COUNT, MPI_Igatherv(good.buffer1, -1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv", "sendtype", MPI_ERR_TYPE, MPI_Igatherv(good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, good.ints, good.ints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv", "sendtype", MPI_ERR_TYPE, MPI_Igatherv(good.buffer1, 1, (MPI_Datatype)good.other_kind[1], good.buffer2, good.ints, good.ints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv", "sendtype", MPI_ERR_TYPE, MPI_Igatherv(good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.ints, good.ints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv", "sendtype", MPI_ERR_TYPE, MPI_Igatherv(good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.ints, good.ints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv", "sendtype", MPI_ERR_TYPE, MPI_Igatherv(good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, good.ints, good.ints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv", "sendtype", MPI_ERR_TYPE, MPI_Igatherv(good.buffer1, 1, good.uncommitted, good.buffer2, good.ints, good.ints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv", "recvbuf", MPI_ERR_BUFFER, MPI_Igatherv(good.buffer1, 1, MPI_INT, NULL, good.ints, good.ints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv", "recvbuf", MPI_ERR_BUFFER, MPI_Igatherv(good.buffer1, 1, MPI_INT, MPI_IN_PLACE, good.ints, good.ints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv", "recvbuf", MPI_ERR_BUFFER, MPI_Igatherv(good.buffer1, 1, MPI_INT, good.buffer1, good.ints, good.ints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv", "sendbuf", MPI_ERR_BUFFER, MPI_Igatherv(NULL, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv", "sendcount", MPI_ERR_COUNT, MPI_Igatherv(good.buffer1, -1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv", "sendtype", MPI_ERR_TYPE, MPI_Igatherv(good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, good.ones, good.ints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv", "sendtype", MPI_ERR_TYPE, MPI_Igatherv(good.buffer1, 1, (MPI_Datatype)good.other_kind[1], good.buffer2, good.ones, good.ints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv", "sendtype", MPI_ERR_TYPE, MPI_Igatherv(good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.ones, good.ints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv", "sendtype", MPI_ERR_TYPE, MPI_Igatherv(good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.ones, good.ints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv", "sendtype", MPI_ERR_TYPE, MPI_Igatherv(good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, good.ones, good.ints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv", "sendtype", MPI_ERR_TYPE, MPI_Igatherv(good.buffer1, 1, good.uncommitted, good.buffer2, good.ones, good.ints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv", "recvbuf", MPI_ERR_BUFFER, MPI_Igatherv(good.buffer1, 1, MPI_INT, NULL, good.ones, good.ints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv", "recvbuf", MPI_ERR_BUFFER, MPI_Igatherv(good.buffer1, 1, MPI_INT, MPI_IN_PLACE, good.ones, good.ints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv", "recvbuf", MPI_ERR_BUFFER, MPI_Igatherv(good.buffer1, 1, MPI_INT, good.buffer1, good.ones, good.ints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Igatherv", "recvcounts", MPI_ERR_ARG, MPI_Igatherv(good.buffer1, 1, MPI_INT, good.buffer2, NULL, good.ints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Igatherv", "recvcounts", MPI_ERR_COUNT, MPI_Igatherv(good.buffer1, 1, MPI_INT, good.buffer2, (int[]){-1}, good.ints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv", "displs", MPI_ERR_ARG, MPI_Igatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, NULL, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv", "recvtype", MPI_ERR_TYPE, MPI_Igatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, (MPI_Datatype)good.freed_type, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv", "recvtype", MPI_ERR_TYPE, MPI_Igatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, (MPI_Datatype)good.other_kind[1], 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv", "recvtype", MPI_ERR_TYPE, MPI_Igatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, (MPI_Datatype)(uintptr_t)7, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv", "recvtype", MPI_ERR_TYPE, MPI_Igatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, (MPI_Datatype)(uintptr_t)123457, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv", "recvtype", MPI_ERR_TYPE, MPI_Igatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_DATATYPE_NULL, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv", "recvtype", MPI_ERR_TYPE, MPI_Igatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, good.uncommitted, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv", "root", MPI_ERR_ROOT, MPI_Igatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, -1, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv", "root", MPI_ERR_ROOT, MPI_Igatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, 1, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv", "root", MPI_ERR_ROOT, MPI_Igatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_PROC_NULL, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv", "root", MPI_ERR_ROOT, MPI_Igatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_ROOT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv", "root", MPI_ERR_ROOT, MPI_Igatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, INT_MAX, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv", "comm", MPI_ERR_COMM, MPI_Igatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, 0, (MPI_Comm)good.freed_comm, &good.out_request));
-  TRY("MPI_Igatherv", "comm", MPI_ERR_COMM, MPI_Igatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, 0, (MPI_Comm)good.other_kind[0], &good.out_request));
-  TRY("MPI_Igatherv", "comm", MPI_ERR_COMM, MPI_Igatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, 0, (MPI_Comm)(uintptr_t)7, &good.out_request));
-  TRY("MPI_Igatherv", "comm", MPI_ERR_COMM, MPI_Igatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, 0, (MPI_Comm)(uintptr_t)123457, &good.out_request));
-  TRY("MPI_Igatherv", "comm", MPI_ERR_COMM, MPI_Igatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, 0, MPI_COMM_NULL, &good.out_request));
-  TRY("MPI_Igatherv", "request", MPI_ERR_ARG, MPI_Igatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, 0, MPI_COMM_WORLD, NULL));
+  TRY("MPI_Igatherv", "displs", MPI_ERR_ARG, MPI_Igatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, NULL, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv", "recvtype", MPI_ERR_TYPE, MPI_Igatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)good.freed_type, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv", "recvtype", MPI_ERR_TYPE, MPI_Igatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)good.other_kind[1], 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv", "recvtype", MPI_ERR_TYPE, MPI_Igatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)(uintptr_t)7, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv", "recvtype", MPI_ERR_TYPE, MPI_Igatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)(uintptr_t)123457, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv", "recvtype", MPI_ERR_TYPE, MPI_Igatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_DATATYPE_NULL, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv", "recvtype", MPI_ERR_TYPE, MPI_Igatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, good.uncommitted, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv", "root", MPI_ERR_ROOT, MPI_Igatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, -1, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv", "root", MPI_ERR_ROOT, MPI_Igatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, 1, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv", "root", MPI_ERR_ROOT, MPI_Igatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_PROC_NULL, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv", "root", MPI_ERR_ROOT, MPI_Igatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_ROOT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv", "root", MPI_ERR_ROOT, MPI_Igatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, INT_MAX, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv", "comm", MPI_ERR_COMM, MPI_Igatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, 0, (MPI_Comm)good.freed_comm, &good.out_request));
+  TRY("MPI_Igatherv", "comm", MPI_ERR_COMM, MPI_Igatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, 0, (MPI_Comm)good.other_kind[0], &good.out_request));
+  TRY("MPI_Igatherv", "comm", MPI_ERR_COMM, MPI_Igatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, 0, (MPI_Comm)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Igatherv", "comm", MPI_ERR_COMM, MPI_Igatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, 0, (MPI_Comm)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Igatherv", "comm", MPI_ERR_COMM, MPI_Igatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, 0, MPI_COMM_NULL, &good.out_request));
+  TRY("MPI_Igatherv", "request", MPI_ERR_ARG, MPI_Igatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, 0, MPI_COMM_WORLD, NULL));
 }
 
 static void test_MPI_Igatherv_c(void) {
-  TRY("MPI_Igatherv_c", "sendbuf", MPI_ERR_BUFFER, MPI_Igatherv_c(NULL, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv_c", "sendcount", MPI_ERR_COUNT, MPI_Igatherv_c(good.buffer1, -1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv_c", "sendcount", MPI_ERR_COUNT, MPI_Igatherv_c(good.buffer1, INT64_MAX, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Igatherv_c(good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, good.counts, good.aints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Igatherv_c(good.buffer1, 1, (MPI_Datatype)good.other_kind[1], good.buffer2, good.counts, good.aints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Igatherv_c(good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.counts, good.aints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Igatherv_c(good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.counts, good.aints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Igatherv_c(good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, good.counts, good.aints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Igatherv_c(good.buffer1, 1, good.uncommitted, good.buffer2, good.counts, good.aints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, NULL, good.counts, good.aints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, MPI_IN_PLACE, good.counts, good.aints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, good.buffer1, good.counts, good.aints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv_c", "sendbuf", MPI_ERR_BUFFER, MPI_Igatherv_c(NULL, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv_c", "sendcount", MPI_ERR_COUNT, MPI_Igatherv_c(good.buffer1, -1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv_c", "sendcount", MPI_ERR_COUNT, MPI_Igatherv_c(good.buffer1, INT64_MAX, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Igatherv_c(good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Igatherv_c(good.buffer1, 1, (MPI_Datatype)good.other_kind[1], good.buffer2, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Igatherv_c(good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Igatherv_c(good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Igatherv_c(good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Igatherv_c(good.buffer1, 1, good.uncommitted, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, NULL, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, MPI_IN_PLACE, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, good.buffer1, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Igatherv_c", "recvcounts", MPI_ERR_ARG, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, NULL, good.aints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Igatherv_c", "recvcounts", MPI_ERR_COUNT, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, (MPI_Count[]){-1}, good.aints, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv_c", "displs", MPI_ERR_ARG, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, NULL, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, (MPI_Datatype)good.freed_type, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, (MPI_Datatype)good.other_kind[1], 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, (MPI_Datatype)(uintptr_t)7, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, (MPI_Datatype)(uintptr_t)123457, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_DATATYPE_NULL, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, good.uncommitted, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv_c", "root", MPI_ERR_ROOT, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, -1, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv_c", "root", MPI_ERR_ROOT, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, 1, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv_c", "root", MPI_ERR_ROOT, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_PROC_NULL, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv_c", "root", MPI_ERR_ROOT, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_ROOT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv_c", "root", MPI_ERR_ROOT, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, INT_MAX, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Igatherv_c", "comm", MPI_ERR_COMM, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, 0, (MPI_Comm)good.freed_comm, &good.out_request));
-  TRY("MPI_Igatherv_c", "comm", MPI_ERR_COMM, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, 0, (MPI_Comm)good.other_kind[0], &good.out_request));
-  TRY("MPI_Igatherv_c", "comm", MPI_ERR_COMM, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, 0, (MPI_Comm)(uintptr_t)7, &good.out_request));
-  TRY("MPI_Igatherv_c", "comm", MPI_ERR_COMM, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, 0, (MPI_Comm)(uintptr_t)123457, &good.out_request));
-  TRY("MPI_Igatherv_c", "comm", MPI_ERR_COMM, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, 0, MPI_COMM_NULL, &good.out_request));
-  TRY("MPI_Igatherv_c", "request", MPI_ERR_ARG, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, 0, MPI_COMM_WORLD, NULL));
+  TRY("MPI_Igatherv_c", "displs", MPI_ERR_ARG, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, NULL, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)good.freed_type, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)good.other_kind[1], 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)7, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)123457, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_DATATYPE_NULL, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, good.uncommitted, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv_c", "root", MPI_ERR_ROOT, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, -1, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv_c", "root", MPI_ERR_ROOT, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, 1, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv_c", "root", MPI_ERR_ROOT, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_PROC_NULL, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv_c", "root", MPI_ERR_ROOT, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_ROOT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv_c", "root", MPI_ERR_ROOT, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, INT_MAX, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Igatherv_c", "comm", MPI_ERR_COMM, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, (MPI_Comm)good.freed_comm, &good.out_request));
+  TRY("MPI_Igatherv_c", "comm", MPI_ERR_COMM, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, (MPI_Comm)good.other_kind[0], &good.out_request));
+  TRY("MPI_Igatherv_c", "comm", MPI_ERR_COMM, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, (MPI_Comm)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Igatherv_c", "comm", MPI_ERR_COMM, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, (MPI_Comm)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Igatherv_c", "comm", MPI_ERR_COMM, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_NULL, &good.out_request));
+  TRY("MPI_Igatherv_c", "request", MPI_ERR_ARG, MPI_Igatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, 0, MPI_COMM_WORLD, NULL));
 }
 
 static void test_MPI_Improbe(void) {
@@ -3322,11 +3322,11 @@ static void test_MPI_Ineighbor_allgather_c(void) {
 }
 
 static void test_MPI_Ineighbor_allgatherv(void) {
-  TRY("MPI_Ineighbor_allgatherv", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Ineighbor_allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Ineighbor_allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
 }
 
 static void test_MPI_Ineighbor_allgatherv_c(void) {
-  TRY("MPI_Ineighbor_allgatherv_c", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Ineighbor_allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv_c", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Ineighbor_allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
 }
 
 static void test_MPI_Ineighbor_alltoall(void) {
@@ -3338,19 +3338,19 @@ static void test_MPI_Ineighbor_alltoall_c(void) {
 }
 
 static void test_MPI_Ineighbor_alltoallv(void) {
-  TRY("MPI_Ineighbor_alltoallv", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Ineighbor_alltoallv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Ineighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
 }
 
 static void test_MPI_Ineighbor_alltoallv_c(void) {
-  TRY("MPI_Ineighbor_alltoallv_c", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Ineighbor_alltoallv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv_c", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Ineighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
 }
 
 static void test_MPI_Ineighbor_alltoallw(void) {
-  TRY("MPI_Ineighbor_alltoallw", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Ineighbor_alltoallw(good.buffer1, good.ints, good.aints, good.types, good.buffer2, good.ints, good.aints, good.types, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Ineighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, good.types, MPI_COMM_WORLD, &good.out_request));
 }
 
 static void test_MPI_Ineighbor_alltoallw_c(void) {
-  TRY("MPI_Ineighbor_alltoallw_c", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Ineighbor_alltoallw_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw_c", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Ineighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD, &good.out_request));
 }
 
 static void test_MPI_Info_create(void) {
@@ -3607,59 +3607,59 @@ static void test_MPI_Ireduce_c(void) {
 }
 
 static void test_MPI_Ireduce_scatter(void) {
-  TRY("MPI_Ireduce_scatter", "sendbuf", MPI_ERR_BUFFER, MPI_Ireduce_scatter(NULL, good.buffer2, good.ints, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ireduce_scatter", "recvbuf", MPI_ERR_BUFFER, MPI_Ireduce_scatter(good.buffer1, NULL, good.ints, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ireduce_scatter", "recvbuf", MPI_ERR_BUFFER, MPI_Ireduce_scatter(good.buffer1, MPI_IN_PLACE, good.ints, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ireduce_scatter", "recvbuf", MPI_ERR_BUFFER, MPI_Ireduce_scatter(good.buffer1, good.buffer1, good.ints, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_scatter", "sendbuf", MPI_ERR_BUFFER, MPI_Ireduce_scatter(NULL, good.buffer2, good.ones, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_scatter", "recvbuf", MPI_ERR_BUFFER, MPI_Ireduce_scatter(good.buffer1, NULL, good.ones, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_scatter", "recvbuf", MPI_ERR_BUFFER, MPI_Ireduce_scatter(good.buffer1, MPI_IN_PLACE, good.ones, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_scatter", "recvbuf", MPI_ERR_BUFFER, MPI_Ireduce_scatter(good.buffer1, good.buffer1, good.ones, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Ireduce_scatter", "recvcounts", MPI_ERR_ARG, MPI_Ireduce_scatter(good.buffer1, good.buffer2, NULL, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Ireduce_scatter", "recvcounts", MPI_ERR_COUNT, MPI_Ireduce_scatter(good.buffer1, good.buffer2, (int[]){-1}, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ireduce_scatter", "datatype", MPI_ERR_TYPE, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ints, (MPI_Datatype)good.freed_type, MPI_SUM, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ireduce_scatter", "datatype", MPI_ERR_TYPE, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ints, (MPI_Datatype)good.other_kind[1], MPI_SUM, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ireduce_scatter", "datatype", MPI_ERR_TYPE, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ints, (MPI_Datatype)(uintptr_t)7, MPI_SUM, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ireduce_scatter", "datatype", MPI_ERR_TYPE, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ints, (MPI_Datatype)(uintptr_t)123457, MPI_SUM, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ireduce_scatter", "datatype", MPI_ERR_TYPE, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ints, MPI_DATATYPE_NULL, MPI_SUM, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ireduce_scatter", "datatype", MPI_ERR_TYPE, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ints, good.uncommitted, MPI_SUM, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ireduce_scatter", "op", MPI_ERR_OP, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ints, MPI_INT, (MPI_Op)good.freed_op, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ireduce_scatter", "op", MPI_ERR_OP, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ints, MPI_INT, (MPI_Op)good.other_kind[0], MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ireduce_scatter", "op", MPI_ERR_OP, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ints, MPI_INT, (MPI_Op)(uintptr_t)7, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ireduce_scatter", "op", MPI_ERR_OP, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ints, MPI_INT, (MPI_Op)(uintptr_t)123457, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ireduce_scatter", "op", MPI_ERR_OP, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ints, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ireduce_scatter", "op", MPI_ERR_OP, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ints, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ireduce_scatter", "op", MPI_ERR_OP, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ints, MPI_INT, MPI_REPLACE, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ireduce_scatter", "comm", MPI_ERR_COMM, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ints, MPI_INT, MPI_SUM, (MPI_Comm)good.freed_comm, &good.out_request));
-  TRY("MPI_Ireduce_scatter", "comm", MPI_ERR_COMM, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ints, MPI_INT, MPI_SUM, (MPI_Comm)good.other_kind[0], &good.out_request));
-  TRY("MPI_Ireduce_scatter", "comm", MPI_ERR_COMM, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ints, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)7, &good.out_request));
-  TRY("MPI_Ireduce_scatter", "comm", MPI_ERR_COMM, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ints, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)123457, &good.out_request));
-  TRY("MPI_Ireduce_scatter", "comm", MPI_ERR_COMM, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ints, MPI_INT, MPI_SUM, MPI_COMM_NULL, &good.out_request));
-  TRY("MPI_Ireduce_scatter", "request", MPI_ERR_ARG, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ints, MPI_INT, MPI_SUM, MPI_COMM_WORLD, NULL));
+  TRY("MPI_Ireduce_scatter", "datatype", MPI_ERR_TYPE, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ones, (MPI_Datatype)good.freed_type, MPI_SUM, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_scatter", "datatype", MPI_ERR_TYPE, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ones, (MPI_Datatype)good.other_kind[1], MPI_SUM, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_scatter", "datatype", MPI_ERR_TYPE, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ones, (MPI_Datatype)(uintptr_t)7, MPI_SUM, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_scatter", "datatype", MPI_ERR_TYPE, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ones, (MPI_Datatype)(uintptr_t)123457, MPI_SUM, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_scatter", "datatype", MPI_ERR_TYPE, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_DATATYPE_NULL, MPI_SUM, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_scatter", "datatype", MPI_ERR_TYPE, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ones, good.uncommitted, MPI_SUM, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_scatter", "op", MPI_ERR_OP, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_INT, (MPI_Op)good.freed_op, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_scatter", "op", MPI_ERR_OP, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_INT, (MPI_Op)good.other_kind[0], MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_scatter", "op", MPI_ERR_OP, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_INT, (MPI_Op)(uintptr_t)7, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_scatter", "op", MPI_ERR_OP, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_INT, (MPI_Op)(uintptr_t)123457, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_scatter", "op", MPI_ERR_OP, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_scatter", "op", MPI_ERR_OP, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_scatter", "op", MPI_ERR_OP, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_REPLACE, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_scatter", "comm", MPI_ERR_COMM, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_SUM, (MPI_Comm)good.freed_comm, &good.out_request));
+  TRY("MPI_Ireduce_scatter", "comm", MPI_ERR_COMM, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_SUM, (MPI_Comm)good.other_kind[0], &good.out_request));
+  TRY("MPI_Ireduce_scatter", "comm", MPI_ERR_COMM, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Ireduce_scatter", "comm", MPI_ERR_COMM, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Ireduce_scatter", "comm", MPI_ERR_COMM, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_SUM, MPI_COMM_NULL, &good.out_request));
+  TRY("MPI_Ireduce_scatter", "request", MPI_ERR_ARG, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_SUM, MPI_COMM_WORLD, NULL));
 }
 
 static void test_MPI_Ireduce_scatter_c(void) {
-  TRY("MPI_Ireduce_scatter_c", "sendbuf", MPI_ERR_BUFFER, MPI_Ireduce_scatter_c(NULL, good.buffer2, good.counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ireduce_scatter_c", "recvbuf", MPI_ERR_BUFFER, MPI_Ireduce_scatter_c(good.buffer1, NULL, good.counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ireduce_scatter_c", "recvbuf", MPI_ERR_BUFFER, MPI_Ireduce_scatter_c(good.buffer1, MPI_IN_PLACE, good.counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ireduce_scatter_c", "recvbuf", MPI_ERR_BUFFER, MPI_Ireduce_scatter_c(good.buffer1, good.buffer1, good.counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_scatter_c", "sendbuf", MPI_ERR_BUFFER, MPI_Ireduce_scatter_c(NULL, good.buffer2, good.large_ones, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_scatter_c", "recvbuf", MPI_ERR_BUFFER, MPI_Ireduce_scatter_c(good.buffer1, NULL, good.large_ones, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_scatter_c", "recvbuf", MPI_ERR_BUFFER, MPI_Ireduce_scatter_c(good.buffer1, MPI_IN_PLACE, good.large_ones, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_scatter_c", "recvbuf", MPI_ERR_BUFFER, MPI_Ireduce_scatter_c(good.buffer1, good.buffer1, good.large_ones, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Ireduce_scatter_c", "recvcounts", MPI_ERR_ARG, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, NULL, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Ireduce_scatter_c", "recvcounts", MPI_ERR_COUNT, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, (MPI_Count[]){-1}, MPI_INT, MPI_SUM, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ireduce_scatter_c", "datatype", MPI_ERR_TYPE, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.counts, (MPI_Datatype)good.freed_type, MPI_SUM, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ireduce_scatter_c", "datatype", MPI_ERR_TYPE, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.counts, (MPI_Datatype)good.other_kind[1], MPI_SUM, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ireduce_scatter_c", "datatype", MPI_ERR_TYPE, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.counts, (MPI_Datatype)(uintptr_t)7, MPI_SUM, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ireduce_scatter_c", "datatype", MPI_ERR_TYPE, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.counts, (MPI_Datatype)(uintptr_t)123457, MPI_SUM, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ireduce_scatter_c", "datatype", MPI_ERR_TYPE, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.counts, MPI_DATATYPE_NULL, MPI_SUM, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ireduce_scatter_c", "datatype", MPI_ERR_TYPE, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.counts, good.uncommitted, MPI_SUM, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ireduce_scatter_c", "op", MPI_ERR_OP, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.counts, MPI_INT, (MPI_Op)good.freed_op, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ireduce_scatter_c", "op", MPI_ERR_OP, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.counts, MPI_INT, (MPI_Op)good.other_kind[0], MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ireduce_scatter_c", "op", MPI_ERR_OP, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.counts, MPI_INT, (MPI_Op)(uintptr_t)7, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ireduce_scatter_c", "op", MPI_ERR_OP, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.counts, MPI_INT, (MPI_Op)(uintptr_t)123457, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ireduce_scatter_c", "op", MPI_ERR_OP, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.counts, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ireduce_scatter_c", "op", MPI_ERR_OP, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.counts, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ireduce_scatter_c", "op", MPI_ERR_OP, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.counts, MPI_INT, MPI_REPLACE, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Ireduce_scatter_c", "comm", MPI_ERR_COMM, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.counts, MPI_INT, MPI_SUM, (MPI_Comm)good.freed_comm, &good.out_request));
-  TRY("MPI_Ireduce_scatter_c", "comm", MPI_ERR_COMM, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.counts, MPI_INT, MPI_SUM, (MPI_Comm)good.other_kind[0], &good.out_request));
-  TRY("MPI_Ireduce_scatter_c", "comm", MPI_ERR_COMM, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.counts, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)7, &good.out_request));
-  TRY("MPI_Ireduce_scatter_c", "comm", MPI_ERR_COMM, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.counts, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)123457, &good.out_request));
-  TRY("MPI_Ireduce_scatter_c", "comm", MPI_ERR_COMM, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.counts, MPI_INT, MPI_SUM, MPI_COMM_NULL, &good.out_request));
-  TRY("MPI_Ireduce_scatter_c", "request", MPI_ERR_ARG, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD, NULL));
+  TRY("MPI_Ireduce_scatter_c", "datatype", MPI_ERR_TYPE, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, (MPI_Datatype)good.freed_type, MPI_SUM, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_scatter_c", "datatype", MPI_ERR_TYPE, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, (MPI_Datatype)good.other_kind[1], MPI_SUM, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_scatter_c", "datatype", MPI_ERR_TYPE, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, (MPI_Datatype)(uintptr_t)7, MPI_SUM, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_scatter_c", "datatype", MPI_ERR_TYPE, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, (MPI_Datatype)(uintptr_t)123457, MPI_SUM, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_scatter_c", "datatype", MPI_ERR_TYPE, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_DATATYPE_NULL, MPI_SUM, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_scatter_c", "datatype", MPI_ERR_TYPE, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, good.uncommitted, MPI_SUM, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_scatter_c", "op", MPI_ERR_OP, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, (MPI_Op)good.freed_op, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_scatter_c", "op", MPI_ERR_OP, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, (MPI_Op)good.other_kind[0], MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_scatter_c", "op", MPI_ERR_OP, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, (MPI_Op)(uintptr_t)7, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_scatter_c", "op", MPI_ERR_OP, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, (MPI_Op)(uintptr_t)123457, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_scatter_c", "op", MPI_ERR_OP, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_scatter_c", "op", MPI_ERR_OP, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_scatter_c", "op", MPI_ERR_OP, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_REPLACE, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_scatter_c", "comm", MPI_ERR_COMM, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_SUM, (MPI_Comm)good.freed_comm, &good.out_request));
+  TRY("MPI_Ireduce_scatter_c", "comm", MPI_ERR_COMM, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_SUM, (MPI_Comm)good.other_kind[0], &good.out_request));
+  TRY("MPI_Ireduce_scatter_c", "comm", MPI_ERR_COMM, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Ireduce_scatter_c", "comm", MPI_ERR_COMM, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Ireduce_scatter_c", "comm", MPI_ERR_COMM, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_SUM, MPI_COMM_NULL, &good.out_request));
+  TRY("MPI_Ireduce_scatter_c", "request", MPI_ERR_ARG, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_SUM, MPI_COMM_WORLD, NULL));
 }
 
 static void test_MPI_Ireduce_scatter_block(void) {
@@ -3896,72 +3896,72 @@ static void test_MPI_Iscatter_c(void) {
 }
 
 static void test_MPI_Iscatterv(void) {
-  TRY("MPI_Iscatterv", "sendbuf", MPI_ERR_BUFFER, MPI_Iscatterv(NULL, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv", "sendbuf", MPI_ERR_BUFFER, MPI_Iscatterv(MPI_IN_PLACE, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv", "sendbuf", MPI_ERR_BUFFER, MPI_Iscatterv(NULL, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv", "sendbuf", MPI_ERR_BUFFER, MPI_Iscatterv(MPI_IN_PLACE, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Iscatterv", "sendcounts", MPI_ERR_ARG, MPI_Iscatterv(good.buffer1, NULL, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Iscatterv", "sendcounts", MPI_ERR_COUNT, MPI_Iscatterv(good.buffer1, (int[]){-1}, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv", "displs", MPI_ERR_ARG, MPI_Iscatterv(good.buffer1, good.ints, NULL, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv", "sendtype", MPI_ERR_TYPE, MPI_Iscatterv(good.buffer1, good.ints, good.ints, (MPI_Datatype)good.freed_type, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv", "sendtype", MPI_ERR_TYPE, MPI_Iscatterv(good.buffer1, good.ints, good.ints, (MPI_Datatype)good.other_kind[1], good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv", "sendtype", MPI_ERR_TYPE, MPI_Iscatterv(good.buffer1, good.ints, good.ints, (MPI_Datatype)(uintptr_t)7, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv", "sendtype", MPI_ERR_TYPE, MPI_Iscatterv(good.buffer1, good.ints, good.ints, (MPI_Datatype)(uintptr_t)123457, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv", "sendtype", MPI_ERR_TYPE, MPI_Iscatterv(good.buffer1, good.ints, good.ints, MPI_DATATYPE_NULL, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv", "sendtype", MPI_ERR_TYPE, MPI_Iscatterv(good.buffer1, good.ints, good.ints, good.uncommitted, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv", "recvbuf", MPI_ERR_BUFFER, MPI_Iscatterv(good.buffer1, good.ints, good.ints, MPI_INT, NULL, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv", "recvbuf", MPI_ERR_BUFFER, MPI_Iscatterv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer1, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv", "recvcount", MPI_ERR_COUNT, MPI_Iscatterv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, -1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv", "recvtype", MPI_ERR_TYPE, MPI_Iscatterv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.freed_type, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv", "recvtype", MPI_ERR_TYPE, MPI_Iscatterv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.other_kind[1], 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv", "recvtype", MPI_ERR_TYPE, MPI_Iscatterv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)7, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv", "recvtype", MPI_ERR_TYPE, MPI_Iscatterv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)123457, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv", "recvtype", MPI_ERR_TYPE, MPI_Iscatterv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_DATATYPE_NULL, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv", "recvtype", MPI_ERR_TYPE, MPI_Iscatterv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, good.uncommitted, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv", "root", MPI_ERR_ROOT, MPI_Iscatterv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, -1, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv", "root", MPI_ERR_ROOT, MPI_Iscatterv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 1, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv", "root", MPI_ERR_ROOT, MPI_Iscatterv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, MPI_PROC_NULL, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv", "root", MPI_ERR_ROOT, MPI_Iscatterv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, MPI_ROOT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv", "root", MPI_ERR_ROOT, MPI_Iscatterv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, INT_MAX, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv", "comm", MPI_ERR_COMM, MPI_Iscatterv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)good.freed_comm, &good.out_request));
-  TRY("MPI_Iscatterv", "comm", MPI_ERR_COMM, MPI_Iscatterv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)good.other_kind[0], &good.out_request));
-  TRY("MPI_Iscatterv", "comm", MPI_ERR_COMM, MPI_Iscatterv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)(uintptr_t)7, &good.out_request));
-  TRY("MPI_Iscatterv", "comm", MPI_ERR_COMM, MPI_Iscatterv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)(uintptr_t)123457, &good.out_request));
-  TRY("MPI_Iscatterv", "comm", MPI_ERR_COMM, MPI_Iscatterv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_NULL, &good.out_request));
-  TRY("MPI_Iscatterv", "request", MPI_ERR_ARG, MPI_Iscatterv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, NULL));
+  TRY("MPI_Iscatterv", "displs", MPI_ERR_ARG, MPI_Iscatterv(good.buffer1, good.ones, NULL, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv", "sendtype", MPI_ERR_TYPE, MPI_Iscatterv(good.buffer1, good.ones, good.ints, (MPI_Datatype)good.freed_type, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv", "sendtype", MPI_ERR_TYPE, MPI_Iscatterv(good.buffer1, good.ones, good.ints, (MPI_Datatype)good.other_kind[1], good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv", "sendtype", MPI_ERR_TYPE, MPI_Iscatterv(good.buffer1, good.ones, good.ints, (MPI_Datatype)(uintptr_t)7, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv", "sendtype", MPI_ERR_TYPE, MPI_Iscatterv(good.buffer1, good.ones, good.ints, (MPI_Datatype)(uintptr_t)123457, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv", "sendtype", MPI_ERR_TYPE, MPI_Iscatterv(good.buffer1, good.ones, good.ints, MPI_DATATYPE_NULL, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv", "sendtype", MPI_ERR_TYPE, MPI_Iscatterv(good.buffer1, good.ones, good.ints, good.uncommitted, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv", "recvbuf", MPI_ERR_BUFFER, MPI_Iscatterv(good.buffer1, good.ones, good.ints, MPI_INT, NULL, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv", "recvbuf", MPI_ERR_BUFFER, MPI_Iscatterv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer1, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv", "recvcount", MPI_ERR_COUNT, MPI_Iscatterv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, -1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv", "recvtype", MPI_ERR_TYPE, MPI_Iscatterv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.freed_type, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv", "recvtype", MPI_ERR_TYPE, MPI_Iscatterv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.other_kind[1], 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv", "recvtype", MPI_ERR_TYPE, MPI_Iscatterv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)7, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv", "recvtype", MPI_ERR_TYPE, MPI_Iscatterv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)123457, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv", "recvtype", MPI_ERR_TYPE, MPI_Iscatterv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_DATATYPE_NULL, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv", "recvtype", MPI_ERR_TYPE, MPI_Iscatterv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, good.uncommitted, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv", "root", MPI_ERR_ROOT, MPI_Iscatterv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, -1, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv", "root", MPI_ERR_ROOT, MPI_Iscatterv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 1, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv", "root", MPI_ERR_ROOT, MPI_Iscatterv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, MPI_PROC_NULL, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv", "root", MPI_ERR_ROOT, MPI_Iscatterv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, MPI_ROOT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv", "root", MPI_ERR_ROOT, MPI_Iscatterv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, INT_MAX, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv", "comm", MPI_ERR_COMM, MPI_Iscatterv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)good.freed_comm, &good.out_request));
+  TRY("MPI_Iscatterv", "comm", MPI_ERR_COMM, MPI_Iscatterv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)good.other_kind[0], &good.out_request));
+  TRY("MPI_Iscatterv", "comm", MPI_ERR_COMM, MPI_Iscatterv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Iscatterv", "comm", MPI_ERR_COMM, MPI_Iscatterv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Iscatterv", "comm", MPI_ERR_COMM, MPI_Iscatterv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_NULL, &good.out_request));
+  TRY("MPI_Iscatterv", "request", MPI_ERR_ARG, MPI_Iscatterv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, NULL));
 }
 
 static void test_MPI_Iscatterv_c(void) {
-  TRY("MPI_Iscatterv_c", "sendbuf", MPI_ERR_BUFFER, MPI_Iscatterv_c(NULL, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv_c", "sendbuf", MPI_ERR_BUFFER, MPI_Iscatterv_c(MPI_IN_PLACE, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv_c", "sendbuf", MPI_ERR_BUFFER, MPI_Iscatterv_c(NULL, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv_c", "sendbuf", MPI_ERR_BUFFER, MPI_Iscatterv_c(MPI_IN_PLACE, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Iscatterv_c", "sendcounts", MPI_ERR_ARG, MPI_Iscatterv_c(good.buffer1, NULL, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Iscatterv_c", "sendcounts", MPI_ERR_COUNT, MPI_Iscatterv_c(good.buffer1, (MPI_Count[]){-1}, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv_c", "displs", MPI_ERR_ARG, MPI_Iscatterv_c(good.buffer1, good.counts, NULL, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv_c", "sendtype", MPI_ERR_TYPE, MPI_Iscatterv_c(good.buffer1, good.counts, good.aints, (MPI_Datatype)good.freed_type, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv_c", "sendtype", MPI_ERR_TYPE, MPI_Iscatterv_c(good.buffer1, good.counts, good.aints, (MPI_Datatype)good.other_kind[1], good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv_c", "sendtype", MPI_ERR_TYPE, MPI_Iscatterv_c(good.buffer1, good.counts, good.aints, (MPI_Datatype)(uintptr_t)7, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv_c", "sendtype", MPI_ERR_TYPE, MPI_Iscatterv_c(good.buffer1, good.counts, good.aints, (MPI_Datatype)(uintptr_t)123457, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv_c", "sendtype", MPI_ERR_TYPE, MPI_Iscatterv_c(good.buffer1, good.counts, good.aints, MPI_DATATYPE_NULL, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv_c", "sendtype", MPI_ERR_TYPE, MPI_Iscatterv_c(good.buffer1, good.counts, good.aints, good.uncommitted, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Iscatterv_c(good.buffer1, good.counts, good.aints, MPI_INT, NULL, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Iscatterv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer1, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv_c", "recvcount", MPI_ERR_COUNT, MPI_Iscatterv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, -1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv_c", "recvcount", MPI_ERR_COUNT, MPI_Iscatterv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, INT64_MAX, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv_c", "recvtype", MPI_ERR_TYPE, MPI_Iscatterv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.freed_type, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv_c", "recvtype", MPI_ERR_TYPE, MPI_Iscatterv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.other_kind[1], 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv_c", "recvtype", MPI_ERR_TYPE, MPI_Iscatterv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)7, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv_c", "recvtype", MPI_ERR_TYPE, MPI_Iscatterv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)123457, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv_c", "recvtype", MPI_ERR_TYPE, MPI_Iscatterv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_DATATYPE_NULL, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv_c", "recvtype", MPI_ERR_TYPE, MPI_Iscatterv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, good.uncommitted, 0, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv_c", "root", MPI_ERR_ROOT, MPI_Iscatterv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, -1, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv_c", "root", MPI_ERR_ROOT, MPI_Iscatterv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 1, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv_c", "root", MPI_ERR_ROOT, MPI_Iscatterv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, MPI_PROC_NULL, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv_c", "root", MPI_ERR_ROOT, MPI_Iscatterv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, MPI_ROOT, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv_c", "root", MPI_ERR_ROOT, MPI_Iscatterv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, INT_MAX, MPI_COMM_WORLD, &good.out_request));
-  TRY("MPI_Iscatterv_c", "comm", MPI_ERR_COMM, MPI_Iscatterv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)good.freed_comm, &good.out_request));
-  TRY("MPI_Iscatterv_c", "comm", MPI_ERR_COMM, MPI_Iscatterv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)good.other_kind[0], &good.out_request));
-  TRY("MPI_Iscatterv_c", "comm", MPI_ERR_COMM, MPI_Iscatterv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)(uintptr_t)7, &good.out_request));
-  TRY("MPI_Iscatterv_c", "comm", MPI_ERR_COMM, MPI_Iscatterv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)(uintptr_t)123457, &good.out_request));
-  TRY("MPI_Iscatterv_c", "comm", MPI_ERR_COMM, MPI_Iscatterv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_NULL, &good.out_request));
-  TRY("MPI_Iscatterv_c", "request", MPI_ERR_ARG, MPI_Iscatterv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, NULL));
+  TRY("MPI_Iscatterv_c", "displs", MPI_ERR_ARG, MPI_Iscatterv_c(good.buffer1, good.large_ones, NULL, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv_c", "sendtype", MPI_ERR_TYPE, MPI_Iscatterv_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype)good.freed_type, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv_c", "sendtype", MPI_ERR_TYPE, MPI_Iscatterv_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype)good.other_kind[1], good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv_c", "sendtype", MPI_ERR_TYPE, MPI_Iscatterv_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)7, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv_c", "sendtype", MPI_ERR_TYPE, MPI_Iscatterv_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)123457, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv_c", "sendtype", MPI_ERR_TYPE, MPI_Iscatterv_c(good.buffer1, good.large_ones, good.aints, MPI_DATATYPE_NULL, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv_c", "sendtype", MPI_ERR_TYPE, MPI_Iscatterv_c(good.buffer1, good.large_ones, good.aints, good.uncommitted, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Iscatterv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, NULL, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Iscatterv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer1, 1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv_c", "recvcount", MPI_ERR_COUNT, MPI_Iscatterv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, -1, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv_c", "recvcount", MPI_ERR_COUNT, MPI_Iscatterv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, INT64_MAX, MPI_INT, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv_c", "recvtype", MPI_ERR_TYPE, MPI_Iscatterv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.freed_type, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv_c", "recvtype", MPI_ERR_TYPE, MPI_Iscatterv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.other_kind[1], 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv_c", "recvtype", MPI_ERR_TYPE, MPI_Iscatterv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)7, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv_c", "recvtype", MPI_ERR_TYPE, MPI_Iscatterv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)123457, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv_c", "recvtype", MPI_ERR_TYPE, MPI_Iscatterv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_DATATYPE_NULL, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv_c", "recvtype", MPI_ERR_TYPE, MPI_Iscatterv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, good.uncommitted, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv_c", "root", MPI_ERR_ROOT, MPI_Iscatterv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, -1, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv_c", "root", MPI_ERR_ROOT, MPI_Iscatterv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 1, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv_c", "root", MPI_ERR_ROOT, MPI_Iscatterv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, MPI_PROC_NULL, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv_c", "root", MPI_ERR_ROOT, MPI_Iscatterv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, MPI_ROOT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv_c", "root", MPI_ERR_ROOT, MPI_Iscatterv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, INT_MAX, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscatterv_c", "comm", MPI_ERR_COMM, MPI_Iscatterv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)good.freed_comm, &good.out_request));
+  TRY("MPI_Iscatterv_c", "comm", MPI_ERR_COMM, MPI_Iscatterv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)good.other_kind[0], &good.out_request));
+  TRY("MPI_Iscatterv_c", "comm", MPI_ERR_COMM, MPI_Iscatterv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Iscatterv_c", "comm", MPI_ERR_COMM, MPI_Iscatterv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Iscatterv_c", "comm", MPI_ERR_COMM, MPI_Iscatterv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_NULL, &good.out_request));
+  TRY("MPI_Iscatterv_c", "request", MPI_ERR_ARG, MPI_Iscatterv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, NULL));
 }
 
 static void test_MPI_Isend(void) {
@@ -4298,19 +4298,19 @@ static void test_MPI_Neighbor_allgather_init_c(void) {
 }
 
 static void test_MPI_Neighbor_allgatherv(void) {
-  TRY("MPI_Neighbor_allgatherv", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Neighbor_allgatherv", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD));
 }
 
 static void test_MPI_Neighbor_allgatherv_c(void) {
-  TRY("MPI_Neighbor_allgatherv_c", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Neighbor_allgatherv_c", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD));
 }
 
 static void test_MPI_Neighbor_allgatherv_init(void) {
-  TRY("MPI_Neighbor_allgatherv_init", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
 }
 
 static void test_MPI_Neighbor_allgatherv_init_c(void) {
-  TRY("MPI_Neighbor_allgatherv_init_c", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init_c", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
 }
 
 static void test_MPI_Neighbor_alltoall(void) {
@@ -4330,35 +4330,35 @@ static void test_MPI_Neighbor_alltoall_init_c(void) {
 }
 
 static void test_MPI_Neighbor_alltoallv(void) {
-  TRY("MPI_Neighbor_alltoallv", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_alltoallv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Neighbor_alltoallv", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD));
 }
 
 static void test_MPI_Neighbor_alltoallv_c(void) {
-  TRY("MPI_Neighbor_alltoallv_c", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_alltoallv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Neighbor_alltoallv_c", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD));
 }
 
 static void test_MPI_Neighbor_alltoallv_init(void) {
-  TRY("MPI_Neighbor_alltoallv_init", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_alltoallv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, good.ints, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
 }
 
 static void test_MPI_Neighbor_alltoallv_init_c(void) {
-  TRY("MPI_Neighbor_alltoallv_init_c", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_alltoallv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, good.counts, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init_c", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
 }
 
 static void test_MPI_Neighbor_alltoallw(void) {
-  TRY("MPI_Neighbor_alltoallw", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_alltoallw(good.buffer1, good.ints, good.aints, good.types, good.buffer2, good.ints, good.aints, good.types, MPI_COMM_WORLD));
+  TRY("MPI_Neighbor_alltoallw", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, good.types, MPI_COMM_WORLD));
 }
 
 static void test_MPI_Neighbor_alltoallw_c(void) {
-  TRY("MPI_Neighbor_alltoallw_c", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_alltoallw_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_WORLD));
+  TRY("MPI_Neighbor_alltoallw_c", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD));
 }
 
 static void test_MPI_Neighbor_alltoallw_init(void) {
-  TRY("MPI_Neighbor_alltoallw_init", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_alltoallw_init(good.buffer1, good.ints, good.aints, good.types, good.buffer2, good.ints, good.aints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_alltoallw_init(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
 }
 
 static void test_MPI_Neighbor_alltoallw_init_c(void) {
-  TRY("MPI_Neighbor_alltoallw_init_c", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_alltoallw_init_c(good.buffer1, good.counts, good.aints, good.types, good.buffer2, good.counts, good.aints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init_c", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
 }
 
 static void test_MPI_Op_commutative(void) {
@@ -4872,57 +4872,57 @@ static void test_MPI_Reduce_local_c(void) {
 }
 
 static void test_MPI_Reduce_scatter(void) {
-  TRY("MPI_Reduce_scatter", "sendbuf", MPI_ERR_BUFFER, MPI_Reduce_scatter(NULL, good.buffer2, good.ints, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
-  TRY("MPI_Reduce_scatter", "recvbuf", MPI_ERR_BUFFER, MPI_Reduce_scatter(good.buffer1, NULL, good.ints, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
-  TRY("MPI_Reduce_scatter", "recvbuf", MPI_ERR_BUFFER, MPI_Reduce_scatter(good.buffer1, MPI_IN_PLACE, good.ints, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
-  TRY("MPI_Reduce_scatter", "recvbuf", MPI_ERR_BUFFER, MPI_Reduce_scatter(good.buffer1, good.buffer1, good.ints, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
+  TRY("MPI_Reduce_scatter", "sendbuf", MPI_ERR_BUFFER, MPI_Reduce_scatter(NULL, good.buffer2, good.ones, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
+  TRY("MPI_Reduce_scatter", "recvbuf", MPI_ERR_BUFFER, MPI_Reduce_scatter(good.buffer1, NULL, good.ones, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
+  TRY("MPI_Reduce_scatter", "recvbuf", MPI_ERR_BUFFER, MPI_Reduce_scatter(good.buffer1, MPI_IN_PLACE, good.ones, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
+  TRY("MPI_Reduce_scatter", "recvbuf", MPI_ERR_BUFFER, MPI_Reduce_scatter(good.buffer1, good.buffer1, good.ones, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
   TRY("MPI_Reduce_scatter", "recvcounts", MPI_ERR_ARG, MPI_Reduce_scatter(good.buffer1, good.buffer2, NULL, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
   TRY("MPI_Reduce_scatter", "recvcounts", MPI_ERR_COUNT, MPI_Reduce_scatter(good.buffer1, good.buffer2, (int[]){-1}, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
-  TRY("MPI_Reduce_scatter", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ints, (MPI_Datatype)good.freed_type, MPI_SUM, MPI_COMM_WORLD));
-  TRY("MPI_Reduce_scatter", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ints, (MPI_Datatype)good.other_kind[1], MPI_SUM, MPI_COMM_WORLD));
-  TRY("MPI_Reduce_scatter", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ints, (MPI_Datatype)(uintptr_t)7, MPI_SUM, MPI_COMM_WORLD));
-  TRY("MPI_Reduce_scatter", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ints, (MPI_Datatype)(uintptr_t)123457, MPI_SUM, MPI_COMM_WORLD));
-  TRY("MPI_Reduce_scatter", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ints, MPI_DATATYPE_NULL, MPI_SUM, MPI_COMM_WORLD));
-  TRY("MPI_Reduce_scatter", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ints, good.uncommitted, MPI_SUM, MPI_COMM_WORLD));
-  TRY("MPI_Reduce_scatter", "op", MPI_ERR_OP, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ints, MPI_INT, (MPI_Op)good.freed_op, MPI_COMM_WORLD));
-  TRY("MPI_Reduce_scatter", "op", MPI_ERR_OP, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ints, MPI_INT, (MPI_Op)good.other_kind[0], MPI_COMM_WORLD));
-  TRY("MPI_Reduce_scatter", "op", MPI_ERR_OP, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ints, MPI_INT, (MPI_Op)(uintptr_t)7, MPI_COMM_WORLD));
-  TRY("MPI_Reduce_scatter", "op", MPI_ERR_OP, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ints, MPI_INT, (MPI_Op)(uintptr_t)123457, MPI_COMM_WORLD));
-  TRY("MPI_Reduce_scatter", "op", MPI_ERR_OP, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ints, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD));
-  TRY("MPI_Reduce_scatter", "op", MPI_ERR_OP, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ints, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD));
-  TRY("MPI_Reduce_scatter", "op", MPI_ERR_OP, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ints, MPI_INT, MPI_REPLACE, MPI_COMM_WORLD));
-  TRY("MPI_Reduce_scatter", "comm", MPI_ERR_COMM, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ints, MPI_INT, MPI_SUM, (MPI_Comm)good.freed_comm));
-  TRY("MPI_Reduce_scatter", "comm", MPI_ERR_COMM, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ints, MPI_INT, MPI_SUM, (MPI_Comm)good.other_kind[0]));
-  TRY("MPI_Reduce_scatter", "comm", MPI_ERR_COMM, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ints, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)7));
-  TRY("MPI_Reduce_scatter", "comm", MPI_ERR_COMM, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ints, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)123457));
-  TRY("MPI_Reduce_scatter", "comm", MPI_ERR_COMM, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ints, MPI_INT, MPI_SUM, MPI_COMM_NULL));
+  TRY("MPI_Reduce_scatter", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ones, (MPI_Datatype)good.freed_type, MPI_SUM, MPI_COMM_WORLD));
+  TRY("MPI_Reduce_scatter", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ones, (MPI_Datatype)good.other_kind[1], MPI_SUM, MPI_COMM_WORLD));
+  TRY("MPI_Reduce_scatter", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ones, (MPI_Datatype)(uintptr_t)7, MPI_SUM, MPI_COMM_WORLD));
+  TRY("MPI_Reduce_scatter", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ones, (MPI_Datatype)(uintptr_t)123457, MPI_SUM, MPI_COMM_WORLD));
+  TRY("MPI_Reduce_scatter", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_DATATYPE_NULL, MPI_SUM, MPI_COMM_WORLD));
+  TRY("MPI_Reduce_scatter", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ones, good.uncommitted, MPI_SUM, MPI_COMM_WORLD));
+  TRY("MPI_Reduce_scatter", "op", MPI_ERR_OP, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_INT, (MPI_Op)good.freed_op, MPI_COMM_WORLD));
+  TRY("MPI_Reduce_scatter", "op", MPI_ERR_OP, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_INT, (MPI_Op)good.other_kind[0], MPI_COMM_WORLD));
+  TRY("MPI_Reduce_scatter", "op", MPI_ERR_OP, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_INT, (MPI_Op)(uintptr_t)7, MPI_COMM_WORLD));
+  TRY("MPI_Reduce_scatter", "op", MPI_ERR_OP, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_INT, (MPI_Op)(uintptr_t)123457, MPI_COMM_WORLD));
+  TRY("MPI_Reduce_scatter", "op", MPI_ERR_OP, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD));
+  TRY("MPI_Reduce_scatter", "op", MPI_ERR_OP, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD));
+  TRY("MPI_Reduce_scatter", "op", MPI_ERR_OP, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_REPLACE, MPI_COMM_WORLD));
+  TRY("MPI_Reduce_scatter", "comm", MPI_ERR_COMM, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_SUM, (MPI_Comm)good.freed_comm));
+  TRY("MPI_Reduce_scatter", "comm", MPI_ERR_COMM, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_SUM, (MPI_Comm)good.other_kind[0]));
+  TRY("MPI_Reduce_scatter", "comm", MPI_ERR_COMM, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)7));
+  TRY("MPI_Reduce_scatter", "comm", MPI_ERR_COMM, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)123457));
+  TRY("MPI_Reduce_scatter", "comm", MPI_ERR_COMM, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_SUM, MPI_COMM_NULL));
 }
 
 static void test_MPI_Reduce_scatter_c(void) {
-  TRY("MPI_Reduce_scatter_c", "sendbuf", MPI_ERR_BUFFER, MPI_Reduce_scatter_c(NULL, good.buffer2, good.counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
-  TRY("MPI_Reduce_scatter_c", "recvbuf", MPI_ERR_BUFFER, MPI_Reduce_scatter_c(good.buffer1, NULL, good.counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
-  TRY("MPI_Reduce_scatter_c", "recvbuf", MPI_ERR_BUFFER, MPI_Reduce_scatter_c(good.buffer1, MPI_IN_PLACE, good.counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
-  TRY("MPI_Reduce_scatter_c", "recvbuf", MPI_ERR_BUFFER, MPI_Reduce_scatter_c(good.buffer1, good.buffer1, good.counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
+  TRY("MPI_Reduce_scatter_c", "sendbuf", MPI_ERR_BUFFER, MPI_Reduce_scatter_c(NULL, good.buffer2, good.large_ones, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
+  TRY("MPI_Reduce_scatter_c", "recvbuf", MPI_ERR_BUFFER, MPI_Reduce_scatter_c(good.buffer1, NULL, good.large_ones, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
+  TRY("MPI_Reduce_scatter_c", "recvbuf", MPI_ERR_BUFFER, MPI_Reduce_scatter_c(good.buffer1, MPI_IN_PLACE, good.large_ones, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
+  TRY("MPI_Reduce_scatter_c", "recvbuf", MPI_ERR_BUFFER, MPI_Reduce_scatter_c(good.buffer1, good.buffer1, good.large_ones, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
   TRY("MPI_Reduce_scatter_c", "recvcounts", MPI_ERR_ARG, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, NULL, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
   TRY("MPI_Reduce_scatter_c", "recvcounts", MPI_ERR_COUNT, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, (MPI_Count[]){-1}, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
-  TRY("MPI_Reduce_scatter_c", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.counts, (MPI_Datatype)good.freed_type, MPI_SUM, MPI_COMM_WORLD));
-  TRY("MPI_Reduce_scatter_c", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.counts, (MPI_Datatype)good.other_kind[1], MPI_SUM, MPI_COMM_WORLD));
-  TRY("MPI_Reduce_scatter_c", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.counts, (MPI_Datatype)(uintptr_t)7, MPI_SUM, MPI_COMM_WORLD));
-  TRY("MPI_Reduce_scatter_c", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.counts, (MPI_Datatype)(uintptr_t)123457, MPI_SUM, MPI_COMM_WORLD));
-  TRY("MPI_Reduce_scatter_c", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.counts, MPI_DATATYPE_NULL, MPI_SUM, MPI_COMM_WORLD));
-  TRY("MPI_Reduce_scatter_c", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.counts, good.uncommitted, MPI_SUM, MPI_COMM_WORLD));
-  TRY("MPI_Reduce_scatter_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.counts, MPI_INT, (MPI_Op)good.freed_op, MPI_COMM_WORLD));
-  TRY("MPI_Reduce_scatter_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.counts, MPI_INT, (MPI_Op)good.other_kind[0], MPI_COMM_WORLD));
-  TRY("MPI_Reduce_scatter_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.counts, MPI_INT, (MPI_Op)(uintptr_t)7, MPI_COMM_WORLD));
-  TRY("MPI_Reduce_scatter_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.counts, MPI_INT, (MPI_Op)(uintptr_t)123457, MPI_COMM_WORLD));
-  TRY("MPI_Reduce_scatter_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.counts, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD));
-  TRY("MPI_Reduce_scatter_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.counts, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD));
-  TRY("MPI_Reduce_scatter_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.counts, MPI_INT, MPI_REPLACE, MPI_COMM_WORLD));
-  TRY("MPI_Reduce_scatter_c", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.counts, MPI_INT, MPI_SUM, (MPI_Comm)good.freed_comm));
-  TRY("MPI_Reduce_scatter_c", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.counts, MPI_INT, MPI_SUM, (MPI_Comm)good.other_kind[0]));
-  TRY("MPI_Reduce_scatter_c", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.counts, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)7));
-  TRY("MPI_Reduce_scatter_c", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.counts, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)123457));
-  TRY("MPI_Reduce_scatter_c", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.counts, MPI_INT, MPI_SUM, MPI_COMM_NULL));
+  TRY("MPI_Reduce_scatter_c", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, (MPI_Datatype)good.freed_type, MPI_SUM, MPI_COMM_WORLD));
+  TRY("MPI_Reduce_scatter_c", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, (MPI_Datatype)good.other_kind[1], MPI_SUM, MPI_COMM_WORLD));
+  TRY("MPI_Reduce_scatter_c", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, (MPI_Datatype)(uintptr_t)7, MPI_SUM, MPI_COMM_WORLD));
+  TRY("MPI_Reduce_scatter_c", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, (MPI_Datatype)(uintptr_t)123457, MPI_SUM, MPI_COMM_WORLD));
+  TRY("MPI_Reduce_scatter_c", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_DATATYPE_NULL, MPI_SUM, MPI_COMM_WORLD));
+  TRY("MPI_Reduce_scatter_c", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, good.uncommitted, MPI_SUM, MPI_COMM_WORLD));
+  TRY("MPI_Reduce_scatter_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, (MPI_Op)good.freed_op, MPI_COMM_WORLD));
+  TRY("MPI_Reduce_scatter_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, (MPI_Op)good.other_kind[0], MPI_COMM_WORLD));
+  TRY("MPI_Reduce_scatter_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, (MPI_Op)(uintptr_t)7, MPI_COMM_WORLD));
+  TRY("MPI_Reduce_scatter_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, (MPI_Op)(uintptr_t)123457, MPI_COMM_WORLD));
+  TRY("MPI_Reduce_scatter_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD));
+  TRY("MPI_Reduce_scatter_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD));
+  TRY("MPI_Reduce_scatter_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_REPLACE, MPI_COMM_WORLD));
+  TRY("MPI_Reduce_scatter_c", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_SUM, (MPI_Comm)good.freed_comm));
+  TRY("MPI_Reduce_scatter_c", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_SUM, (MPI_Comm)good.other_kind[0]));
+  TRY("MPI_Reduce_scatter_c", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)7));
+  TRY("MPI_Reduce_scatter_c", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)123457));
+  TRY("MPI_Reduce_scatter_c", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_SUM, MPI_COMM_NULL));
 }
 
 static void test_MPI_Reduce_scatter_block(void) {
@@ -5042,67 +5042,67 @@ static void test_MPI_Reduce_scatter_block_init_c(void) {
 }
 
 static void test_MPI_Reduce_scatter_init(void) {
-  TRY("MPI_Reduce_scatter_init", "sendbuf", MPI_ERR_BUFFER, MPI_Reduce_scatter_init(NULL, good.buffer2, good.ints, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init", "recvbuf", MPI_ERR_BUFFER, MPI_Reduce_scatter_init(good.buffer1, NULL, good.ints, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init", "recvbuf", MPI_ERR_BUFFER, MPI_Reduce_scatter_init(good.buffer1, MPI_IN_PLACE, good.ints, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init", "recvbuf", MPI_ERR_BUFFER, MPI_Reduce_scatter_init(good.buffer1, good.buffer1, good.ints, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init", "sendbuf", MPI_ERR_BUFFER, MPI_Reduce_scatter_init(NULL, good.buffer2, good.ones, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init", "recvbuf", MPI_ERR_BUFFER, MPI_Reduce_scatter_init(good.buffer1, NULL, good.ones, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init", "recvbuf", MPI_ERR_BUFFER, MPI_Reduce_scatter_init(good.buffer1, MPI_IN_PLACE, good.ones, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init", "recvbuf", MPI_ERR_BUFFER, MPI_Reduce_scatter_init(good.buffer1, good.buffer1, good.ones, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Reduce_scatter_init", "recvcounts", MPI_ERR_ARG, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, NULL, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Reduce_scatter_init", "recvcounts", MPI_ERR_COUNT, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, (int[]){-1}, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ints, (MPI_Datatype)good.freed_type, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ints, (MPI_Datatype)good.other_kind[1], MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ints, (MPI_Datatype)(uintptr_t)7, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ints, (MPI_Datatype)(uintptr_t)123457, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ints, MPI_DATATYPE_NULL, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ints, good.uncommitted, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init", "op", MPI_ERR_OP, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ints, MPI_INT, (MPI_Op)good.freed_op, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init", "op", MPI_ERR_OP, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ints, MPI_INT, (MPI_Op)good.other_kind[0], MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init", "op", MPI_ERR_OP, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ints, MPI_INT, (MPI_Op)(uintptr_t)7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init", "op", MPI_ERR_OP, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ints, MPI_INT, (MPI_Op)(uintptr_t)123457, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init", "op", MPI_ERR_OP, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ints, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init", "op", MPI_ERR_OP, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ints, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init", "op", MPI_ERR_OP, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ints, MPI_INT, MPI_REPLACE, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ints, MPI_INT, MPI_SUM, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ints, MPI_INT, MPI_SUM, (MPI_Comm)good.other_kind[0], MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ints, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ints, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)123457, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ints, MPI_INT, MPI_SUM, MPI_COMM_NULL, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init", "info", MPI_ERR_INFO, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ints, MPI_INT, MPI_SUM, MPI_COMM_WORLD, (MPI_Info)good.freed_info, &good.out_request));
-  TRY("MPI_Reduce_scatter_init", "info", MPI_ERR_INFO, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ints, MPI_INT, MPI_SUM, MPI_COMM_WORLD, (MPI_Info)good.other_kind[0], &good.out_request));
-  TRY("MPI_Reduce_scatter_init", "info", MPI_ERR_INFO, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ints, MPI_INT, MPI_SUM, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)7, &good.out_request));
-  TRY("MPI_Reduce_scatter_init", "info", MPI_ERR_INFO, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ints, MPI_INT, MPI_SUM, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)123457, &good.out_request));
-  TRY("MPI_Reduce_scatter_init", "request", MPI_ERR_ARG, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ints, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, NULL));
+  TRY("MPI_Reduce_scatter_init", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ones, (MPI_Datatype)good.freed_type, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ones, (MPI_Datatype)good.other_kind[1], MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ones, (MPI_Datatype)(uintptr_t)7, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ones, (MPI_Datatype)(uintptr_t)123457, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ones, MPI_DATATYPE_NULL, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ones, good.uncommitted, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init", "op", MPI_ERR_OP, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ones, MPI_INT, (MPI_Op)good.freed_op, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init", "op", MPI_ERR_OP, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ones, MPI_INT, (MPI_Op)good.other_kind[0], MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init", "op", MPI_ERR_OP, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ones, MPI_INT, (MPI_Op)(uintptr_t)7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init", "op", MPI_ERR_OP, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ones, MPI_INT, (MPI_Op)(uintptr_t)123457, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init", "op", MPI_ERR_OP, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init", "op", MPI_ERR_OP, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init", "op", MPI_ERR_OP, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_REPLACE, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_SUM, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_SUM, (MPI_Comm)good.other_kind[0], MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)123457, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_SUM, MPI_COMM_NULL, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init", "info", MPI_ERR_INFO, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_SUM, MPI_COMM_WORLD, (MPI_Info)good.freed_info, &good.out_request));
+  TRY("MPI_Reduce_scatter_init", "info", MPI_ERR_INFO, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_SUM, MPI_COMM_WORLD, (MPI_Info)good.other_kind[0], &good.out_request));
+  TRY("MPI_Reduce_scatter_init", "info", MPI_ERR_INFO, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_SUM, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Reduce_scatter_init", "info", MPI_ERR_INFO, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_SUM, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Reduce_scatter_init", "request", MPI_ERR_ARG, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, NULL));
 }
 
 static void test_MPI_Reduce_scatter_init_c(void) {
-  TRY("MPI_Reduce_scatter_init_c", "sendbuf", MPI_ERR_BUFFER, MPI_Reduce_scatter_init_c(NULL, good.buffer2, good.counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Reduce_scatter_init_c(good.buffer1, NULL, good.counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Reduce_scatter_init_c(good.buffer1, MPI_IN_PLACE, good.counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer1, good.counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init_c", "sendbuf", MPI_ERR_BUFFER, MPI_Reduce_scatter_init_c(NULL, good.buffer2, good.large_ones, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Reduce_scatter_init_c(good.buffer1, NULL, good.large_ones, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Reduce_scatter_init_c(good.buffer1, MPI_IN_PLACE, good.large_ones, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer1, good.large_ones, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Reduce_scatter_init_c", "recvcounts", MPI_ERR_ARG, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, NULL, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Reduce_scatter_init_c", "recvcounts", MPI_ERR_COUNT, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, (MPI_Count[]){-1}, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init_c", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.counts, (MPI_Datatype)good.freed_type, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init_c", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.counts, (MPI_Datatype)good.other_kind[1], MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init_c", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.counts, (MPI_Datatype)(uintptr_t)7, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init_c", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.counts, (MPI_Datatype)(uintptr_t)123457, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init_c", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.counts, MPI_DATATYPE_NULL, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init_c", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.counts, good.uncommitted, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.counts, MPI_INT, (MPI_Op)good.freed_op, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.counts, MPI_INT, (MPI_Op)good.other_kind[0], MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.counts, MPI_INT, (MPI_Op)(uintptr_t)7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.counts, MPI_INT, (MPI_Op)(uintptr_t)123457, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.counts, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.counts, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.counts, MPI_INT, MPI_REPLACE, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init_c", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.counts, MPI_INT, MPI_SUM, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init_c", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.counts, MPI_INT, MPI_SUM, (MPI_Comm)good.other_kind[0], MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init_c", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.counts, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init_c", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.counts, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)123457, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init_c", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.counts, MPI_INT, MPI_SUM, MPI_COMM_NULL, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Reduce_scatter_init_c", "info", MPI_ERR_INFO, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD, (MPI_Info)good.freed_info, &good.out_request));
-  TRY("MPI_Reduce_scatter_init_c", "info", MPI_ERR_INFO, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD, (MPI_Info)good.other_kind[0], &good.out_request));
-  TRY("MPI_Reduce_scatter_init_c", "info", MPI_ERR_INFO, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)7, &good.out_request));
-  TRY("MPI_Reduce_scatter_init_c", "info", MPI_ERR_INFO, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)123457, &good.out_request));
-  TRY("MPI_Reduce_scatter_init_c", "request", MPI_ERR_ARG, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.counts, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, NULL));
+  TRY("MPI_Reduce_scatter_init_c", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.large_ones, (MPI_Datatype)good.freed_type, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init_c", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.large_ones, (MPI_Datatype)good.other_kind[1], MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init_c", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.large_ones, (MPI_Datatype)(uintptr_t)7, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init_c", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.large_ones, (MPI_Datatype)(uintptr_t)123457, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init_c", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.large_ones, MPI_DATATYPE_NULL, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init_c", "datatype", MPI_ERR_TYPE, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.large_ones, good.uncommitted, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, (MPI_Op)good.freed_op, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, (MPI_Op)good.other_kind[0], MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, (MPI_Op)(uintptr_t)7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, (MPI_Op)(uintptr_t)123457, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_REPLACE, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init_c", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_SUM, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init_c", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_SUM, (MPI_Comm)good.other_kind[0], MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init_c", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init_c", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)123457, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init_c", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_SUM, MPI_COMM_NULL, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init_c", "info", MPI_ERR_INFO, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_SUM, MPI_COMM_WORLD, (MPI_Info)good.freed_info, &good.out_request));
+  TRY("MPI_Reduce_scatter_init_c", "info", MPI_ERR_INFO, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_SUM, MPI_COMM_WORLD, (MPI_Info)good.other_kind[0], &good.out_request));
+  TRY("MPI_Reduce_scatter_init_c", "info", MPI_ERR_INFO, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_SUM, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Reduce_scatter_init_c", "info", MPI_ERR_INFO, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_SUM, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Reduce_scatter_init_c", "request", MPI_ERR_ARG, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_SUM, MPI_COMM_WORLD, MPI_INFO_NULL, NULL));
 }
 
 static void test_MPI_Register_datarep(void) {
@@ -5545,147 +5545,147 @@ static void test_MPI_Scatter_init_c(void) {
 }
 
 static void test_MPI_Scatterv(void) {
-  TRY("MPI_Scatterv", "sendbuf", MPI_ERR_BUFFER, MPI_Scatterv(NULL, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv", "sendbuf", MPI_ERR_BUFFER, MPI_Scatterv(MPI_IN_PLACE, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv", "sendbuf", MPI_ERR_BUFFER, MPI_Scatterv(NULL, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv", "sendbuf", MPI_ERR_BUFFER, MPI_Scatterv(MPI_IN_PLACE, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD));
   TRY("MPI_Scatterv", "sendcounts", MPI_ERR_ARG, MPI_Scatterv(good.buffer1, NULL, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD));
   TRY("MPI_Scatterv", "sendcounts", MPI_ERR_COUNT, MPI_Scatterv(good.buffer1, (int[]){-1}, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv", "displs", MPI_ERR_ARG, MPI_Scatterv(good.buffer1, good.ints, NULL, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv", "sendtype", MPI_ERR_TYPE, MPI_Scatterv(good.buffer1, good.ints, good.ints, (MPI_Datatype)good.freed_type, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv", "sendtype", MPI_ERR_TYPE, MPI_Scatterv(good.buffer1, good.ints, good.ints, (MPI_Datatype)good.other_kind[1], good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv", "sendtype", MPI_ERR_TYPE, MPI_Scatterv(good.buffer1, good.ints, good.ints, (MPI_Datatype)(uintptr_t)7, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv", "sendtype", MPI_ERR_TYPE, MPI_Scatterv(good.buffer1, good.ints, good.ints, (MPI_Datatype)(uintptr_t)123457, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv", "sendtype", MPI_ERR_TYPE, MPI_Scatterv(good.buffer1, good.ints, good.ints, MPI_DATATYPE_NULL, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv", "sendtype", MPI_ERR_TYPE, MPI_Scatterv(good.buffer1, good.ints, good.ints, good.uncommitted, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv", "recvbuf", MPI_ERR_BUFFER, MPI_Scatterv(good.buffer1, good.ints, good.ints, MPI_INT, NULL, 1, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv", "recvbuf", MPI_ERR_BUFFER, MPI_Scatterv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer1, 1, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv", "recvcount", MPI_ERR_COUNT, MPI_Scatterv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, -1, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv", "recvtype", MPI_ERR_TYPE, MPI_Scatterv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.freed_type, 0, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv", "recvtype", MPI_ERR_TYPE, MPI_Scatterv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.other_kind[1], 0, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv", "recvtype", MPI_ERR_TYPE, MPI_Scatterv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)7, 0, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv", "recvtype", MPI_ERR_TYPE, MPI_Scatterv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)123457, 0, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv", "recvtype", MPI_ERR_TYPE, MPI_Scatterv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_DATATYPE_NULL, 0, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv", "recvtype", MPI_ERR_TYPE, MPI_Scatterv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, good.uncommitted, 0, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv", "root", MPI_ERR_ROOT, MPI_Scatterv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, -1, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv", "root", MPI_ERR_ROOT, MPI_Scatterv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 1, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv", "root", MPI_ERR_ROOT, MPI_Scatterv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, MPI_PROC_NULL, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv", "root", MPI_ERR_ROOT, MPI_Scatterv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, MPI_ROOT, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv", "root", MPI_ERR_ROOT, MPI_Scatterv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, INT_MAX, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv", "comm", MPI_ERR_COMM, MPI_Scatterv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)good.freed_comm));
-  TRY("MPI_Scatterv", "comm", MPI_ERR_COMM, MPI_Scatterv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)good.other_kind[0]));
-  TRY("MPI_Scatterv", "comm", MPI_ERR_COMM, MPI_Scatterv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)(uintptr_t)7));
-  TRY("MPI_Scatterv", "comm", MPI_ERR_COMM, MPI_Scatterv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)(uintptr_t)123457));
-  TRY("MPI_Scatterv", "comm", MPI_ERR_COMM, MPI_Scatterv(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_NULL));
+  TRY("MPI_Scatterv", "displs", MPI_ERR_ARG, MPI_Scatterv(good.buffer1, good.ones, NULL, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv", "sendtype", MPI_ERR_TYPE, MPI_Scatterv(good.buffer1, good.ones, good.ints, (MPI_Datatype)good.freed_type, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv", "sendtype", MPI_ERR_TYPE, MPI_Scatterv(good.buffer1, good.ones, good.ints, (MPI_Datatype)good.other_kind[1], good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv", "sendtype", MPI_ERR_TYPE, MPI_Scatterv(good.buffer1, good.ones, good.ints, (MPI_Datatype)(uintptr_t)7, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv", "sendtype", MPI_ERR_TYPE, MPI_Scatterv(good.buffer1, good.ones, good.ints, (MPI_Datatype)(uintptr_t)123457, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv", "sendtype", MPI_ERR_TYPE, MPI_Scatterv(good.buffer1, good.ones, good.ints, MPI_DATATYPE_NULL, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv", "sendtype", MPI_ERR_TYPE, MPI_Scatterv(good.buffer1, good.ones, good.ints, good.uncommitted, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv", "recvbuf", MPI_ERR_BUFFER, MPI_Scatterv(good.buffer1, good.ones, good.ints, MPI_INT, NULL, 1, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv", "recvbuf", MPI_ERR_BUFFER, MPI_Scatterv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer1, 1, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv", "recvcount", MPI_ERR_COUNT, MPI_Scatterv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, -1, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv", "recvtype", MPI_ERR_TYPE, MPI_Scatterv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.freed_type, 0, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv", "recvtype", MPI_ERR_TYPE, MPI_Scatterv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.other_kind[1], 0, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv", "recvtype", MPI_ERR_TYPE, MPI_Scatterv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)7, 0, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv", "recvtype", MPI_ERR_TYPE, MPI_Scatterv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)123457, 0, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv", "recvtype", MPI_ERR_TYPE, MPI_Scatterv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_DATATYPE_NULL, 0, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv", "recvtype", MPI_ERR_TYPE, MPI_Scatterv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, good.uncommitted, 0, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv", "root", MPI_ERR_ROOT, MPI_Scatterv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, -1, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv", "root", MPI_ERR_ROOT, MPI_Scatterv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 1, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv", "root", MPI_ERR_ROOT, MPI_Scatterv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, MPI_PROC_NULL, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv", "root", MPI_ERR_ROOT, MPI_Scatterv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, MPI_ROOT, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv", "root", MPI_ERR_ROOT, MPI_Scatterv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, INT_MAX, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv", "comm", MPI_ERR_COMM, MPI_Scatterv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)good.freed_comm));
+  TRY("MPI_Scatterv", "comm", MPI_ERR_COMM, MPI_Scatterv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)good.other_kind[0]));
+  TRY("MPI_Scatterv", "comm", MPI_ERR_COMM, MPI_Scatterv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)(uintptr_t)7));
+  TRY("MPI_Scatterv", "comm", MPI_ERR_COMM, MPI_Scatterv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)(uintptr_t)123457));
+  TRY("MPI_Scatterv", "comm", MPI_ERR_COMM, MPI_Scatterv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_NULL));
 }
 
 static void test_MPI_Scatterv_c(void) {
-  TRY("MPI_Scatterv_c", "sendbuf", MPI_ERR_BUFFER, MPI_Scatterv_c(NULL, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv_c", "sendbuf", MPI_ERR_BUFFER, MPI_Scatterv_c(MPI_IN_PLACE, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv_c", "sendbuf", MPI_ERR_BUFFER, MPI_Scatterv_c(NULL, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv_c", "sendbuf", MPI_ERR_BUFFER, MPI_Scatterv_c(MPI_IN_PLACE, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD));
   TRY("MPI_Scatterv_c", "sendcounts", MPI_ERR_ARG, MPI_Scatterv_c(good.buffer1, NULL, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD));
   TRY("MPI_Scatterv_c", "sendcounts", MPI_ERR_COUNT, MPI_Scatterv_c(good.buffer1, (MPI_Count[]){-1}, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv_c", "displs", MPI_ERR_ARG, MPI_Scatterv_c(good.buffer1, good.counts, NULL, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv_c", "sendtype", MPI_ERR_TYPE, MPI_Scatterv_c(good.buffer1, good.counts, good.aints, (MPI_Datatype)good.freed_type, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv_c", "sendtype", MPI_ERR_TYPE, MPI_Scatterv_c(good.buffer1, good.counts, good.aints, (MPI_Datatype)good.other_kind[1], good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv_c", "sendtype", MPI_ERR_TYPE, MPI_Scatterv_c(good.buffer1, good.counts, good.aints, (MPI_Datatype)(uintptr_t)7, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv_c", "sendtype", MPI_ERR_TYPE, MPI_Scatterv_c(good.buffer1, good.counts, good.aints, (MPI_Datatype)(uintptr_t)123457, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv_c", "sendtype", MPI_ERR_TYPE, MPI_Scatterv_c(good.buffer1, good.counts, good.aints, MPI_DATATYPE_NULL, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv_c", "sendtype", MPI_ERR_TYPE, MPI_Scatterv_c(good.buffer1, good.counts, good.aints, good.uncommitted, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Scatterv_c(good.buffer1, good.counts, good.aints, MPI_INT, NULL, 1, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Scatterv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer1, 1, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv_c", "recvcount", MPI_ERR_COUNT, MPI_Scatterv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, -1, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv_c", "recvcount", MPI_ERR_COUNT, MPI_Scatterv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, INT64_MAX, MPI_INT, 0, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv_c", "recvtype", MPI_ERR_TYPE, MPI_Scatterv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.freed_type, 0, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv_c", "recvtype", MPI_ERR_TYPE, MPI_Scatterv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.other_kind[1], 0, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv_c", "recvtype", MPI_ERR_TYPE, MPI_Scatterv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)7, 0, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv_c", "recvtype", MPI_ERR_TYPE, MPI_Scatterv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)123457, 0, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv_c", "recvtype", MPI_ERR_TYPE, MPI_Scatterv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_DATATYPE_NULL, 0, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv_c", "recvtype", MPI_ERR_TYPE, MPI_Scatterv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, good.uncommitted, 0, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv_c", "root", MPI_ERR_ROOT, MPI_Scatterv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, -1, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv_c", "root", MPI_ERR_ROOT, MPI_Scatterv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 1, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv_c", "root", MPI_ERR_ROOT, MPI_Scatterv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, MPI_PROC_NULL, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv_c", "root", MPI_ERR_ROOT, MPI_Scatterv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, MPI_ROOT, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv_c", "root", MPI_ERR_ROOT, MPI_Scatterv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, INT_MAX, MPI_COMM_WORLD));
-  TRY("MPI_Scatterv_c", "comm", MPI_ERR_COMM, MPI_Scatterv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)good.freed_comm));
-  TRY("MPI_Scatterv_c", "comm", MPI_ERR_COMM, MPI_Scatterv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)good.other_kind[0]));
-  TRY("MPI_Scatterv_c", "comm", MPI_ERR_COMM, MPI_Scatterv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)(uintptr_t)7));
-  TRY("MPI_Scatterv_c", "comm", MPI_ERR_COMM, MPI_Scatterv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)(uintptr_t)123457));
-  TRY("MPI_Scatterv_c", "comm", MPI_ERR_COMM, MPI_Scatterv_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_NULL));
+  TRY("MPI_Scatterv_c", "displs", MPI_ERR_ARG, MPI_Scatterv_c(good.buffer1, good.large_ones, NULL, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv_c", "sendtype", MPI_ERR_TYPE, MPI_Scatterv_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype)good.freed_type, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv_c", "sendtype", MPI_ERR_TYPE, MPI_Scatterv_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype)good.other_kind[1], good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv_c", "sendtype", MPI_ERR_TYPE, MPI_Scatterv_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)7, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv_c", "sendtype", MPI_ERR_TYPE, MPI_Scatterv_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)123457, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv_c", "sendtype", MPI_ERR_TYPE, MPI_Scatterv_c(good.buffer1, good.large_ones, good.aints, MPI_DATATYPE_NULL, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv_c", "sendtype", MPI_ERR_TYPE, MPI_Scatterv_c(good.buffer1, good.large_ones, good.aints, good.uncommitted, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Scatterv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, NULL, 1, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Scatterv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer1, 1, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv_c", "recvcount", MPI_ERR_COUNT, MPI_Scatterv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, -1, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv_c", "recvcount", MPI_ERR_COUNT, MPI_Scatterv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, INT64_MAX, MPI_INT, 0, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv_c", "recvtype", MPI_ERR_TYPE, MPI_Scatterv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.freed_type, 0, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv_c", "recvtype", MPI_ERR_TYPE, MPI_Scatterv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.other_kind[1], 0, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv_c", "recvtype", MPI_ERR_TYPE, MPI_Scatterv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)7, 0, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv_c", "recvtype", MPI_ERR_TYPE, MPI_Scatterv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)123457, 0, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv_c", "recvtype", MPI_ERR_TYPE, MPI_Scatterv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_DATATYPE_NULL, 0, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv_c", "recvtype", MPI_ERR_TYPE, MPI_Scatterv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, good.uncommitted, 0, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv_c", "root", MPI_ERR_ROOT, MPI_Scatterv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, -1, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv_c", "root", MPI_ERR_ROOT, MPI_Scatterv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 1, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv_c", "root", MPI_ERR_ROOT, MPI_Scatterv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, MPI_PROC_NULL, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv_c", "root", MPI_ERR_ROOT, MPI_Scatterv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, MPI_ROOT, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv_c", "root", MPI_ERR_ROOT, MPI_Scatterv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, INT_MAX, MPI_COMM_WORLD));
+  TRY("MPI_Scatterv_c", "comm", MPI_ERR_COMM, MPI_Scatterv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)good.freed_comm));
+  TRY("MPI_Scatterv_c", "comm", MPI_ERR_COMM, MPI_Scatterv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)good.other_kind[0]));
+  TRY("MPI_Scatterv_c", "comm", MPI_ERR_COMM, MPI_Scatterv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)(uintptr_t)7));
+  TRY("MPI_Scatterv_c", "comm", MPI_ERR_COMM, MPI_Scatterv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)(uintptr_t)123457));
+  TRY("MPI_Scatterv_c", "comm", MPI_ERR_COMM, MPI_Scatterv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_NULL));
 }
 
 static void test_MPI_Scatterv_init(void) {
-  TRY("MPI_Scatterv_init", "sendbuf", MPI_ERR_BUFFER, MPI_Scatterv_init(NULL, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init", "sendbuf", MPI_ERR_BUFFER, MPI_Scatterv_init(MPI_IN_PLACE, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init", "sendbuf", MPI_ERR_BUFFER, MPI_Scatterv_init(NULL, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init", "sendbuf", MPI_ERR_BUFFER, MPI_Scatterv_init(MPI_IN_PLACE, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Scatterv_init", "sendcounts", MPI_ERR_ARG, MPI_Scatterv_init(good.buffer1, NULL, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Scatterv_init", "sendcounts", MPI_ERR_COUNT, MPI_Scatterv_init(good.buffer1, (int[]){-1}, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init", "displs", MPI_ERR_ARG, MPI_Scatterv_init(good.buffer1, good.ints, NULL, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init", "sendtype", MPI_ERR_TYPE, MPI_Scatterv_init(good.buffer1, good.ints, good.ints, (MPI_Datatype)good.freed_type, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init", "sendtype", MPI_ERR_TYPE, MPI_Scatterv_init(good.buffer1, good.ints, good.ints, (MPI_Datatype)good.other_kind[1], good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init", "sendtype", MPI_ERR_TYPE, MPI_Scatterv_init(good.buffer1, good.ints, good.ints, (MPI_Datatype)(uintptr_t)7, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init", "sendtype", MPI_ERR_TYPE, MPI_Scatterv_init(good.buffer1, good.ints, good.ints, (MPI_Datatype)(uintptr_t)123457, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init", "sendtype", MPI_ERR_TYPE, MPI_Scatterv_init(good.buffer1, good.ints, good.ints, MPI_DATATYPE_NULL, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init", "sendtype", MPI_ERR_TYPE, MPI_Scatterv_init(good.buffer1, good.ints, good.ints, good.uncommitted, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init", "recvbuf", MPI_ERR_BUFFER, MPI_Scatterv_init(good.buffer1, good.ints, good.ints, MPI_INT, NULL, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init", "recvbuf", MPI_ERR_BUFFER, MPI_Scatterv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer1, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init", "recvcount", MPI_ERR_COUNT, MPI_Scatterv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, -1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init", "recvtype", MPI_ERR_TYPE, MPI_Scatterv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.freed_type, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init", "recvtype", MPI_ERR_TYPE, MPI_Scatterv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.other_kind[1], 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init", "recvtype", MPI_ERR_TYPE, MPI_Scatterv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)7, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init", "recvtype", MPI_ERR_TYPE, MPI_Scatterv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)123457, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init", "recvtype", MPI_ERR_TYPE, MPI_Scatterv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_DATATYPE_NULL, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init", "recvtype", MPI_ERR_TYPE, MPI_Scatterv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, good.uncommitted, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init", "root", MPI_ERR_ROOT, MPI_Scatterv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, -1, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init", "root", MPI_ERR_ROOT, MPI_Scatterv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 1, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init", "root", MPI_ERR_ROOT, MPI_Scatterv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, MPI_PROC_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init", "root", MPI_ERR_ROOT, MPI_Scatterv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, MPI_ROOT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init", "root", MPI_ERR_ROOT, MPI_Scatterv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, INT_MAX, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init", "comm", MPI_ERR_COMM, MPI_Scatterv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init", "comm", MPI_ERR_COMM, MPI_Scatterv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)good.other_kind[0], MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init", "comm", MPI_ERR_COMM, MPI_Scatterv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init", "comm", MPI_ERR_COMM, MPI_Scatterv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)(uintptr_t)123457, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init", "comm", MPI_ERR_COMM, MPI_Scatterv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_NULL, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init", "info", MPI_ERR_INFO, MPI_Scatterv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, (MPI_Info)good.freed_info, &good.out_request));
-  TRY("MPI_Scatterv_init", "info", MPI_ERR_INFO, MPI_Scatterv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, (MPI_Info)good.other_kind[0], &good.out_request));
-  TRY("MPI_Scatterv_init", "info", MPI_ERR_INFO, MPI_Scatterv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)7, &good.out_request));
-  TRY("MPI_Scatterv_init", "info", MPI_ERR_INFO, MPI_Scatterv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)123457, &good.out_request));
-  TRY("MPI_Scatterv_init", "request", MPI_ERR_ARG, MPI_Scatterv_init(good.buffer1, good.ints, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, NULL));
+  TRY("MPI_Scatterv_init", "displs", MPI_ERR_ARG, MPI_Scatterv_init(good.buffer1, good.ones, NULL, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init", "sendtype", MPI_ERR_TYPE, MPI_Scatterv_init(good.buffer1, good.ones, good.ints, (MPI_Datatype)good.freed_type, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init", "sendtype", MPI_ERR_TYPE, MPI_Scatterv_init(good.buffer1, good.ones, good.ints, (MPI_Datatype)good.other_kind[1], good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init", "sendtype", MPI_ERR_TYPE, MPI_Scatterv_init(good.buffer1, good.ones, good.ints, (MPI_Datatype)(uintptr_t)7, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init", "sendtype", MPI_ERR_TYPE, MPI_Scatterv_init(good.buffer1, good.ones, good.ints, (MPI_Datatype)(uintptr_t)123457, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init", "sendtype", MPI_ERR_TYPE, MPI_Scatterv_init(good.buffer1, good.ones, good.ints, MPI_DATATYPE_NULL, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init", "sendtype", MPI_ERR_TYPE, MPI_Scatterv_init(good.buffer1, good.ones, good.ints, good.uncommitted, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init", "recvbuf", MPI_ERR_BUFFER, MPI_Scatterv_init(good.buffer1, good.ones, good.ints, MPI_INT, NULL, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init", "recvbuf", MPI_ERR_BUFFER, MPI_Scatterv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer1, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init", "recvcount", MPI_ERR_COUNT, MPI_Scatterv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, -1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init", "recvtype", MPI_ERR_TYPE, MPI_Scatterv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.freed_type, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init", "recvtype", MPI_ERR_TYPE, MPI_Scatterv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.other_kind[1], 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init", "recvtype", MPI_ERR_TYPE, MPI_Scatterv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)7, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init", "recvtype", MPI_ERR_TYPE, MPI_Scatterv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)123457, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init", "recvtype", MPI_ERR_TYPE, MPI_Scatterv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_DATATYPE_NULL, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init", "recvtype", MPI_ERR_TYPE, MPI_Scatterv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, good.uncommitted, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init", "root", MPI_ERR_ROOT, MPI_Scatterv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, -1, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init", "root", MPI_ERR_ROOT, MPI_Scatterv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 1, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init", "root", MPI_ERR_ROOT, MPI_Scatterv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, MPI_PROC_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init", "root", MPI_ERR_ROOT, MPI_Scatterv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, MPI_ROOT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init", "root", MPI_ERR_ROOT, MPI_Scatterv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, INT_MAX, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init", "comm", MPI_ERR_COMM, MPI_Scatterv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init", "comm", MPI_ERR_COMM, MPI_Scatterv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)good.other_kind[0], MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init", "comm", MPI_ERR_COMM, MPI_Scatterv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init", "comm", MPI_ERR_COMM, MPI_Scatterv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)(uintptr_t)123457, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init", "comm", MPI_ERR_COMM, MPI_Scatterv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_NULL, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init", "info", MPI_ERR_INFO, MPI_Scatterv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, (MPI_Info)good.freed_info, &good.out_request));
+  TRY("MPI_Scatterv_init", "info", MPI_ERR_INFO, MPI_Scatterv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, (MPI_Info)good.other_kind[0], &good.out_request));
+  TRY("MPI_Scatterv_init", "info", MPI_ERR_INFO, MPI_Scatterv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Scatterv_init", "info", MPI_ERR_INFO, MPI_Scatterv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Scatterv_init", "request", MPI_ERR_ARG, MPI_Scatterv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, NULL));
 }
 
 static void test_MPI_Scatterv_init_c(void) {
-  TRY("MPI_Scatterv_init_c", "sendbuf", MPI_ERR_BUFFER, MPI_Scatterv_init_c(NULL, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init_c", "sendbuf", MPI_ERR_BUFFER, MPI_Scatterv_init_c(MPI_IN_PLACE, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init_c", "sendbuf", MPI_ERR_BUFFER, MPI_Scatterv_init_c(NULL, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init_c", "sendbuf", MPI_ERR_BUFFER, MPI_Scatterv_init_c(MPI_IN_PLACE, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Scatterv_init_c", "sendcounts", MPI_ERR_ARG, MPI_Scatterv_init_c(good.buffer1, NULL, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Scatterv_init_c", "sendcounts", MPI_ERR_COUNT, MPI_Scatterv_init_c(good.buffer1, (MPI_Count[]){-1}, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init_c", "displs", MPI_ERR_ARG, MPI_Scatterv_init_c(good.buffer1, good.counts, NULL, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Scatterv_init_c(good.buffer1, good.counts, good.aints, (MPI_Datatype)good.freed_type, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Scatterv_init_c(good.buffer1, good.counts, good.aints, (MPI_Datatype)good.other_kind[1], good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Scatterv_init_c(good.buffer1, good.counts, good.aints, (MPI_Datatype)(uintptr_t)7, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Scatterv_init_c(good.buffer1, good.counts, good.aints, (MPI_Datatype)(uintptr_t)123457, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Scatterv_init_c(good.buffer1, good.counts, good.aints, MPI_DATATYPE_NULL, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Scatterv_init_c(good.buffer1, good.counts, good.aints, good.uncommitted, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Scatterv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, NULL, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Scatterv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer1, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init_c", "recvcount", MPI_ERR_COUNT, MPI_Scatterv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, -1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init_c", "recvcount", MPI_ERR_COUNT, MPI_Scatterv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, INT64_MAX, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Scatterv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.freed_type, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Scatterv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.other_kind[1], 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Scatterv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)7, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Scatterv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)123457, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Scatterv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_DATATYPE_NULL, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Scatterv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, good.uncommitted, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init_c", "root", MPI_ERR_ROOT, MPI_Scatterv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, -1, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init_c", "root", MPI_ERR_ROOT, MPI_Scatterv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 1, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init_c", "root", MPI_ERR_ROOT, MPI_Scatterv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, MPI_PROC_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init_c", "root", MPI_ERR_ROOT, MPI_Scatterv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, MPI_ROOT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init_c", "root", MPI_ERR_ROOT, MPI_Scatterv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, INT_MAX, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init_c", "comm", MPI_ERR_COMM, MPI_Scatterv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init_c", "comm", MPI_ERR_COMM, MPI_Scatterv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)good.other_kind[0], MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init_c", "comm", MPI_ERR_COMM, MPI_Scatterv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init_c", "comm", MPI_ERR_COMM, MPI_Scatterv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)(uintptr_t)123457, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init_c", "comm", MPI_ERR_COMM, MPI_Scatterv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_NULL, MPI_INFO_NULL, &good.out_request));
-  TRY("MPI_Scatterv_init_c", "info", MPI_ERR_INFO, MPI_Scatterv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, (MPI_Info)good.freed_info, &good.out_request));
-  TRY("MPI_Scatterv_init_c", "info", MPI_ERR_INFO, MPI_Scatterv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, (MPI_Info)good.other_kind[0], &good.out_request));
-  TRY("MPI_Scatterv_init_c", "info", MPI_ERR_INFO, MPI_Scatterv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)7, &good.out_request));
-  TRY("MPI_Scatterv_init_c", "info", MPI_ERR_INFO, MPI_Scatterv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)123457, &good.out_request));
-  TRY("MPI_Scatterv_init_c", "request", MPI_ERR_ARG, MPI_Scatterv_init_c(good.buffer1, good.counts, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, NULL));
+  TRY("MPI_Scatterv_init_c", "displs", MPI_ERR_ARG, MPI_Scatterv_init_c(good.buffer1, good.large_ones, NULL, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Scatterv_init_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype)good.freed_type, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Scatterv_init_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype)good.other_kind[1], good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Scatterv_init_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)7, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Scatterv_init_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)123457, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Scatterv_init_c(good.buffer1, good.large_ones, good.aints, MPI_DATATYPE_NULL, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Scatterv_init_c(good.buffer1, good.large_ones, good.aints, good.uncommitted, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Scatterv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, NULL, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Scatterv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer1, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init_c", "recvcount", MPI_ERR_COUNT, MPI_Scatterv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, -1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init_c", "recvcount", MPI_ERR_COUNT, MPI_Scatterv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, INT64_MAX, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Scatterv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.freed_type, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Scatterv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.other_kind[1], 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Scatterv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)7, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Scatterv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)123457, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Scatterv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_DATATYPE_NULL, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Scatterv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, good.uncommitted, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init_c", "root", MPI_ERR_ROOT, MPI_Scatterv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, -1, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init_c", "root", MPI_ERR_ROOT, MPI_Scatterv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 1, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init_c", "root", MPI_ERR_ROOT, MPI_Scatterv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, MPI_PROC_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init_c", "root", MPI_ERR_ROOT, MPI_Scatterv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, MPI_ROOT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init_c", "root", MPI_ERR_ROOT, MPI_Scatterv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, INT_MAX, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init_c", "comm", MPI_ERR_COMM, MPI_Scatterv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init_c", "comm", MPI_ERR_COMM, MPI_Scatterv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)good.other_kind[0], MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init_c", "comm", MPI_ERR_COMM, MPI_Scatterv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init_c", "comm", MPI_ERR_COMM, MPI_Scatterv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, (MPI_Comm)(uintptr_t)123457, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init_c", "comm", MPI_ERR_COMM, MPI_Scatterv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_NULL, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scatterv_init_c", "info", MPI_ERR_INFO, MPI_Scatterv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, (MPI_Info)good.freed_info, &good.out_request));
+  TRY("MPI_Scatterv_init_c", "info", MPI_ERR_INFO, MPI_Scatterv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, (MPI_Info)good.other_kind[0], &good.out_request));
+  TRY("MPI_Scatterv_init_c", "info", MPI_ERR_INFO, MPI_Scatterv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Scatterv_init_c", "info", MPI_ERR_INFO, MPI_Scatterv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Scatterv_init_c", "request", MPI_ERR_ARG, MPI_Scatterv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, 1, MPI_INT, 0, MPI_COMM_WORLD, MPI_INFO_NULL, NULL));
 }
 
 static void test_MPI_Send(void) {
@@ -6553,33 +6553,33 @@ static void test_MPI_Type_contiguous_c(void) {
 }
 
 static void test_MPI_Type_create_darray(void) {
-  TRY("MPI_Type_create_darray", "ndims", MPI_ERR_ARG, MPI_Type_create_darray(0, 0, -1, good.ints, good.ints, good.ints, good.ints, 0, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_darray", "ndims", MPI_ERR_ARG, MPI_Type_create_darray(0, 0, -1, good.ones, good.ints, good.ints, good.ints, 0, MPI_INT, &good.out_type));
   TRY("MPI_Type_create_darray", "array_of_gsizes", MPI_ERR_ARG, MPI_Type_create_darray(0, 0, 1, NULL, good.ints, good.ints, good.ints, 0, MPI_INT, &good.out_type));
   TRY("MPI_Type_create_darray", "array_of_gsizes", MPI_ERR_ARG, MPI_Type_create_darray(0, 0, 1, (int[]){-1}, good.ints, good.ints, good.ints, 0, MPI_INT, &good.out_type));
-  TRY("MPI_Type_create_darray", "array_of_distribs", MPI_ERR_ARG, MPI_Type_create_darray(0, 0, 1, good.ints, NULL, good.ints, good.ints, 0, MPI_INT, &good.out_type));
-  TRY("MPI_Type_create_darray", "array_of_dargs", MPI_ERR_ARG, MPI_Type_create_darray(0, 0, 1, good.ints, good.ints, NULL, good.ints, 0, MPI_INT, &good.out_type));
-  TRY("MPI_Type_create_darray", "array_of_psizes", MPI_ERR_ARG, MPI_Type_create_darray(0, 0, 1, good.ints, good.ints, good.ints, NULL, 0, MPI_INT, &good.out_type));
-  TRY("MPI_Type_create_darray", "oldtype", MPI_ERR_TYPE, MPI_Type_create_darray(0, 0, 1, good.ints, good.ints, good.ints, good.ints, 0, (MPI_Datatype)good.freed_type, &good.out_type));
-  TRY("MPI_Type_create_darray", "oldtype", MPI_ERR_TYPE, MPI_Type_create_darray(0, 0, 1, good.ints, good.ints, good.ints, good.ints, 0, (MPI_Datatype)good.other_kind[1], &good.out_type));
-  TRY("MPI_Type_create_darray", "oldtype", MPI_ERR_TYPE, MPI_Type_create_darray(0, 0, 1, good.ints, good.ints, good.ints, good.ints, 0, (MPI_Datatype)(uintptr_t)7, &good.out_type));
-  TRY("MPI_Type_create_darray", "oldtype", MPI_ERR_TYPE, MPI_Type_create_darray(0, 0, 1, good.ints, good.ints, good.ints, good.ints, 0, (MPI_Datatype)(uintptr_t)123457, &good.out_type));
-  TRY("MPI_Type_create_darray", "oldtype", MPI_ERR_TYPE, MPI_Type_create_darray(0, 0, 1, good.ints, good.ints, good.ints, good.ints, 0, MPI_DATATYPE_NULL, &good.out_type));
-  TRY("MPI_Type_create_darray", "newtype", MPI_ERR_ARG, MPI_Type_create_darray(0, 0, 1, good.ints, good.ints, good.ints, good.ints, 0, MPI_INT, NULL));
+  TRY("MPI_Type_create_darray", "array_of_distribs", MPI_ERR_ARG, MPI_Type_create_darray(0, 0, 1, good.ones, NULL, good.ints, good.ints, 0, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_darray", "array_of_dargs", MPI_ERR_ARG, MPI_Type_create_darray(0, 0, 1, good.ones, good.ints, NULL, good.ints, 0, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_darray", "array_of_psizes", MPI_ERR_ARG, MPI_Type_create_darray(0, 0, 1, good.ones, good.ints, good.ints, NULL, 0, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_darray", "oldtype", MPI_ERR_TYPE, MPI_Type_create_darray(0, 0, 1, good.ones, good.ints, good.ints, good.ints, 0, (MPI_Datatype)good.freed_type, &good.out_type));
+  TRY("MPI_Type_create_darray", "oldtype", MPI_ERR_TYPE, MPI_Type_create_darray(0, 0, 1, good.ones, good.ints, good.ints, good.ints, 0, (MPI_Datatype)good.other_kind[1], &good.out_type));
+  TRY("MPI_Type_create_darray", "oldtype", MPI_ERR_TYPE, MPI_Type_create_darray(0, 0, 1, good.ones, good.ints, good.ints, good.ints, 0, (MPI_Datatype)(uintptr_t)7, &good.out_type));
+  TRY("MPI_Type_create_darray", "oldtype", MPI_ERR_TYPE, MPI_Type_create_darray(0, 0, 1, good.ones, good.ints, good.ints, good.ints, 0, (MPI_Datatype)(uintptr_t)123457, &good.out_type));
+  TRY("MPI_Type_create_darray", "oldtype", MPI_ERR_TYPE, MPI_Type_create_darray(0, 0, 1, good.ones, good.ints, good.ints, good.ints, 0, MPI_DATATYPE_NULL, &good.out_type));
+  TRY("MPI_Type_create_darray", "newtype", MPI_ERR_ARG, MPI_Type_create_darray(0, 0, 1, good.ones, good.ints, good.ints, good.ints, 0, MPI_INT, NULL));
 }
 
 static void test_MPI_Type_create_darray_c(void) {
-  TRY("MPI_Type_create_darray_c", "ndims", MPI_ERR_ARG, MPI_Type_create_darray_c(0, 0, -1, good.counts, good.ints, good.ints, good.ints, 0, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_darray_c", "ndims", MPI_ERR_ARG, MPI_Type_create_darray_c(0, 0, -1, good.large_ones, good.ints, good.ints, good.ints, 0, MPI_INT, &good.out_type));
   TRY("MPI_Type_create_darray_c", "array_of_gsizes", MPI_ERR_ARG, MPI_Type_create_darray_c(0, 0, 1, NULL, good.ints, good.ints, good.ints, 0, MPI_INT, &good.out_type));
   TRY("MPI_Type_create_darray_c", "array_of_gsizes", MPI_ERR_ARG, MPI_Type_create_darray_c(0, 0, 1, (MPI_Count[]){-1}, good.ints, good.ints, good.ints, 0, MPI_INT, &good.out_type));
-  TRY("MPI_Type_create_darray_c", "array_of_distribs", MPI_ERR_ARG, MPI_Type_create_darray_c(0, 0, 1, good.counts, NULL, good.ints, good.ints, 0, MPI_INT, &good.out_type));
-  TRY("MPI_Type_create_darray_c", "array_of_dargs", MPI_ERR_ARG, MPI_Type_create_darray_c(0, 0, 1, good.counts, good.ints, NULL, good.ints, 0, MPI_INT, &good.out_type));
-  TRY("MPI_Type_create_darray_c", "array_of_psizes", MPI_ERR_ARG, MPI_Type_create_darray_c(0, 0, 1, good.counts, good.ints, good.ints, NULL, 0, MPI_INT, &good.out_type));
-  TRY("MPI_Type_create_darray_c", "oldtype", MPI_ERR_TYPE, MPI_Type_create_darray_c(0, 0, 1, good.counts, good.ints, good.ints, good.ints, 0, (MPI_Datatype)good.freed_type, &good.out_type));
-  TRY("MPI_Type_create_darray_c", "oldtype", MPI_ERR_TYPE, MPI_Type_create_darray_c(0, 0, 1, good.counts, good.ints, good.ints, good.ints, 0, (MPI_Datatype)good.other_kind[1], &good.out_type));
-  TRY("MPI_Type_create_darray_c", "oldtype", MPI_ERR_TYPE, MPI_Type_create_darray_c(0, 0, 1, good.counts, good.ints, good.ints, good.ints, 0, (MPI_Datatype)(uintptr_t)7, &good.out_type));
-  TRY("MPI_Type_create_darray_c", "oldtype", MPI_ERR_TYPE, MPI_Type_create_darray_c(0, 0, 1, good.counts, good.ints, good.ints, good.ints, 0, (MPI_Datatype)(uintptr_t)123457, &good.out_type));
-  TRY("MPI_Type_create_darray_c", "oldtype", MPI_ERR_TYPE, MPI_Type_create_darray_c(0, 0, 1, good.counts, good.ints, good.ints, good.ints, 0, MPI_DATATYPE_NULL, &good.out_type));
-  TRY("MPI_Type_create_darray_c", "newtype", MPI_ERR_ARG, MPI_Type_create_darray_c(0, 0, 1, good.counts, good.ints, good.ints, good.ints, 0, MPI_INT, NULL));
+  TRY("MPI_Type_create_darray_c", "array_of_distribs", MPI_ERR_ARG, MPI_Type_create_darray_c(0, 0, 1, good.large_ones, NULL, good.ints, good.ints, 0, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_darray_c", "array_of_dargs", MPI_ERR_ARG, MPI_Type_create_darray_c(0, 0, 1, good.large_ones, good.ints, NULL, good.ints, 0, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_darray_c", "array_of_psizes", MPI_ERR_ARG, MPI_Type_create_darray_c(0, 0, 1, good.large_ones, good.ints, good.ints, NULL, 0, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_darray_c", "oldtype", MPI_ERR_TYPE, MPI_Type_create_darray_c(0, 0, 1, good.large_ones, good.ints, good.ints, good.ints, 0, (MPI_Datatype)good.freed_type, &good.out_type));
+  TRY("MPI_Type_create_darray_c", "oldtype", MPI_ERR_TYPE, MPI_Type_create_darray_c(0, 0, 1, good.large_ones, good.ints, good.ints, good.ints, 0, (MPI_Datatype)good.other_kind[1], &good.out_type));
+  TRY("MPI_Type_create_darray_c", "oldtype", MPI_ERR_TYPE, MPI_Type_create_darray_c(0, 0, 1, good.large_ones, good.ints, good.ints, good.ints, 0, (MPI_Datatype)(uintptr_t)7, &good.out_type));
+  TRY("MPI_Type_create_darray_c", "oldtype", MPI_ERR_TYPE, MPI_Type_create_darray_c(0, 0, 1, good.large_ones, good.ints, good.ints, good.ints, 0, (MPI_Datatype)(uintptr_t)123457, &good.out_type));
+  TRY("MPI_Type_create_darray_c", "oldtype", MPI_ERR_TYPE, MPI_Type_create_darray_c(0, 0, 1, good.large_ones, good.ints, good.ints, good.ints, 0, MPI_DATATYPE_NULL, &good.out_type));
+  TRY("MPI_Type_create_darray_c", "newtype", MPI_ERR_ARG, MPI_Type_create_darray_c(0, 0, 1, good.large_ones, good.ints, good.ints, good.ints, 0, MPI_INT, NULL));
 }
 
 static void test_MPI_Type_create_f90_complex(void) {
@@ -6595,29 +6595,29 @@ static void test_MPI_Type_create_f90_real(void) {
 }
 
 static void test_MPI_Type_create_hindexed(void) {
-  TRY("MPI_Type_create_hindexed", "count", MPI_ERR_COUNT, MPI_Type_create_hindexed(-1, good.ints, good.aints, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_hindexed", "count", MPI_ERR_COUNT, MPI_Type_create_hindexed(-1, good.ones, good.aints, MPI_INT, &good.out_type));
   TRY("MPI_Type_create_hindexed", "array_of_blocklengths", MPI_ERR_ARG, MPI_Type_create_hindexed(1, NULL, good.aints, MPI_INT, &good.out_type));
   TRY("MPI_Type_create_hindexed", "array_of_blocklengths", MPI_ERR_ARG, MPI_Type_create_hindexed(1, (int[]){-1}, good.aints, MPI_INT, &good.out_type));
-  TRY("MPI_Type_create_hindexed", "array_of_displacements", MPI_ERR_ARG, MPI_Type_create_hindexed(1, good.ints, NULL, MPI_INT, &good.out_type));
-  TRY("MPI_Type_create_hindexed", "oldtype", MPI_ERR_TYPE, MPI_Type_create_hindexed(1, good.ints, good.aints, (MPI_Datatype)good.freed_type, &good.out_type));
-  TRY("MPI_Type_create_hindexed", "oldtype", MPI_ERR_TYPE, MPI_Type_create_hindexed(1, good.ints, good.aints, (MPI_Datatype)good.other_kind[1], &good.out_type));
-  TRY("MPI_Type_create_hindexed", "oldtype", MPI_ERR_TYPE, MPI_Type_create_hindexed(1, good.ints, good.aints, (MPI_Datatype)(uintptr_t)7, &good.out_type));
-  TRY("MPI_Type_create_hindexed", "oldtype", MPI_ERR_TYPE, MPI_Type_create_hindexed(1, good.ints, good.aints, (MPI_Datatype)(uintptr_t)123457, &good.out_type));
-  TRY("MPI_Type_create_hindexed", "oldtype", MPI_ERR_TYPE, MPI_Type_create_hindexed(1, good.ints, good.aints, MPI_DATATYPE_NULL, &good.out_type));
-  TRY("MPI_Type_create_hindexed", "newtype", MPI_ERR_ARG, MPI_Type_create_hindexed(1, good.ints, good.aints, MPI_INT, NULL));
+  TRY("MPI_Type_create_hindexed", "array_of_displacements", MPI_ERR_ARG, MPI_Type_create_hindexed(1, good.ones, NULL, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_hindexed", "oldtype", MPI_ERR_TYPE, MPI_Type_create_hindexed(1, good.ones, good.aints, (MPI_Datatype)good.freed_type, &good.out_type));
+  TRY("MPI_Type_create_hindexed", "oldtype", MPI_ERR_TYPE, MPI_Type_create_hindexed(1, good.ones, good.aints, (MPI_Datatype)good.other_kind[1], &good.out_type));
+  TRY("MPI_Type_create_hindexed", "oldtype", MPI_ERR_TYPE, MPI_Type_create_hindexed(1, good.ones, good.aints, (MPI_Datatype)(uintptr_t)7, &good.out_type));
+  TRY("MPI_Type_create_hindexed", "oldtype", MPI_ERR_TYPE, MPI_Type_create_hindexed(1, good.ones, good.aints, (MPI_Datatype)(uintptr_t)123457, &good.out_type));
+  TRY("MPI_Type_create_hindexed", "oldtype", MPI_ERR_TYPE, MPI_Type_create_hindexed(1, good.ones, good.aints, MPI_DATATYPE_NULL, &good.out_type));
+  TRY("MPI_Type_create_hindexed", "newtype", MPI_ERR_ARG, MPI_Type_create_hindexed(1, good.ones, good.aints, MPI_INT, NULL));
 }
 
 static void test_MPI_Type_create_hindexed_c(void) {
-  TRY("MPI_Type_create_hindexed_c", "count", MPI_ERR_COUNT, MPI_Type_create_hindexed_c(-1, good.counts, good.counts, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_hindexed_c", "count", MPI_ERR_COUNT, MPI_Type_create_hindexed_c(-1, good.large_ones, good.counts, MPI_INT, &good.out_type));
   TRY("MPI_Type_create_hindexed_c", "array_of_blocklengths", MPI_ERR_ARG, MPI_Type_create_hindexed_c(1, NULL, good.counts, MPI_INT, &good.out_type));
   TRY("MPI_Type_create_hindexed_c", "array_of_blocklengths", MPI_ERR_ARG, MPI_Type_create_hindexed_c(1, (MPI_Count[]){-1}, good.counts, MPI_INT, &good.out_type));
-  TRY("MPI_Type_create_hindexed_c", "array_of_displacements", MPI_ERR_ARG, MPI_Type_create_hindexed_c(1, good.counts, NULL, MPI_INT, &good.out_type));
-  TRY("MPI_Type_create_hindexed_c", "oldtype", MPI_ERR_TYPE, MPI_Type_create_hindexed_c(1, good.counts, good.counts, (MPI_Datatype)good.freed_type, &good.out_type));
-  TRY("MPI_Type_create_hindexed_c", "oldtype", MPI_ERR_TYPE, MPI_Type_create_hindexed_c(1, good.counts, good.counts, (MPI_Datatype)good.other_kind[1], &good.out_type));
-  TRY("MPI_Type_create_hindexed_c", "oldtype", MPI_ERR_TYPE, MPI_Type_create_hindexed_c(1, good.counts, good.counts, (MPI_Datatype)(uintptr_t)7, &good.out_type));
-  TRY("MPI_Type_create_hindexed_c", "oldtype", MPI_ERR_TYPE, MPI_Type_create_hindexed_c(1, good.counts, good.counts, (MPI_Datatype)(uintptr_t)123457, &good.out_type));
-  TRY("MPI_Type_create_hindexed_c", "oldtype", MPI_ERR_TYPE, MPI_Type_create_hindexed_c(1, good.counts, good.counts, MPI_DATATYPE_NULL, &good.out_type));
-  TRY("MPI_Type_create_hindexed_c", "newtype", MPI_ERR_ARG, MPI_Type_create_hindexed_c(1, good.counts, good.counts, MPI_INT, NULL));
+  TRY("MPI_Type_create_hindexed_c", "array_of_displacements", MPI_ERR_ARG, MPI_Type_create_hindexed_c(1, good.large_ones, NULL, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_hindexed_c", "oldtype", MPI_ERR_TYPE, MPI_Type_create_hindexed_c(1, good.large_ones, good.counts, (MPI_Datatype)good.freed_type, &good.out_type));
+  TRY("MPI_Type_create_hindexed_c", "oldtype", MPI_ERR_TYPE, MPI_Type_create_hindexed_c(1, good.large_ones, good.counts, (MPI_Datatype)good.other_kind[1], &good.out_type));
+  TRY("MPI_Type_create_hindexed_c", "oldtype", MPI_ERR_TYPE, MPI_Type_create_hindexed_c(1, good.large_ones, good.counts, (MPI_Datatype)(uintptr_t)7, &good.out_type));
+  TRY("MPI_Type_create_hindexed_c", "oldtype", MPI_ERR_TYPE, MPI_Type_create_hindexed_c(1, good.large_ones, good.counts, (MPI_Datatype)(uintptr_t)123457, &good.out_type));
+  TRY("MPI_Type_create_hindexed_c", "oldtype", MPI_ERR_TYPE, MPI_Type_create_hindexed_c(1, good.large_ones, good.counts, MPI_DATATYPE_NULL, &good.out_type));
+  TRY("MPI_Type_create_hindexed_c", "newtype", MPI_ERR_ARG, MPI_Type_create_hindexed_c(1, good.large_ones, good.counts, MPI_INT, NULL));
 }
 
 static void test_MPI_Type_create_hindexed_block(void) {
@@ -6713,63 +6713,63 @@ static void test_MPI_Type_create_resized_c(void) {
 }
 
 static void test_MPI_Type_create_struct(void) {
-  TRY("MPI_Type_create_struct", "count", MPI_ERR_COUNT, MPI_Type_create_struct(-1, good.ints, good.aints, good.types, &good.out_type));
+  TRY("MPI_Type_create_struct", "count", MPI_ERR_COUNT, MPI_Type_create_struct(-1, good.ones, good.aints, good.types, &good.out_type));
   TRY("MPI_Type_create_struct", "array_of_blocklengths", MPI_ERR_ARG, MPI_Type_create_struct(1, NULL, good.aints, good.types, &good.out_type));
   TRY("MPI_Type_create_struct", "array_of_blocklengths", MPI_ERR_ARG, MPI_Type_create_struct(1, (int[]){-1}, good.aints, good.types, &good.out_type));
-  TRY("MPI_Type_create_struct", "array_of_displacements", MPI_ERR_ARG, MPI_Type_create_struct(1, good.ints, NULL, good.types, &good.out_type));
-  TRY("MPI_Type_create_struct", "array_of_types", MPI_ERR_ARG, MPI_Type_create_struct(1, good.ints, good.aints, NULL, &good.out_type));
-  TRY("MPI_Type_create_struct", "array_of_types", MPI_ERR_TYPE, MPI_Type_create_struct(1, good.ints, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.freed_type}, &good.out_type));
-  TRY("MPI_Type_create_struct", "array_of_types", MPI_ERR_TYPE, MPI_Type_create_struct(1, good.ints, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.other_kind[1]}, &good.out_type));
-  TRY("MPI_Type_create_struct", "array_of_types", MPI_ERR_TYPE, MPI_Type_create_struct(1, good.ints, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)7}, &good.out_type));
-  TRY("MPI_Type_create_struct", "array_of_types", MPI_ERR_TYPE, MPI_Type_create_struct(1, good.ints, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)123457}, &good.out_type));
-  TRY("MPI_Type_create_struct", "array_of_types", MPI_ERR_TYPE, MPI_Type_create_struct(1, good.ints, good.aints, (MPI_Datatype[]){MPI_DATATYPE_NULL}, &good.out_type));
-  TRY("MPI_Type_create_struct", "newtype", MPI_ERR_ARG, MPI_Type_create_struct(1, good.ints, good.aints, good.types, NULL));
+  TRY("MPI_Type_create_struct", "array_of_displacements", MPI_ERR_ARG, MPI_Type_create_struct(1, good.ones, NULL, good.types, &good.out_type));
+  TRY("MPI_Type_create_struct", "array_of_types", MPI_ERR_ARG, MPI_Type_create_struct(1, good.ones, good.aints, NULL, &good.out_type));
+  TRY("MPI_Type_create_struct", "array_of_types", MPI_ERR_TYPE, MPI_Type_create_struct(1, good.ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.freed_type}, &good.out_type));
+  TRY("MPI_Type_create_struct", "array_of_types", MPI_ERR_TYPE, MPI_Type_create_struct(1, good.ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.other_kind[1]}, &good.out_type));
+  TRY("MPI_Type_create_struct", "array_of_types", MPI_ERR_TYPE, MPI_Type_create_struct(1, good.ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)7}, &good.out_type));
+  TRY("MPI_Type_create_struct", "array_of_types", MPI_ERR_TYPE, MPI_Type_create_struct(1, good.ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)123457}, &good.out_type));
+  TRY("MPI_Type_create_struct", "array_of_types", MPI_ERR_TYPE, MPI_Type_create_struct(1, good.ones, good.aints, (MPI_Datatype[]){MPI_DATATYPE_NULL}, &good.out_type));
+  TRY("MPI_Type_create_struct", "newtype", MPI_ERR_ARG, MPI_Type_create_struct(1, good.ones, good.aints, good.types, NULL));
 }
 
 static void test_MPI_Type_create_struct_c(void) {
-  TRY("MPI_Type_create_struct_c", "count", MPI_ERR_COUNT, MPI_Type_create_struct_c(-1, good.counts, good.counts, good.types, &good.out_type));
+  TRY("MPI_Type_create_struct_c", "count", MPI_ERR_COUNT, MPI_Type_create_struct_c(-1, good.large_ones, good.counts, good.types, &good.out_type));
   TRY("MPI_Type_create_struct_c", "array_of_blocklengths", MPI_ERR_ARG, MPI_Type_create_struct_c(1, NULL, good.counts, good.types, &good.out_type));
   TRY("MPI_Type_create_struct_c", "array_of_blocklengths", MPI_ERR_ARG, MPI_Type_create_struct_c(1, (MPI_Count[]){-1}, good.counts, good.types, &good.out_type));
-  TRY("MPI_Type_create_struct_c", "array_of_displacements", MPI_ERR_ARG, MPI_Type_create_struct_c(1, good.counts, NULL, good.types, &good.out_type));
-  TRY("MPI_Type_create_struct_c", "array_of_types", MPI_ERR_ARG, MPI_Type_create_struct_c(1, good.counts, good.counts, NULL, &good.out_type));
-  TRY("MPI_Type_create_struct_c", "array_of_types", MPI_ERR_TYPE, MPI_Type_create_struct_c(1, good.counts, good.counts, (MPI_Datatype[]){(MPI_Datatype)good.freed_type}, &good.out_type));
-  TRY("MPI_Type_create_struct_c", "array_of_types", MPI_ERR_TYPE, MPI_Type_create_struct_c(1, good.counts, good.counts, (MPI_Datatype[]){(MPI_Datatype)good.other_kind[1]}, &good.out_type));
-  TRY("MPI_Type_create_struct_c", "array_of_types", MPI_ERR_TYPE, MPI_Type_create_struct_c(1, good.counts, good.counts, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)7}, &good.out_type));
-  TRY("MPI_Type_create_struct_c", "array_of_types", MPI_ERR_TYPE, MPI_Type_create_struct_c(1, good.counts, good.counts, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)123457}, &good.out_type));
-  TRY("MPI_Type_create_struct_c", "array_of_types", MPI_ERR_TYPE, MPI_Type_create_struct_c(1, good.counts, good.counts, (MPI_Datatype[]){MPI_DATATYPE_NULL}, &good.out_type));
-  TRY("MPI_Type_create_struct_c", "newtype", MPI_ERR_ARG, MPI_Type_create_struct_c(1, good.counts, good.counts, good.types, NULL));
+  TRY("MPI_Type_create_struct_c", "array_of_displacements", MPI_ERR_ARG, MPI_Type_create_struct_c(1, good.large_ones, NULL, good.types, &good.out_type));
+  TRY("MPI_Type_create_struct_c", "array_of_types", MPI_ERR_ARG, MPI_Type_create_struct_c(1, good.large_ones, good.counts, NULL, &good.out_type));
+  TRY("MPI_Type_create_struct_c", "array_of_types", MPI_ERR_TYPE, MPI_Type_create_struct_c(1, good.large_ones, good.counts, (MPI_Datatype[]){(MPI_Datatype)good.freed_type}, &good.out_type));
+  TRY("MPI_Type_create_struct_c", "array_of_types", MPI_ERR_TYPE, MPI_Type_create_struct_c(1, good.large_ones, good.counts, (MPI_Datatype[]){(MPI_Datatype)good.other_kind[1]}, &good.out_type));
+  TRY("MPI_Type_create_struct_c", "array_of_types", MPI_ERR_TYPE, MPI_Type_create_struct_c(1, good.large_ones, good.counts, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)7}, &good.out_type));
+  TRY("MPI_Type_create_struct_c", "array_of_types", MPI_ERR_TYPE, MPI_Type_create_struct_c(1, good.large_ones, good.counts, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)123457}, &good.out_type));
+  TRY("MPI_Type_create_struct_c", "array_of_types", MPI_ERR_TYPE, MPI_Type_create_struct_c(1, good.large_ones, good.counts, (MPI_Datatype[]){MPI_DATATYPE_NULL}, &good.out_type));
+  TRY("MPI_Type_create_struct_c", "newtype", MPI_ERR_ARG, MPI_Type_create_struct_c(1, good.large_ones, good.counts, good.types, NULL));
 }
 
 static void test_MPI_Type_create_subarray(void) {
-  TRY("MPI_Type_create_subarray", "ndims", MPI_ERR_ARG, MPI_Type_create_subarray(-1, good.ints, good.ints, good.ints, 0, MPI_INT, &good.out_type));
-  TRY("MPI_Type_create_subarray", "array_of_sizes", MPI_ERR_ARG, MPI_Type_create_subarray(1, NULL, good.ints, good.ints, 0, MPI_INT, &good.out_type));
-  TRY("MPI_Type_create_subarray", "array_of_sizes", MPI_ERR_ARG, MPI_Type_create_subarray(1, (int[]){-1}, good.ints, good.ints, 0, MPI_INT, &good.out_type));
-  TRY("MPI_Type_create_subarray", "array_of_subsizes", MPI_ERR_ARG, MPI_Type_create_subarray(1, good.ints, NULL, good.ints, 0, MPI_INT, &good.out_type));
-  TRY("MPI_Type_create_subarray", "array_of_subsizes", MPI_ERR_ARG, MPI_Type_create_subarray(1, good.ints, (int[]){-1}, good.ints, 0, MPI_INT, &good.out_type));
-  TRY("MPI_Type_create_subarray", "array_of_starts", MPI_ERR_ARG, MPI_Type_create_subarray(1, good.ints, good.ints, NULL, 0, MPI_INT, &good.out_type));
-  TRY("MPI_Type_create_subarray", "array_of_starts", MPI_ERR_ARG, MPI_Type_create_subarray(1, good.ints, good.ints, (int[]){-1}, 0, MPI_INT, &good.out_type));
-  TRY("MPI_Type_create_subarray", "oldtype", MPI_ERR_TYPE, MPI_Type_create_subarray(1, good.ints, good.ints, good.ints, 0, (MPI_Datatype)good.freed_type, &good.out_type));
-  TRY("MPI_Type_create_subarray", "oldtype", MPI_ERR_TYPE, MPI_Type_create_subarray(1, good.ints, good.ints, good.ints, 0, (MPI_Datatype)good.other_kind[1], &good.out_type));
-  TRY("MPI_Type_create_subarray", "oldtype", MPI_ERR_TYPE, MPI_Type_create_subarray(1, good.ints, good.ints, good.ints, 0, (MPI_Datatype)(uintptr_t)7, &good.out_type));
-  TRY("MPI_Type_create_subarray", "oldtype", MPI_ERR_TYPE, MPI_Type_create_subarray(1, good.ints, good.ints, good.ints, 0, (MPI_Datatype)(uintptr_t)123457, &good.out_type));
-  TRY("MPI_Type_create_subarray", "oldtype", MPI_ERR_TYPE, MPI_Type_create_subarray(1, good.ints, good.ints, good.ints, 0, MPI_DATATYPE_NULL, &good.out_type));
-  TRY("MPI_Type_create_subarray", "newtype", MPI_ERR_ARG, MPI_Type_create_subarray(1, good.ints, good.ints, good.ints, 0, MPI_INT, NULL));
+  TRY("MPI_Type_create_subarray", "ndims", MPI_ERR_ARG, MPI_Type_create_subarray(-1, good.ones, good.ones, good.ones, 0, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_subarray", "array_of_sizes", MPI_ERR_ARG, MPI_Type_create_subarray(1, NULL, good.ones, good.ones, 0, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_subarray", "array_of_sizes", MPI_ERR_ARG, MPI_Type_create_subarray(1, (int[]){-1}, good.ones, good.ones, 0, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_subarray", "array_of_subsizes", MPI_ERR_ARG, MPI_Type_create_subarray(1, good.ones, NULL, good.ones, 0, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_subarray", "array_of_subsizes", MPI_ERR_ARG, MPI_Type_create_subarray(1, good.ones, (int[]){-1}, good.ones, 0, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_subarray", "array_of_starts", MPI_ERR_ARG, MPI_Type_create_subarray(1, good.ones, good.ones, NULL, 0, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_subarray", "array_of_starts", MPI_ERR_ARG, MPI_Type_create_subarray(1, good.ones, good.ones, (int[]){-1}, 0, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_subarray", "oldtype", MPI_ERR_TYPE, MPI_Type_create_subarray(1, good.ones, good.ones, good.ones, 0, (MPI_Datatype)good.freed_type, &good.out_type));
+  TRY("MPI_Type_create_subarray", "oldtype", MPI_ERR_TYPE, MPI_Type_create_subarray(1, good.ones, good.ones, good.ones, 0, (MPI_Datatype)good.other_kind[1], &good.out_type));
+  TRY("MPI_Type_create_subarray", "oldtype", MPI_ERR_TYPE, MPI_Type_create_subarray(1, good.ones, good.ones, good.ones, 0, (MPI_Datatype)(uintptr_t)7, &good.out_type));
+  TRY("MPI_Type_create_subarray", "oldtype", MPI_ERR_TYPE, MPI_Type_create_subarray(1, good.ones, good.ones, good.ones, 0, (MPI_Datatype)(uintptr_t)123457, &good.out_type));
+  TRY("MPI_Type_create_subarray", "oldtype", MPI_ERR_TYPE, MPI_Type_create_subarray(1, good.ones, good.ones, good.ones, 0, MPI_DATATYPE_NULL, &good.out_type));
+  TRY("MPI_Type_create_subarray", "newtype", MPI_ERR_ARG, MPI_Type_create_subarray(1, good.ones, good.ones, good.ones, 0, MPI_INT, NULL));
 }
 
 static void test_MPI_Type_create_subarray_c(void) {
-  TRY("MPI_Type_create_subarray_c", "ndims", MPI_ERR_ARG, MPI_Type_create_subarray_c(-1, good.counts, good.counts, good.counts, 0, MPI_INT, &good.out_type));
-  TRY("MPI_Type_create_subarray_c", "array_of_sizes", MPI_ERR_ARG, MPI_Type_create_subarray_c(1, NULL, good.counts, good.counts, 0, MPI_INT, &good.out_type));
-  TRY("MPI_Type_create_subarray_c", "array_of_sizes", MPI_ERR_ARG, MPI_Type_create_subarray_c(1, (MPI_Count[]){-1}, good.counts, good.counts, 0, MPI_INT, &good.out_type));
-  TRY("MPI_Type_create_subarray_c", "array_of_subsizes", MPI_ERR_ARG, MPI_Type_create_subarray_c(1, good.counts, NULL, good.counts, 0, MPI_INT, &good.out_type));
-  TRY("MPI_Type_create_subarray_c", "array_of_subsizes", MPI_ERR_ARG, MPI_Type_create_subarray_c(1, good.counts, (MPI_Count[]){-1}, good.counts, 0, MPI_INT, &good.out_type));
-  TRY("MPI_Type_create_subarray_c", "array_of_starts", MPI_ERR_ARG, MPI_Type_create_subarray_c(1, good.counts, good.counts, NULL, 0, MPI_INT, &good.out_type));
-  TRY("MPI_Type_create_subarray_c", "array_of_starts", MPI_ERR_ARG, MPI_Type_create_subarray_c(1, good.counts, good.counts, (MPI_Count[]){-1}, 0, MPI_INT, &good.out_type));
-  TRY("MPI_Type_create_subarray_c", "oldtype", MPI_ERR_TYPE, MPI_Type_create_subarray_c(1, good.counts, good.counts, good.counts, 0, (MPI_Datatype)good.freed_type, &good.out_type));
-  TRY("MPI_Type_create_subarray_c", "oldtype", MPI_ERR_TYPE, MPI_Type_create_subarray_c(1, good.counts, good.counts, good.counts, 0, (MPI_Datatype)good.other_kind[1], &good.out_type));
-  TRY("MPI_Type_create_subarray_c", "oldtype", MPI_ERR_TYPE, MPI_Type_create_subarray_c(1, good.counts, good.counts, good.counts, 0, (MPI_Datatype)(uintptr_t)7, &good.out_type));
-  TRY("MPI_Type_create_subarray_c", "oldtype", MPI_ERR_TYPE, MPI_Type_create_subarray_c(1, good.counts, good.counts, good.counts, 0, (MPI_Datatype)(uintptr_t)123457, &good.out_type));
-  TRY("MPI_Type_create_subarray_c", "oldtype", MPI_ERR_TYPE, MPI_Type_create_subarray_c(1, good.counts, good.counts, good.counts, 0, MPI_DATATYPE_NULL, &good.out_type));
-  TRY("MPI_Type_create_subarray_c", "newtype", MPI_ERR_ARG, MPI_Type_create_subarray_c(1, good.counts, good.counts, good.counts, 0, MPI_INT, NULL));
+  TRY("MPI_Type_create_subarray_c", "ndims", MPI_ERR_ARG, MPI_Type_create_subarray_c(-1, good.large_ones, good.large_ones, good.large_ones, 0, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_subarray_c", "array_of_sizes", MPI_ERR_ARG, MPI_Type_create_subarray_c(1, NULL, good.large_ones, good.large_ones, 0, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_subarray_c", "array_of_sizes", MPI_ERR_ARG, MPI_Type_create_subarray_c(1, (MPI_Count[]){-1}, good.large_ones, good.large_ones, 0, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_subarray_c", "array_of_subsizes", MPI_ERR_ARG, MPI_Type_create_subarray_c(1, good.large_ones, NULL, good.large_ones, 0, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_subarray_c", "array_of_subsizes", MPI_ERR_ARG, MPI_Type_create_subarray_c(1, good.large_ones, (MPI_Count[]){-1}, good.large_ones, 0, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_subarray_c", "array_of_starts", MPI_ERR_ARG, MPI_Type_create_subarray_c(1, good.large_ones, good.large_ones, NULL, 0, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_subarray_c", "array_of_starts", MPI_ERR_ARG, MPI_Type_create_subarray_c(1, good.large_ones, good.large_ones, (MPI_Count[]){-1}, 0, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_subarray_c", "oldtype", MPI_ERR_TYPE, MPI_Type_create_subarray_c(1, good.large_ones, good.large_ones, good.large_ones, 0, (MPI_Datatype)good.freed_type, &good.out_type));
+  TRY("MPI_Type_create_subarray_c", "oldtype", MPI_ERR_TYPE, MPI_Type_create_subarray_c(1, good.large_ones, good.large_ones, good.large_ones, 0, (MPI_Datatype)good.other_kind[1], &good.out_type));
+  TRY("MPI_Type_create_subarray_c", "oldtype", MPI_ERR_TYPE, MPI_Type_create_subarray_c(1, good.large_ones, good.large_ones, good.large_ones, 0, (MPI_Datatype)(uintptr_t)7, &good.out_type));
+  TRY("MPI_Type_create_subarray_c", "oldtype", MPI_ERR_TYPE, MPI_Type_create_subarray_c(1, good.large_ones, good.large_ones, good.large_ones, 0, (MPI_Datatype)(uintptr_t)123457, &good.out_type));
+  TRY("MPI_Type_create_subarray_c", "oldtype", MPI_ERR_TYPE, MPI_Type_create_subarray_c(1, good.large_ones, good.large_ones, good.large_ones, 0, MPI_DATATYPE_NULL, &good.out_type));
+  TRY("MPI_Type_create_subarray_c", "newtype", MPI_ERR_ARG, MPI_Type_create_subarray_c(1, good.large_ones, good.large_ones, good.large_ones, 0, MPI_INT, NULL));
 }
 
 static void test_MPI_Type_delete_attr(void) {
@@ -6957,29 +6957,29 @@ static void test_MPI_Type_get_value_index(void) {
 }
 
 static void test_MPI_Type_indexed(void) {
-  TRY("MPI_Type_indexed", "count", MPI_ERR_COUNT, MPI_Type_indexed(-1, good.ints, good.ints, MPI_INT, &good.out_type));
+  TRY("MPI_Type_indexed", "count", MPI_ERR_COUNT, MPI_Type_indexed(-1, good.ones, good.ints, MPI_INT, &good.out_type));
   TRY("MPI_Type_indexed", "array_of_blocklengths", MPI_ERR_ARG, MPI_Type_indexed(1, NULL, good.ints, MPI_INT, &good.out_type));
   TRY("MPI_Type_indexed", "array_of_blocklengths", MPI_ERR_ARG, MPI_Type_indexed(1, (int[]){-1}, good.ints, MPI_INT, &good.out_type));
-  TRY("MPI_Type_indexed", "array_of_displacements", MPI_ERR_ARG, MPI_Type_indexed(1, good.ints, NULL, MPI_INT, &good.out_type));
-  TRY("MPI_Type_indexed", "oldtype", MPI_ERR_TYPE, MPI_Type_indexed(1, good.ints, good.ints, (MPI_Datatype)good.freed_type, &good.out_type));
-  TRY("MPI_Type_indexed", "oldtype", MPI_ERR_TYPE, MPI_Type_indexed(1, good.ints, good.ints, (MPI_Datatype)good.other_kind[1], &good.out_type));
-  TRY("MPI_Type_indexed", "oldtype", MPI_ERR_TYPE, MPI_Type_indexed(1, good.ints, good.ints, (MPI_Datatype)(uintptr_t)7, &good.out_type));
-  TRY("MPI_Type_indexed", "oldtype", MPI_ERR_TYPE, MPI_Type_indexed(1, good.ints, good.ints, (MPI_Datatype)(uintptr_t)123457, &good.out_type));
-  TRY("MPI_Type_indexed", "oldtype", MPI_ERR_TYPE, MPI_Type_indexed(1, good.ints, good.ints, MPI_DATATYPE_NULL, &good.out_type));
-  TRY("MPI_Type_indexed", "newtype", MPI_ERR_ARG, MPI_Type_indexed(1, good.ints, good.ints, MPI_INT, NULL));
+  TRY("MPI_Type_indexed", "array_of_displacements", MPI_ERR_ARG, MPI_Type_indexed(1, good.ones, NULL, MPI_INT, &good.out_type));
+  TRY("MPI_Type_indexed", "oldtype", MPI_ERR_TYPE, MPI_Type_indexed(1, good.ones, good.ints, (MPI_Datatype)good.freed_type, &good.out_type));
+  TRY("MPI_Type_indexed", "oldtype", MPI_ERR_TYPE, MPI_Type_indexed(1, good.ones, good.ints, (MPI_Datatype)good.other_kind[1], &good.out_type));
+  TRY("MPI_Type_indexed", "oldtype", MPI_ERR_TYPE, MPI_Type_indexed(1, good.ones, good.ints, (MPI_Datatype)(uintptr_t)7, &good.out_type));
+  TRY("MPI_Type_indexed", "oldtype", MPI_ERR_TYPE, MPI_Type_indexed(1, good.ones, good.ints, (MPI_Datatype)(uintptr_t)123457, &good.out_type));
+  TRY("MPI_Type_indexed", "oldtype", MPI_ERR_TYPE, MPI_Type_indexed(1, good.ones, good.ints, MPI_DATATYPE_NULL, &good.out_type));
+  TRY("MPI_Type_indexed", "newtype", MPI_ERR_ARG, MPI_Type_indexed(1, good.ones, good.ints, MPI_INT, NULL));
 }
 
 static void test_MPI_Type_indexed_c(void) {
-  TRY("MPI_Type_indexed_c", "count", MPI_ERR_COUNT, MPI_Type_indexed_c(-1, good.counts, good.counts, MPI_INT, &good.out_type));
+  TRY("MPI_Type_indexed_c", "count", MPI_ERR_COUNT, MPI_Type_indexed_c(-1, good.large_ones, good.counts, MPI_INT, &good.out_type));
   TRY("MPI_Type_indexed_c", "array_of_blocklengths", MPI_ERR_ARG, MPI_Type_indexed_c(1, NULL, good.counts, MPI_INT, &good.out_type));
   TRY("MPI_Type_indexed_c", "array_of_blocklengths", MPI_ERR_ARG, MPI_Type_indexed_c(1, (MPI_Count[]){-1}, good.counts, MPI_INT, &good.out_type));
-  TRY("MPI_Type_indexed_c", "array_of_displacements", MPI_ERR_ARG, MPI_Type_indexed_c(1, good.counts, NULL, MPI_INT, &good.out_type));
-  TRY("MPI_Type_indexed_c", "oldtype", MPI_ERR_TYPE, MPI_Type_indexed_c(1, good.counts, good.counts, (MPI_Datatype)good.freed_type, &good.out_type));
-  TRY("MPI_Type_indexed_c", "oldtype", MPI_ERR_TYPE, MPI_Type_indexed_c(1, good.counts, good.counts, (MPI_Datatype)good.other_kind[1], &good.out_type));
-  TRY("MPI_Type_indexed_c", "oldtype", MPI_ERR_TYPE, MPI_Type_indexed_c(1, good.counts, good.counts, (MPI_Datatype)(uintptr_t)7, &good.out_type));
-  TRY("MPI_Type_indexed_c", "oldtype", MPI_ERR_TYPE, MPI_Type_indexed_c(1, good.counts, good.counts, (MPI_Datatype)(uintptr_t)123457, &good.out_type));
-  TRY("MPI_Type_indexed_c", "oldtype", MPI_ERR_TYPE, MPI_Type_indexed_c(1, good.counts, good.counts, MPI_DATATYPE_NULL, &good.out_type));
-  TRY("MPI_Type_indexed_c", "newtype", MPI_ERR_ARG, MPI_Type_indexed_c(1, good.counts, good.counts, MPI_INT, NULL));
+  TRY("MPI_Type_indexed_c", "array_of_displacements", MPI_ERR_ARG, MPI_Type_indexed_c(1, good.large_ones, NULL, MPI_INT, &good.out_type));
+  TRY("MPI_Type_indexed_c", "oldtype", MPI_ERR_TYPE, MPI_Type_indexed_c(1, good.large_ones, good.counts, (MPI_Datatype)good.freed_type, &good.out_type));
+  TRY("MPI_Type_indexed_c", "oldtype", MPI_ERR_TYPE, MPI_Type_indexed_c(1, good.large_ones, good.counts, (MPI_Datatype)good.other_kind[1], &good.out_type));
+  TRY("MPI_Type_indexed_c", "oldtype", MPI_ERR_TYPE, MPI_Type_indexed_c(1, good.large_ones, good.counts, (MPI_Datatype)(uintptr_t)7, &good.out_type));
+  TRY("MPI_Type_indexed_c", "oldtype", MPI_ERR_TYPE, MPI_Type_indexed_c(1, good.large_ones, good.counts, (MPI_Datatype)(uintptr_t)123457, &good.out_type));
+  TRY("MPI_Type_indexed_c", "oldtype", MPI_ERR_TYPE, MPI_Type_indexed_c(1, good.large_ones, good.counts, MPI_DATATYPE_NULL, &good.out_type));
+  TRY("MPI_Type_indexed_c", "newtype", MPI_ERR_ARG, MPI_Type_indexed_c(1, good.large_ones, good.counts, MPI_INT, NULL));
 }
 
 static void test_MPI_Type_match_size(void) {

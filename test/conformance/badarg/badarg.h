@@ -14,9 +14,9 @@
 extern struct Good {
   char buffer1[4096], buffer2[4096], buffer3[4096], text[16384], word[64];
   void* pointer;
-  int ints[64], ranges[4][3];
+  int ints[64], ones[64], ranges[4][3];
   MPI_Aint aints[64];
-  MPI_Count counts[64];
+  MPI_Count counts[64], large_ones[64];
   int out_ints[64];
   MPI_Aint out_aints[64];
   MPI_Count out_counts[64];

@@ -111,7 +111,8 @@ static void prepare(void) {
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &good.session);
-  for (int i = 0; i < 64; ++i) good.types[i] = MPI_INT, good.requests[i] = MPI_REQUEST_NULL, good.infos[i] = MPI_INFO_NULL;
+  for (int i = 0; i < 64; ++i)
+    good.types[i] = MPI_INT, good.requests[i] = MPI_REQUEST_NULL, good.infos[i] = MPI_INFO_NULL, good.ones[i] = 1, good.large_ones[i] = 1;
   MPI_Type_contiguous(3, MPI_INT, &good.uncommitted);
   MPI_Comm_group(MPI_COMM_WORLD, &good.group);
   MPI_Info_create(&good.info);
