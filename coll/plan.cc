@@ -83,9 +83,9 @@ int run_rounds(pml::Team& team, int tag, Frame& frame, std::vector<pml::Request*
     int error = 0;
     for (pml::Request* r : requests) {
       if (status == Status::ok) status = lane.wait(*r);
-      if (status == Status::ok && r->outcome.error && !error) {
-        error = fail(r->outcome.error, "a message of this collective failed: do all ranks give matching counts and types?");
-      }
+      if (status == Status::ok && r->outcome.error && !error) error = lane.explain(*r);
+      // After a failure nothing may arrive in buffers that are the caller's again.
+      if (!r->complete.load(std::memory_order_acquire)) lane.cancel(*r);
       release(r);
     }
     if (status != Status::ok) return fail(status);

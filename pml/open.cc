@@ -7,11 +7,6 @@
 #include "runtime/base/log.h"
 #include "runtime/config/config.h"
 
-namespace weft::btl {
-[[gnu::weak]] Result<std::vector<std::unique_ptr<Transport>>> open_tcp(const Site&);
-[[gnu::weak]] Result<std::unique_ptr<Transport>> wrap(std::unique_ptr<Transport> inner, std::string_view plan);
-}  // namespace weft::btl
-
 namespace weft::pml {
 namespace {
 
@@ -35,10 +30,7 @@ struct Known {
 constexpr std::array known{
     Known{"self", [](const btl::Site& site) { return one(btl::open_self(site)); }},
     Known{"shm", [](const btl::Site& site) { return one(btl::open_shm(site)); }},
-    Known{"tcp", [](const btl::Site& site) -> Result<Transports> {
-            if (!&btl::open_tcp) return Failure{"it is not built in"};
-            return btl::open_tcp(site);
-          }},
+    Known{"tcp", [](const btl::Site& site) { return btl::open_tcp(site); }},
 };
 
 std::string names() {

@@ -85,29 +85,21 @@ class Simulation {
   bool own_block_only(int buffer) const {
     switch (q_.pattern) {
       case Pattern::gather:
-      case Pattern::allgather:
-        return buffer == buffer_in;
+      case Pattern::allgather: return buffer == buffer_in;
       case Pattern::scatter:
-      case Pattern::reduce_scatter:
-        return buffer == buffer_out;
-      default:
-        return false;
+      case Pattern::reduce_scatter: return buffer == buffer_out;
+      default: return false;
     }
   }
   bool usable(Rank r, int buffer) const {
     const bool root = r == q_.parameters.root;
     switch (q_.pattern) {
-      case Pattern::barrier:
-        return false;
-      case Pattern::bcast:
-        return buffer == buffer_out;
+      case Pattern::barrier: return false;
+      case Pattern::bcast: return buffer == buffer_out;
       case Pattern::gather:
-      case Pattern::reduce:
-        return buffer == buffer_in || root;
-      case Pattern::scatter:
-        return buffer == buffer_in ? root : !(root && q_.parameters.in_place);
-      default:
-        return true;
+      case Pattern::reduce: return buffer == buffer_in || root;
+      case Pattern::scatter: return buffer == buffer_in ? root : !(root && q_.parameters.in_place);
+      default: return true;
     }
   }
 
@@ -231,6 +223,8 @@ class Simulation {
 
   void message(Rank r, const Step& step, int32_t k, Touched& touched) {
     const Rank peer = wrap(step.peer + int64_t{k} * step.peer_stride, q_.size);
+    const bool scattered = q_.uneven && q_.pattern <= Pattern::alltoall && !own_block_only(step.a.buffer);
+    if (scattered && step.a.buffer < first_region && step.blocks > 1) wrong(r, "sends scattered blocks as one message");
     if (peer == r) wrong(r, "sends to itself");
     Message m{.from = r, .to = peer, .data = {}, .cells = {}, .blocks = {}, .known = ranks_[r].known};
     m.cells = cells(r, step.a, k, step.blocks, &m.blocks);
@@ -341,34 +335,26 @@ class Simulation {
       case Pattern::barrier:
         if (static_cast<int32_t>(s.known.size()) != q_.size) wrong(r, "leaves before all have come");
         break;
-      case Pattern::bcast:
-        each([&](int32_t) { return Ranks{q_.parameters.root}; });
-        break;
+      case Pattern::bcast: each([&](int32_t) { return Ranks{q_.parameters.root}; }); break;
       case Pattern::gather:
         if (root) each([&](int32_t b) { return Ranks{b}; });
         break;
       case Pattern::scatter:
         if (!in_place(r)) expect(r, {buffer_out, r}, r, {q_.parameters.root});
         break;
-      case Pattern::allgather:
-        each([&](int32_t b) { return Ranks{b}; });
-        break;
+      case Pattern::allgather: each([&](int32_t b) { return Ranks{b}; }); break;
       case Pattern::alltoall:
         for (int32_t b = 0; b < blocks; ++b) expect(r, {buffer_out, b}, r, {b});
         break;
       case Pattern::reduce:
         if (root) each([&](int32_t) { return everyone(q_.size); });
         break;
-      case Pattern::allreduce:
-        each([&](int32_t) { return everyone(q_.size); });
-        break;
+      case Pattern::allreduce: each([&](int32_t) { return everyone(q_.size); }); break;
       case Pattern::reduce_scatter:
         // In place and alone, the result is already where it belongs.
         if (q_.size > 1 || !in_place(r)) expect(r, {buffer_out, r}, r, everyone(q_.size));
         break;
-      case Pattern::scan:
-        each([&](int32_t) { return everyone(r + 1); });
-        break;
+      case Pattern::scan: each([&](int32_t) { return everyone(r + 1); }); break;
       case Pattern::exscan:
         if (r > 0) {
           each([&](int32_t) { return everyone(r); });

@@ -18,7 +18,7 @@ bool has_in_place(Pattern p) { return p != Pattern::barrier && p != Pattern::bca
 std::vector<Rank> roots(Pattern p, int32_t size) {
   if (!rooted(p)) return {0};
   std::vector<Rank> all;
-  for (Rank r = 0; r < size; r += size <= 17 ? 1 : 13) all.push_back(r);
+  for (Rank r = 0; r < size; r += size <= 17 ? 1 : 23) all.push_back(r);
   return all;
 }
 
@@ -64,9 +64,10 @@ TEST_CASE("every algorithm does what the standard says, on any number of ranks")
 
 TEST_CASE("and on some larger ones") {
   for (const Algorithm& a : algorithms()) {
-    for (int32_t size : {24, 31, 32, 33, 63, 64}) {
+    for (int32_t size : {24, 33, 64}) {
       questions(a, size, [&](const Question& q) {
-        if (q.parameters.segments == 2 || q.parameters.segments == 7) return;
+        const bool few = q.size == 64 && a.name == std::string_view("linear");
+        if (q.parameters.segments == 2 || q.parameters.segments == 7 || (few && q.parameters.root > 0)) return;
         const std::string wrong = verdict(a, q);
         if (!wrong.empty()) FAIL_CHECK(wrong);
       });

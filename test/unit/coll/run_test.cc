@@ -1,0 +1,592 @@
+// Collectives on real lanes against a sequential model: each algorithm, all modes, sizes, layouts, in place or not.
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <optional>
+#include <random>
+#include <sstream>
+
+#include "include/mpi.h"
+#include "runtime/base/error.h"
+#include "runtime/config/config.h"
+#include "runtime/type/construct.h"
+#include "runtime/type/predefined.h"
+#include "test/unit/coll/world.h"
+
+using namespace weft;
+using namespace weft::coll;
+
+namespace {
+
+/// x -> a x + b, modulo 2^32. Composition is associative and does not commute.
+struct Affine {
+  uint32_t a = 1, b = 0;
+  bool operator==(const Affine&) const = default;
+};
+Affine then(Affine left, Affine right) { return {left.a * right.a, left.a * right.b + left.b}; }
+Affine plus(Affine left, Affine right) { return {left.a + right.a, left.b + right.b}; }
+
+constexpr std::byte kGap{0xEE};
+
+/// Two types of the same signature: dense, and with gaps between elements.
+struct Types {
+  type::Datatype* dense = nullptr;
+  type::Datatype* gappy = nullptr;
+  Types() {
+    type::Datatype& word = type::of(type::Basic::uint32);
+    type::contiguous(2, word, type::Form::small, dense);
+    type::Datatype* pair = nullptr;
+    type::vector(2, 1, 2, word, type::Form::small, pair);
+    type::resized(*pair, 0, 20, type::Form::small, gappy);
+    dense->committed = gappy->committed = true;
+  }
+};
+const Types& types() {
+  static const Types all;
+  return all;
+}
+
+/// An array of elements in user memory of one of the two types.
+class Memory {
+ public:
+  Memory(bool gappy, size_t elements) : gappy_(gappy), bytes_((elements + 1) * 20, kGap), elements_(elements) {}
+  const type::Datatype* type() const { return gappy_ ? types().gappy : types().dense; }
+  void* at(size_t i = 0) { return bytes_.data() + i * stride(); }
+  void set(size_t i, Affine v) {
+    std::memcpy(at(i), &v.a, 4);
+    std::memcpy(static_cast<std::byte*>(at(i)) + second(), &v.b, 4);
+  }
+  Affine get(size_t i) {
+    Affine v;
+    std::memcpy(&v.a, at(i), 4);
+    std::memcpy(&v.b, static_cast<std::byte*>(at(i)) + second(), 4);
+    return v;
+  }
+  bool untouched(size_t i) {
+    for (size_t k = 0; k < stride(); ++k) {
+      if (bytes_[i * stride() + k] != kGap) return false;
+    }
+    return true;
+  }
+  bool gaps_intact() {
+    for (size_t i = 0; gappy_ && i < elements_; ++i) {
+      for (size_t k : {4, 5, 6, 7, 12, 13, 19}) {
+        if (bytes_[i * 20 + k] != kGap) return false;
+      }
+    }
+    return true;
+  }
+
+ private:
+  size_t stride() const { return gappy_ ? 20 : 8; }
+  size_t second() const { return gappy_ ? 8 : 4; }
+  bool gappy_;
+  std::vector<std::byte> bytes_;
+  size_t elements_;
+};
+
+template <Affine (*Combine)(Affine, Affine)>
+void user_function(void* in, void* inout, int* len, MPI_Datatype* type) {
+  // The handle tells the layout: the only types here are the two above.
+  const bool gappy = *type == reinterpret_cast<MPI_Datatype>(static_cast<Object*>(types().gappy));
+  const size_t stride = gappy ? 20 : 8, second = gappy ? 8 : 4;
+  for (int i = 0; i < *len; ++i) {
+    auto* l = static_cast<std::byte*>(in) + static_cast<size_t>(i) * stride;
+    auto* r = static_cast<std::byte*>(inout) + static_cast<size_t>(i) * stride;
+    Affine left, right;
+    std::memcpy(&left.a, l, 4), std::memcpy(&left.b, l + second, 4);
+    std::memcpy(&right.a, r, 4), std::memcpy(&right.b, r + second, 4);
+    right = Combine(left, right);
+    std::memcpy(r, &right.a, 4), std::memcpy(r + second, &right.b, 4);
+  }
+}
+
+const op::Op& composition() {
+  static const op::Op* const op = op::create(reinterpret_cast<void*>(user_function<then>), false, false);
+  return *op;
+}
+const op::Op& sum() {
+  static const op::Op* const op = op::create(reinterpret_cast<void*>(user_function<plus>), true, false);
+  return *op;
+}
+
+enum class Mode { blocking, nonblocking, persistent };
+
+struct Case {
+  Collective what;
+  uint64_t count;
+  int root;
+  bool in_place;
+  bool commutative;
+  bool gappy_in, gappy_out;
+  Mode mode;
+  uint32_t seed;
+};
+
+std::string describe(const Case& c) {
+  std::ostringstream s;
+  s << "collective " << static_cast<int>(c.what) << " count " << c.count << " root " << c.root << " in place " << c.in_place
+    << " commutative " << c.commutative << " gappy " << c.gappy_in << c.gappy_out << " mode " << static_cast<int>(c.mode) << " seed "
+    << c.seed << ": ";
+  return s.str();
+}
+
+uint32_t mix(uint32_t x) {
+  x ^= x >> 16;
+  x *= 0x7feb352dU;
+  x ^= x >> 15;
+  x *= 0x846ca68bU;
+  return x ^ x >> 16;
+}
+/// What rank `r` contributes at index `i`.
+Affine datum(uint32_t seed, int r, uint64_t i) {
+  const uint32_t h = mix(seed * 1000003u + static_cast<uint32_t>(r) * 7919u + static_cast<uint32_t>(i));
+  return {h | 1, mix(h)};
+}
+
+/// One collective of one rank: memory, the call, and what should come out.
+class Trial {
+ public:
+  Trial(const Case& c, int rank, int size);
+  const Call& call() const { return call_; }
+  std::string verdict();
+  void refill();
+
+ private:
+  uint64_t chunk(int from, int to) const {  // elements from one rank to another in the v forms
+    if (!uneven()) return c_.count;
+    const auto key = static_cast<uint64_t>(pairwise()                                                                    ? from * 31 + to
+                                           : pattern_of(c_.what) == Pattern::gather || c_.what == Collective::allgatherv ? from
+                                                                                                                         : to);
+    return c_.count == 0 ? 0 : key * 5 % (c_.count + 2);
+  }
+  bool uneven() const {
+    return c_.what == Collective::gatherv || c_.what == Collective::scatterv || c_.what == Collective::allgatherv ||
+           c_.what == Collective::alltoallv || c_.what == Collective::alltoallw || c_.what == Collective::reduce_scatter;
+  }
+  bool pairwise() const { return pattern_of(c_.what) == Pattern::alltoall; }
+  /// Contribution of `from` for `to`, element i.
+  Affine sent(int from, int to, uint64_t i) const {
+    return datum(c_.seed, from, pairwise() || scatters() ? static_cast<uint64_t>(to) * 5000 + i : i);
+  }
+  bool scatters() const { return pattern_of(c_.what) == Pattern::scatter; }
+  Affine reduced(int ranks, uint64_t i) const {
+    Affine all = datum(c_.seed, 0, i);
+    for (int r = 1; r < ranks; ++r) all = c_.commutative ? plus(all, datum(c_.seed, r, i)) : then(all, datum(c_.seed, r, i));
+    return all;
+  }
+  /// Lays blocks out backwards with gaps; returns the elements that they span.
+  size_t lay(std::vector<int64_t>& places, const std::vector<int64_t>& counts) const {
+    int64_t at = 1;
+    places.assign(counts.size(), 0);
+    for (size_t i = counts.size(); i-- > 0;) {
+      places[i] = at;
+      at += counts[i] + 1;
+    }
+    return static_cast<size_t>(at);
+  }
+  void want(uint64_t index, Affine v) { wanted_.emplace_back(index, v); }
+  void build_reduction();
+  void build_exchange();
+
+  Case c_;
+  int rank_, size_;
+  Call call_;
+  std::optional<Memory> in_, out_;
+  std::vector<std::pair<uint64_t, Affine>> given_in_, given_out_, wanted_;
+  std::vector<int64_t> in_counts_, in_places_, out_counts_, out_places_;
+  std::vector<int> narrow_[4];
+  std::vector<const type::Datatype*> in_types_, out_types_;
+};
+
+Trial::Trial(const Case& c, int rank, int size) : c_(c), rank_(rank), size_(size) {
+  call_.what = c.what;
+  call_.root = c.root;
+  pattern_of(c.what) >= Pattern::reduce ? build_reduction() : build_exchange();
+  refill();
+}
+
+void Trial::build_reduction() {
+  const bool root = rank_ == c_.root;
+  const bool rooted = c_.what == Collective::reduce;
+  const bool in_place = c_.in_place && (!rooted || root);
+  const bool scattered = pattern_of(c_.what) == Pattern::reduce_scatter;
+  uint64_t total = c_.count, before = 0;
+  if (scattered) {
+    total = 0;
+    for (int r = 0; r < size_; ++r) {
+      if (r == rank_) before = total;
+      out_counts_.push_back(static_cast<int64_t>(chunk(0, r)));
+      total += chunk(0, r);
+    }
+  }
+  in_.emplace(c_.gappy_in, total);
+  out_.emplace(c_.gappy_in, total);
+  for (uint64_t i = 0; i < total; ++i) (in_place ? given_out_ : given_in_).emplace_back(i, datum(c_.seed, rank_, i));
+  call_.in = in_->at();
+  call_.out = rooted && !root ? nullptr : out_->at();
+  call_.in_place = in_place;
+  call_.out_count = c_.count;
+  call_.out_type = in_->type();
+  call_.op = c_.commutative ? &sum() : &composition();
+  if (c_.what == Collective::reduce_scatter) call_.out_counts = Counts(out_counts_.data());
+  if (scattered) {
+    for (uint64_t i = 0; i < chunk(0, rank_); ++i) want(i, reduced(size_, before + i));
+  } else if (!rooted || root) {
+    const int ranks = c_.what == Collective::scan ? rank_ + 1 : c_.what == Collective::exscan ? rank_ : size_;
+    for (uint64_t i = 0; i < total && ranks > 0; ++i) want(i, reduced(ranks, i));
+  }
+}
+
+void Trial::build_exchange() {
+  const bool root = rank_ == c_.root;
+  const Pattern p = pattern_of(c_.what);
+  const bool many_in = p == Pattern::alltoall || (p == Pattern::scatter && root);
+  const bool many_out = p == Pattern::alltoall || p == Pattern::allgather || (p == Pattern::gather && root);
+  const bool in_place = c_.in_place && p != Pattern::bcast && (p == Pattern::allgather || p == Pattern::alltoall || root);
+  for (int r = 0; r < size_; ++r) {
+    in_counts_.push_back(static_cast<int64_t>(chunk(rank_, r)));
+    // In place, an all-to-all has the same counts both ways.
+    out_counts_.push_back(
+        static_cast<int64_t>(p == Pattern::alltoall && in_place ? chunk(std::min(r, rank_), std::max(r, rank_)) : chunk(r, rank_)));
+  }
+  auto plain = [&](std::vector<int64_t>& places, const std::vector<int64_t>& counts) {
+    places.assign(counts.size(), 0);
+    int64_t at = 0;
+    for (size_t i = 0; i < counts.size(); ++i) places[i] = at, at += counts[i];
+    return static_cast<size_t>(at);
+  };
+  const size_t in_span = many_in ? (uneven() ? lay(in_places_, in_counts_) : plain(in_places_, in_counts_)) : chunk(rank_, c_.root);
+  const size_t out_span = many_out ? (uneven() ? lay(out_places_, out_counts_) : plain(out_places_, out_counts_)) : chunk(c_.root, rank_);
+  in_.emplace(c_.gappy_in, in_span);
+  out_.emplace(c_.gappy_out, out_span);
+  call_.in = in_->at();
+  call_.out = out_->at();
+  call_.in_place = in_place;
+  call_.in_count = uneven() && many_in ? 0 : chunk(rank_, c_.root);
+  call_.out_count = uneven() && many_out ? 0 : chunk(c_.root, rank_);
+  call_.in_type = in_->type();
+  call_.out_type = out_->type();
+  const auto me = static_cast<size_t>(rank_);
+  if (p == Pattern::bcast) {
+    call_.out_count = c_.count;
+    for (uint64_t i = 0; i < c_.count; ++i) {
+      if (root) given_out_.emplace_back(i, datum(c_.seed, c_.root, i));
+      want(i, datum(c_.seed, c_.root, i));
+    }
+    return;
+  }
+  if (p == Pattern::barrier) return;
+  // Input.
+  if (many_in && !(in_place && p == Pattern::alltoall)) {
+    for (size_t r = 0; r < static_cast<size_t>(size_); ++r) {
+      for (int64_t i = 0; i < in_counts_[r]; ++i)
+        given_in_.emplace_back(in_places_[r] + i, sent(rank_, static_cast<int>(r), static_cast<uint64_t>(i)));
+    }
+  } else if (in_place && p == Pattern::alltoall) {
+    for (size_t r = 0; r < static_cast<size_t>(size_); ++r) {
+      for (int64_t i = 0; i < out_counts_[r]; ++i)
+        given_out_.emplace_back(out_places_[r] + i, sent(rank_, static_cast<int>(r), static_cast<uint64_t>(i)));
+    }
+  } else if (in_place) {
+    for (int64_t i = 0; i < out_counts_[me]; ++i)
+      given_out_.emplace_back(out_places_[me] + i, sent(rank_, rank_, static_cast<uint64_t>(i)));
+  } else {
+    for (uint64_t i = 0; i < call_.in_count; ++i) given_in_.emplace_back(i, sent(rank_, rank_, i));
+  }
+  // Output.
+  if (many_out) {
+    for (size_t r = 0; r < static_cast<size_t>(size_); ++r) {
+      for (int64_t i = 0; i < out_counts_[r]; ++i)
+        want(static_cast<uint64_t>(out_places_[r] + i), sent(static_cast<int>(r), rank_, static_cast<uint64_t>(i)));
+    }
+  } else if (p == Pattern::scatter && !in_place) {
+    for (uint64_t i = 0; i < call_.out_count; ++i) want(i, sent(c_.root, rank_, i));
+  }
+  if (!uneven()) return;
+  // Narrow and wide counts by turns.
+  auto counts = [&](std::vector<int64_t>& v, int slot) {
+    if (c_.seed % 2) return Counts(v.data());
+    narrow_[slot].assign(v.begin(), v.end());
+    return Counts(narrow_[slot].data());
+  };
+  if (c_.what == Collective::alltoallw) {
+    in_types_.assign(static_cast<size_t>(size_), in_->type());
+    out_types_.assign(static_cast<size_t>(size_), out_->type());
+    call_.in_types = in_types_.data();
+    call_.out_types = out_types_.data();
+    call_.in_type = call_.out_type = nullptr;
+    for (int64_t& d : in_places_) d *= in_->type()->extent;
+    for (int64_t& d : out_places_) d *= out_->type()->extent;
+  }
+  if (many_in) call_.in_counts = counts(in_counts_, 0), call_.in_displs = counts(in_places_, 1);
+  if (many_out) call_.out_counts = counts(out_counts_, 2), call_.out_displs = counts(out_places_, 3);
+}
+
+void Trial::refill() {
+  for (auto& [i, v] : given_in_) in_->set(i, v);
+  for (auto& [i, v] : given_out_) out_->set(i, v);
+}
+
+std::string Trial::verdict() {
+  for (auto& [i, v] : wanted_) {
+    const Affine has = out_->get(i);
+    if (!(has == v)) {
+      std::ostringstream s;
+      s << describe(c_) << "element " << i << " is " << has.a << ',' << has.b << ", not " << v.a << ',' << v.b;
+      return s.str();
+    }
+  }
+  for (auto& [i, v] : given_in_) {
+    if (!(in_->get(i) == v)) return describe(c_) + "the input was changed";
+  }
+  if (!in_->gaps_intact() || !out_->gaps_intact()) return describe(c_) + "a gap was written to";
+  if (c_.what == Collective::exscan && rank_ == 0 && !c_.in_place && c_.count > 0 && !out_->untouched(0)) {
+    return describe(c_) + "rank 0 got a result";
+  }
+  return {};
+}
+
+std::string failed(const Case& c, int error) {
+  return describe(c) + "error class " + std::to_string(error) + ": " + std::string(last_failure());
+}
+
+std::string finish(RankWorld& w, const Case& c, pml::Request* r) {
+  w.lane.wait(*r);
+  return r->outcome.error ? failed(c, r->outcome.error) : std::string();
+}
+
+std::string perform(RankWorld& w, const Case& c) {
+  Trial trial(c, w.rank, w.size);
+  std::string wrong;
+  if (c.mode == Mode::blocking) {
+    if (const int error = run(w.state, trial.call())) return failed(c, error);
+  } else if (c.mode == Mode::nonblocking) {
+    pml::Request* r = nullptr;
+    if (const int error = start(w.state, trial.call(), &r)) return failed(c, error);
+    wrong = finish(w, c, r);
+    release(r);
+  } else {
+    pml::Request* r = nullptr;
+    if (const int error = init(w.state, trial.call(), &r)) return failed(c, error);
+    for (int round = 0; round < 2 && wrong.empty(); ++round) {
+      trial.refill();
+      r->ops->start(*r);
+      wrong = finish(w, c, r);
+      if (wrong.empty()) wrong = trial.verdict();
+    }
+    release(r);
+  }
+  return wrong.empty() ? trial.verdict() : wrong;
+}
+
+std::vector<Collective> collectives_of(Pattern p) {
+  std::vector<Collective> all;
+  for (int i = 0; i < static_cast<int>(Collective::neighbor_allgather); ++i) {
+    if (pattern_of(static_cast<Collective>(i)) == p) all.push_back(static_cast<Collective>(i));
+  }
+  return all;
+}
+
+/// Every case of a pattern that this test runs on `size` ranks.
+std::vector<Case> cases(Pattern p, int size, uint32_t seed) {
+  std::vector<Case> all;
+  const bool reduces = p >= Pattern::reduce;
+  const bool rooted = p == Pattern::bcast || p == Pattern::gather || p == Pattern::scatter || p == Pattern::reduce;
+  for (Collective what : collectives_of(p)) {
+    for (uint64_t count : {0, 1, 7, 257}) {
+      for (int variant = 0; variant < 16; ++variant) {
+        const bool in_place = variant & 1, commutative = variant & 2, gappy_in = variant & 4, gappy_out = variant & 8;
+        if (in_place && (p == Pattern::barrier || p == Pattern::bcast)) continue;
+        if (!reduces && !commutative) continue;
+        if (reduces && gappy_out) continue;
+        const int root = rooted ? static_cast<int>((count + static_cast<uint64_t>(variant)) % static_cast<uint64_t>(size)) : 0;
+        for (Mode mode : {Mode::blocking, Mode::nonblocking, Mode::persistent}) {
+          all.push_back({what, count, root, in_place, commutative, gappy_in, gappy_out, mode, ++seed});
+        }
+      }
+    }
+  }
+  return all;
+}
+
+void force(const std::string& text) {
+  config::Variable* v = config::find("WEFT_COLL");
+  REQUIRE(v);
+  REQUIRE(v->set(text, config::Origin::program));
+}
+
+std::string run_all(Pattern p, uint32_t size, uint32_t nodes = 1) {
+  return on_ranks(
+      size,
+      [p](RankWorld& w) {
+        for (const Case& c : cases(p, w.size, 17)) {
+          const std::string wrong = perform(w, c);
+          if (!wrong.empty()) return wrong;
+        }
+        return std::string();
+      },
+      nodes);
+}
+
+}  // namespace
+
+TEST_CASE("each algorithm agrees with the model on lanes") {
+  for (const Algorithm& a : algorithms()) {
+    force(std::string(to_string(a.pattern)) + "=" + a.name);
+    for (uint32_t size : {1, 2, 3, 4, 5, 8}) {
+      INFO(to_string(a.pattern) << "=" << a.name);
+      CHECK(run_all(a.pattern, size) == "");
+    }
+  }
+  force("");
+}
+
+TEST_CASE("what is chosen agrees with the model on one node and on two") {
+  for (int p = 0; p < kPatterns; ++p) {
+    for (uint32_t size : {2, 7, 9}) {
+      CHECK(run_all(static_cast<Pattern>(p), size) == "");
+      CHECK(run_all(static_cast<Pattern>(p), size, 2) == "");
+    }
+  }
+}
+
+TEST_CASE("kernels in shared memory agree with the model") {
+  for (Pattern p : {Pattern::barrier, Pattern::bcast, Pattern::reduce, Pattern::allreduce}) {
+    force(std::string(to_string(p)) + "=node");
+    for (uint32_t size : {2, 3, 8, 9, 11}) {
+      INFO(to_string(p));
+      CHECK(run_all(p, size) == "");
+    }
+  }
+  force("");
+}
+
+TEST_CASE("kernels in shared memory follow each other with changing roots and sizes") {
+  force("barrier=node;bcast=node;reduce=node;allreduce=node");
+  for (uint32_t size : {2, 5, 9}) {
+    const std::string wrong = on_ranks(size, [](RankWorld& w) {
+      std::mt19937 random(4711);
+      for (uint32_t i = 0; i < 600; ++i) {
+        constexpr Collective kinds[] = {Collective::barrier, Collective::bcast, Collective::reduce, Collective::allreduce};
+        Case c{kinds[random() % 4], 0, 0, false, false, false, false, Mode::blocking, i};
+        constexpr uint64_t counts[] = {0, 1, 5, 6, 7, 1000, 5000};
+        c.count = counts[random() % 7];
+        c.root = static_cast<int>(random() % static_cast<uint32_t>(w.size));
+        c.in_place = random() % 2 && c.what != Collective::bcast && c.what != Collective::barrier;
+        c.gappy_out = random() % 2 && c.what == Collective::bcast;
+        std::string mine = perform(w, c);
+        if (!mine.empty()) return mine;
+      }
+      return std::string();
+    });
+    CHECK(wrong == "");
+  }
+  force("");
+}
+
+TEST_CASE("many nonblocking collectives under way at once, blocking ones between them") {
+  for (uint32_t size : {2, 3, 4, 7}) {
+    const std::string wrong = on_ranks(size, [](RankWorld& w) {
+      std::mt19937 random(99);
+      std::mt19937 own(static_cast<uint32_t>(w.rank));
+      struct Flight {
+        Case c;
+        std::unique_ptr<Trial> trial;
+        pml::Request* request;
+      };
+      std::vector<Flight> flights;
+      std::string mine;
+      auto land = [&](size_t i) {
+        mine = finish(w, flights[i].c, flights[i].request);
+        if (mine.empty()) mine = flights[i].trial->verdict();
+        release(flights[i].request);
+        flights.erase(flights.begin() + static_cast<std::ptrdiff_t>(i));
+        return mine.empty();
+      };
+      for (uint32_t i = 0; i < 400; ++i) {
+        const auto p = static_cast<Pattern>(random() % kPatterns);
+        const auto all = cases(p, w.size, i);
+        Case c = all[random() % all.size()];
+        if (c.mode == Mode::persistent) c.mode = Mode::nonblocking;
+        if (random() % 8) c.mode = Mode::nonblocking;
+        if (c.mode == Mode::blocking) {
+          mine = perform(w, c);
+          if (!mine.empty()) return mine;
+          continue;
+        }
+        Flight f{c, std::make_unique<Trial>(c, w.rank, w.size), nullptr};
+        if (const int error = start(w.state, f.trial->call(), &f.request)) return failed(c, error);
+        flights.push_back(std::move(f));
+        // Each rank waits for its own choice, in its own order.
+        while (flights.size() > 20 || (!flights.empty() && own() % 4 == 0)) {
+          if (!land(own() % flights.size())) return mine;
+        }
+      }
+      while (!flights.empty()) {
+        if (!land(own() % flights.size())) return mine;
+      }
+      return mine;
+    });
+    CHECK(wrong == "");
+  }
+}
+
+TEST_CASE("persistent collectives may be started in any order") {
+  const std::string wrong = on_ranks(4, [](RankWorld& w) {
+    std::vector<std::unique_ptr<Trial>> trials;
+    std::vector<pml::Request*> requests;
+    const auto all = cases(Pattern::allreduce, w.size, 5);
+    for (size_t i = 0; i < 12; ++i) {
+      trials.push_back(std::make_unique<Trial>(all[all.size() - 1 - i], w.rank, w.size));
+      pml::Request* r = nullptr;
+      if (init(w.state, trials.back()->call(), &r)) return std::string(last_failure());
+      requests.push_back(r);
+    }
+    std::string mine;
+    for (int round = 0; round < 5 && mine.empty(); ++round) {
+      for (auto& t : trials) t->refill();
+      for (size_t i = 0; i < 12; ++i) {
+        pml::Request* r = requests[w.rank % 2 ? i : 11 - i];
+        r->ops->start(*r);
+      }
+      for (size_t i = 0; i < 12; ++i) {
+        w.lane.wait(*requests[i]);
+        if (mine.empty()) mine = trials[i]->verdict();
+      }
+    }
+    for (pml::Request* r : requests) release(r);
+    return mine;
+  });
+  CHECK(wrong == "");
+}
+
+TEST_CASE("large data by predefined operations") {
+  const std::string wrong = on_ranks(3, [](RankWorld& w) {
+    for (uint64_t count : {uint64_t{20000}, uint64_t{1000003}}) {
+      std::vector<int32_t> in(count), out(count);
+      for (uint64_t i = 0; i < count; ++i) in[i] = static_cast<int32_t>(i % 1000) * (w.rank + 1);
+      Call c;
+      c.what = Collective::allreduce;
+      c.in = in.data();
+      c.out = out.data();
+      c.out_count = count;
+      c.out_type = &type::of(type::Basic::int32);
+      c.op = op::predefined(static_cast<uint32_t>(reinterpret_cast<uintptr_t>(MPI_SUM)));
+      if (run(w.state, c)) return std::string(last_failure());
+      for (uint64_t i = 0; i < count; ++i) {
+        if (out[i] != static_cast<int32_t>(i % 1000) * 6) return "element " + std::to_string(i) + " of " + std::to_string(count);
+      }
+    }
+    return std::string();
+  });
+  CHECK(wrong == "");
+}
+
+TEST_CASE("inter-communicator and neighbourhood calls fail loudly") {
+  const std::string wrong = on_ranks(1, [](RankWorld& w) {
+    Call c;
+    c.what = Collective::neighbor_alltoall;
+    return run(w.state, c) == MPI_ERR_UNSUPPORTED_OPERATION ? std::string() : std::string("no error");
+  });
+  CHECK(wrong == "");
+}
