@@ -195,9 +195,7 @@ int Type_size(Datatype& datatype, MPI_Count* size) {
 }
 int Type_size_x(Datatype& datatype, MPI_Count* size) { return Type_size(datatype, size); }
 
-int Type_get_extent(Datatype& datatype, MPI_Count* lb, MPI_Count* extent) {
-  return set(lb, datatype.lower, extent, datatype.extent);
-}
+int Type_get_extent(Datatype& datatype, MPI_Count* lb, MPI_Count* extent) { return set(lb, datatype.lower, extent, datatype.extent); }
 int Type_get_extent_x(Datatype& datatype, MPI_Count* lb, MPI_Count* extent) { return Type_get_extent(datatype, lb, extent); }
 
 int Type_get_true_extent(Datatype& datatype, MPI_Count* true_lb, MPI_Count* true_extent) {
@@ -214,7 +212,8 @@ int Type_get_envelope(Datatype& datatype, MPI_Count* num_integers, MPI_Count* nu
   *combiner = envelope.combiner;
   if (num_large_counts) *num_large_counts = static_cast<MPI_Count>(envelope.counts.size());
   *num_datatypes = static_cast<MPI_Count>(envelope.types.size());
-  return set(num_integers, static_cast<MPI_Count>(envelope.integers.size()), num_addresses, static_cast<MPI_Count>(envelope.addresses.size()));
+  return set(num_integers, static_cast<MPI_Count>(envelope.integers.size()), num_addresses,
+             static_cast<MPI_Count>(envelope.addresses.size()));
 }
 
 int Type_get_contents(Datatype& datatype, MPI_Count max_integers, MPI_Count max_addresses, MPI_Count max_large_counts,
@@ -222,8 +221,7 @@ int Type_get_contents(Datatype& datatype, MPI_Count max_integers, MPI_Count max_
                       bool large) {
   if (!datatype.envelope) return fail(MPI_ERR_TYPE, "%s is a named type and has no contents", datatype.name.c_str());
   const type::Envelope& e = *datatype.envelope;
-  if (!e.counts.empty() && !large)
-    return fail(MPI_ERR_TYPE, "the datatype was made by a large-count call: use MPI_Type_get_contents_c");
+  if (!e.counts.empty() && !large) return fail(MPI_ERR_TYPE, "the datatype was made by a large-count call: use MPI_Type_get_contents_c");
   const auto small = [](MPI_Count room, const auto& values) { return room < static_cast<MPI_Count>(values.size()); };
   if (small(max_integers, e.integers) || small(max_addresses, e.addresses) || (large && small(max_large_counts, e.counts)) ||
       small(max_datatypes, e.types))
@@ -259,7 +257,8 @@ namespace {
 /// Bytes of `count` elements, if there is room for them after `position` in a buffer of `size`; else an error class.
 int room(const char* what, uint64_t unit, MPI_Count count, MPI_Count size, MPI_Count position, uint64_t& bytes) {
   if (position < 0 || position > size)
-    return fail(MPI_ERR_ARG, "position %lld is outside the buffer of %lld bytes", static_cast<long long>(position), static_cast<long long>(size));
+    return fail(MPI_ERR_ARG, "position %lld is outside the buffer of %lld bytes", static_cast<long long>(position),
+                static_cast<long long>(size));
   if (!__builtin_mul_overflow(unit, static_cast<uint64_t>(count), &bytes) && bytes <= static_cast<uint64_t>(size - position))
     return MPI_SUCCESS;
   return fail(MPI_ERR_TRUNCATE, "%s %lld elements of %llu bytes needs more than the %lld bytes left in the packed buffer", what,
@@ -299,9 +298,7 @@ int Unpack(const void* inbuf, MPI_Count insize, MPI_Count* position, void* outbu
   return MPI_SUCCESS;
 }
 
-int Pack_size(MPI_Count incount, Datatype& datatype, comm::Communicator&, MPI_Count* size) {
-  return sized(datatype.size, incount, size);
-}
+int Pack_size(MPI_Count incount, Datatype& datatype, comm::Communicator&, MPI_Count* size) { return sized(datatype.size, incount, size); }
 
 int Pack_external(const char* datarep, const void* inbuf, MPI_Count incount, Datatype& datatype, void* outbuf, MPI_Count outsize,
                   MPI_Count* position) {

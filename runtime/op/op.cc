@@ -43,8 +43,8 @@ struct Named {
   OpId id;
 };
 constexpr Named kNamed[] = {
-    {33, OpId::sum},  {34, OpId::min},  {35, OpId::max},  {36, OpId::prod},   {40, OpId::band},   {41, OpId::bor},     {42, OpId::bxor},
-    {48, OpId::land}, {49, OpId::lor},  {50, OpId::lxor}, {56, OpId::minloc}, {57, OpId::maxloc}, {60, OpId::replace}, {61, OpId::no_op},
+    {33, OpId::sum},  {34, OpId::min}, {35, OpId::max},  {36, OpId::prod},   {40, OpId::band},   {41, OpId::bor},     {42, OpId::bxor},
+    {48, OpId::land}, {49, OpId::lor}, {50, OpId::lxor}, {56, OpId::minloc}, {57, OpId::maxloc}, {60, OpId::replace}, {61, OpId::no_op},
 };
 constexpr uint32_t kFirst = 32, kHandles = 32;
 
@@ -121,9 +121,7 @@ Op* create(void* function, bool commutative, bool large_count) {
   return op;
 }
 
-bool valid(const Op& op, const Datatype& type) {
-  return op.id == OpId::user || (type.predefined && kernel(op.id, type.basic) != nullptr);
-}
+bool valid(const Op& op, const Datatype& type) { return op.id == OpId::user || (type.predefined && kernel(op.id, type.basic) != nullptr); }
 
 bool valid_for_accumulate(const Op& op, const Datatype& type) {
   if (op.id == OpId::replace || op.id == OpId::no_op) return true;

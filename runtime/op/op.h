@@ -20,8 +20,8 @@ using Kernel3 = void (*)(const void* a, const void* b, void* out, uint64_t count
 struct Op : Object {
   OpId id = OpId::null;
   bool commutative = true;
-  bool large_count = false;      ///< user function is an MPI_User_function_c
-  void* user_function = nullptr; ///< MPI_User_function* or MPI_User_function_c*
+  bool large_count = false;       ///< user function is an MPI_User_function_c
+  void* user_function = nullptr;  ///< MPI_User_function* or MPI_User_function_c*
   void* user_context = nullptr;
   Op() : Object(Kind::op) {}
   static void destroy(Op*);

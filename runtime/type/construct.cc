@@ -19,9 +19,7 @@ constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 
 bool fits(Wide value) { return value >= -kMost && value <= kMost; }
 
-int too_large() {
-  return fail(MPI_ERR_VALUE_TOO_LARGE, "the datatype would span more than 2^63 bytes of data or address space");
-}
+int too_large() { return fail(MPI_ERR_VALUE_TOO_LARGE, "the datatype would span more than 2^63 bytes of data or address space"); }
 
 /// A type map under construction: what a Datatype says of itself, without the object.
 struct Map {
@@ -303,14 +301,14 @@ int check_dimension(const Distribution& d, size_t i) {
     case MPI_DISTRIBUTE_CYCLIC:
       if (argument != MPI_DISTRIBUTE_DFLT_DARG && argument < 1) return fail(MPI_ERR_ARG, "dimension %zu: block size %d", i, argument);
       return MPI_SUCCESS;
-    default:
-      return fail(MPI_ERR_ARG, "dimension %zu: %d is no MPI_DISTRIBUTE_* value", i, d.kinds[i]);
+    default: return fail(MPI_ERR_ARG, "dimension %zu: %d is no MPI_DISTRIBUTE_* value", i, d.kinds[i]);
   }
 }
 
 int check(const Distribution& d) {
   const size_t n = d.sizes.size();
-  if (!n || d.kinds.size() != n || d.arguments.size() != n || d.grid.size() != n) return fail(MPI_ERR_ARG, "at least one dimension is needed");
+  if (!n || d.kinds.size() != n || d.arguments.size() != n || d.grid.size() != n)
+    return fail(MPI_ERR_ARG, "at least one dimension is needed");
   if (d.rank < 0 || d.rank >= d.processes) return fail(MPI_ERR_ARG, "rank %d is outside 0..%d", d.rank, d.processes - 1);
   if (int error = check_order(d.order)) return error;
   Wide processes = 1;
@@ -374,14 +372,18 @@ int indexed(Counts lengths, Counts displacements, Datatype& old, Form form, Data
   const Map map = map_of(old);
   Recorder recorder(MPI_COMBINER_INDEXED, form);
   recorder.count(static_cast<int64_t>(lengths.size())).counts(lengths).counts(displacements).type(old);
-  return make(indexed_map(displacements, [&](size_t i) { return lengths[i]; }, map, map.extent()), recorder, made);
+  return make(indexed_map(
+                  displacements, [&](size_t i) { return lengths[i]; }, map, map.extent()),
+              recorder, made);
 }
 
 int hindexed(Counts lengths, Counts displacements, Datatype& old, Form form, Datatype*& made) {
   if (int error = check_lengths(lengths, displacements)) return error;
   Recorder recorder(MPI_COMBINER_HINDEXED, form);
   recorder.count(static_cast<int64_t>(lengths.size())).counts(lengths).addresses(displacements).type(old);
-  return make(indexed_map(displacements, [&](size_t i) { return lengths[i]; }, map_of(old), 1), recorder, made);
+  return make(indexed_map(
+                  displacements, [&](size_t i) { return lengths[i]; }, map_of(old), 1),
+              recorder, made);
 }
 
 int indexed_block(int64_t length, Counts displacements, Datatype& old, Form form, Datatype*& made) {
@@ -389,14 +391,18 @@ int indexed_block(int64_t length, Counts displacements, Datatype& old, Form form
   const Map map = map_of(old);
   Recorder recorder(MPI_COMBINER_INDEXED_BLOCK, form);
   recorder.count(static_cast<int64_t>(displacements.size())).count(length).counts(displacements).type(old);
-  return make(indexed_map(displacements, [&](size_t) { return length; }, map, map.extent()), recorder, made);
+  return make(indexed_map(
+                  displacements, [&](size_t) { return length; }, map, map.extent()),
+              recorder, made);
 }
 
 int hindexed_block(int64_t length, Counts displacements, Datatype& old, Form form, Datatype*& made) {
   if (int error = check_length(length)) return error;
   Recorder recorder(MPI_COMBINER_HINDEXED_BLOCK, form);
   recorder.count(static_cast<int64_t>(displacements.size())).count(length).addresses(displacements).type(old);
-  return make(indexed_map(displacements, [&](size_t) { return length; }, map_of(old), 1), recorder, made);
+  return make(indexed_map(
+                  displacements, [&](size_t) { return length; }, map_of(old), 1),
+              recorder, made);
 }
 
 int structure(Counts lengths, Counts displacements, std::span<Datatype* const> olds, Form form, Datatype*& made) {

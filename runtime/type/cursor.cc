@@ -40,13 +40,12 @@ template <class Body>
 [[gnu::always_inline]] inline void by_length(uint64_t bytes, Body&& body) {
   switch (bytes) {
 #define WEFT_LENGTH(n) \
-  case n:              \
-    return body(std::integral_constant<size_t, n>());
-    WEFT_LENGTH(1) WEFT_LENGTH(2) WEFT_LENGTH(4) WEFT_LENGTH(8) WEFT_LENGTH(12) WEFT_LENGTH(16) WEFT_LENGTH(24)
-    WEFT_LENGTH(32) WEFT_LENGTH(48) WEFT_LENGTH(64)
+  case n: return body(std::integral_constant<size_t, n>());
+    WEFT_LENGTH(1)
+    WEFT_LENGTH(2) WEFT_LENGTH(4) WEFT_LENGTH(8) WEFT_LENGTH(12) WEFT_LENGTH(16) WEFT_LENGTH(24) WEFT_LENGTH(32) WEFT_LENGTH(48)
+        WEFT_LENGTH(64)
 #undef WEFT_LENGTH
-    default:
-      return body(std::integral_constant<size_t, 0>());
+            default : return body(std::integral_constant<size_t, 0>());
   }
 }
 
@@ -100,6 +99,29 @@ struct Copier {
     }
     *this = local;
     return true;
+  }
+  /// Arrays of small structures: member by member over a tile of elements, so that the inner loop has no branches.
+  bool tiled(std::byte* memory, uint64_t rounds, int64_t stride, const Layout& blocks) {
+    constexpr uint64_t kTile = 64, kMembers = 16;
+    const size_t members = blocks.offsets.size();
+    if (members > kMembers || rounds == 1) {
+      for (uint64_t i = 0; i < rounds; ++i) scattered(memory + static_cast<int64_t>(i) * stride, blocks, 0, members);
+      return true;
+    }
+    for (uint64_t done = 0; done < rounds; done += kTile) {
+      const uint64_t some = std::min(kTile, rounds - done);
+      for (size_t m = 0; m < members; ++m) {
+        const uint64_t start = blocks.start(m), bytes = blocks.start(m + 1) - start;
+        member(memory + static_cast<int64_t>(done) * stride + blocks.offsets[m], stride, stream + start, blocks.size, some, bytes);
+      }
+      stream += some * blocks.size;
+    }
+    return true;
+  }
+  static void member(std::byte* memory, int64_t stride, std::byte* packed, uint64_t step, uint64_t count, uint64_t bytes) {
+    by_length(bytes, [&]<size_t n>(std::integral_constant<size_t, n>) {
+      for (uint64_t i = 0; i < count; ++i, memory += stride, packed += step) Copier{packed}.template fixed<n>(memory, bytes);
+    });
   }
 };
 

@@ -21,12 +21,45 @@ namespace weft::type {
 /// The machine type of one basic element, as reductions, external32 and type matching see it.
 enum class Basic : uint8_t {
   none,  // mixed or no elements
-  byte, packed, char_, wchar,
-  int8, int16, int32, int64, int128, uint8, uint16, uint32, uint64,
-  float16, bfloat16, float32, float64, long_double, float128,
-  complex_float16, complex_float32, complex_float64, complex_long_double, complex_float128,
-  bool_c, bool_cxx, logical1, logical2, logical4, logical8, logical16,
-  float_int, double_int, long_int, two_int, short_int, long_double_int, two_float, two_double,
+  byte,
+  packed,
+  char_,
+  wchar,
+  int8,
+  int16,
+  int32,
+  int64,
+  int128,
+  uint8,
+  uint16,
+  uint32,
+  uint64,
+  float16,
+  bfloat16,
+  float32,
+  float64,
+  long_double,
+  float128,
+  complex_float16,
+  complex_float32,
+  complex_float64,
+  complex_long_double,
+  complex_float128,
+  bool_c,
+  bool_cxx,
+  logical1,
+  logical2,
+  logical4,
+  logical8,
+  logical16,
+  float_int,
+  double_int,
+  long_int,
+  two_int,
+  short_int,
+  long_double_int,
+  two_float,
+  two_double,
 };
 
 /// A restartable position in `count` elements of a layout; see cursor.h.
@@ -53,16 +86,16 @@ struct Datatype : Object {
   int64_t origin = 0;       ///< where the first byte in type order lies, relative to the buffer address
   bool contiguous = false;  ///< count elements are one run of bytes from origin: size == extent, no gaps, in order
   bool committed = false;
-  Basic basic = Basic::none;    ///< the one kind of element it is made of, if there is only one
-  uint64_t basic_count = 0;     ///< number of basic elements in one element; a value-index pair counts as one
-  bool lower_marked = false;    ///< lb was set by MPI_Type_create_resized, here or in a part
-  bool upper_marked = false;    ///< ub likewise
-  uint8_t alignment = 1;        ///< strictest alignment of its basic elements
+  Basic basic = Basic::none;                   ///< the one kind of element it is made of, if there is only one
+  uint64_t basic_count = 0;                    ///< number of basic elements in one element; a value-index pair counts as one
+  bool lower_marked = false;                   ///< lb was set by MPI_Type_create_resized, here or in a part
+  bool upper_marked = false;                   ///< ub likewise
+  uint8_t alignment = 1;                       ///< strictest alignment of its basic elements
   std::shared_ptr<const Layout> layout;        ///< null if size is 0
   std::shared_ptr<const Signature> signature;  ///< null if size is 0
-  std::shared_ptr<const Envelope> envelope;  ///< null for named types
+  std::shared_ptr<const Envelope> envelope;    ///< null for named types
   std::string name;
-  Attributes* attributes = nullptr;          ///< owned; made on first use
+  Attributes* attributes = nullptr;  ///< owned; made on first use
 
   Datatype() : Object(Kind::datatype) {}
   static void destroy(Datatype*);

@@ -97,12 +97,12 @@ int match_size(int type_class, int size, Datatype*& found) {
     MPI_Datatype handle;
   };
   const Match matches[] = {
-      {MPI_TYPECLASS_REAL, 2, MPI_REAL2},        {MPI_TYPECLASS_REAL, 4, MPI_REAL4},         {MPI_TYPECLASS_REAL, 8, MPI_REAL8},
-      {MPI_TYPECLASS_REAL, 16, MPI_REAL16},      {MPI_TYPECLASS_INTEGER, 1, MPI_INTEGER1},   {MPI_TYPECLASS_INTEGER, 2, MPI_INTEGER2},
-      {MPI_TYPECLASS_INTEGER, 4, MPI_INTEGER4},  {MPI_TYPECLASS_INTEGER, 8, MPI_INTEGER8},   {MPI_TYPECLASS_INTEGER, 16, MPI_INTEGER16},
-      {MPI_TYPECLASS_COMPLEX, 4, MPI_COMPLEX4},  {MPI_TYPECLASS_COMPLEX, 8, MPI_COMPLEX8},   {MPI_TYPECLASS_COMPLEX, 16, MPI_COMPLEX16},
-      {MPI_TYPECLASS_COMPLEX, 32, MPI_COMPLEX32}, {kClassLogical, 1, MPI_LOGICAL1}, {kClassLogical, 2, MPI_LOGICAL2},
-      {kClassLogical, 4, MPI_LOGICAL4}, {kClassLogical, 8, MPI_LOGICAL8},  {kClassLogical, 16, MPI_LOGICAL16},
+      {MPI_TYPECLASS_REAL, 2, MPI_REAL2},         {MPI_TYPECLASS_REAL, 4, MPI_REAL4},       {MPI_TYPECLASS_REAL, 8, MPI_REAL8},
+      {MPI_TYPECLASS_REAL, 16, MPI_REAL16},       {MPI_TYPECLASS_INTEGER, 1, MPI_INTEGER1}, {MPI_TYPECLASS_INTEGER, 2, MPI_INTEGER2},
+      {MPI_TYPECLASS_INTEGER, 4, MPI_INTEGER4},   {MPI_TYPECLASS_INTEGER, 8, MPI_INTEGER8}, {MPI_TYPECLASS_INTEGER, 16, MPI_INTEGER16},
+      {MPI_TYPECLASS_COMPLEX, 4, MPI_COMPLEX4},   {MPI_TYPECLASS_COMPLEX, 8, MPI_COMPLEX8}, {MPI_TYPECLASS_COMPLEX, 16, MPI_COMPLEX16},
+      {MPI_TYPECLASS_COMPLEX, 32, MPI_COMPLEX32}, {kClassLogical, 1, MPI_LOGICAL1},         {kClassLogical, 2, MPI_LOGICAL2},
+      {kClassLogical, 4, MPI_LOGICAL4},           {kClassLogical, 8, MPI_LOGICAL8},         {kClassLogical, 16, MPI_LOGICAL16},
   };
   for (const Match& match : matches)
     if (match.type_class == type_class && match.size == size) {
@@ -117,10 +117,10 @@ Datatype* value_index(const Datatype& value, const Datatype& index) {
     Basic value, index, pair;
   };
   constexpr Pair kPairs[] = {
-      {Basic::float32, Basic::int32, Basic::float_int},         {Basic::float64, Basic::int32, Basic::double_int},
-      {Basic::int64, Basic::int32, Basic::long_int},            {Basic::int32, Basic::int32, Basic::two_int},
-      {Basic::int16, Basic::int32, Basic::short_int},           {Basic::long_double, Basic::int32, Basic::long_double_int},
-      {Basic::float32, Basic::float32, Basic::two_float},       {Basic::float64, Basic::float64, Basic::two_double},
+      {Basic::float32, Basic::int32, Basic::float_int},   {Basic::float64, Basic::int32, Basic::double_int},
+      {Basic::int64, Basic::int32, Basic::long_int},      {Basic::int32, Basic::int32, Basic::two_int},
+      {Basic::int16, Basic::int32, Basic::short_int},     {Basic::long_double, Basic::int32, Basic::long_double_int},
+      {Basic::float32, Basic::float32, Basic::two_float}, {Basic::float64, Basic::float64, Basic::two_double},
   };
   if (!value.predefined || !index.predefined) return nullptr;
   if (value.abi_handle == 537 && index.abi_handle == 537) return predefined(562);  // MPI_INTEGER twice is MPI_2INTEGER

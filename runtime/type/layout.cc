@@ -96,6 +96,19 @@ void merge_neighbours(std::vector<Placed>& pieces) {
   pieces.resize(last + 1);
 }
 
+/// Many short blocks of one length are copied faster than somewhat fewer ones of different lengths.
+void merge_usefully(std::vector<Placed>& pieces) {
+  constexpr uint64_t kShort = 64;
+  const uint64_t unit = pieces[0].layout->size;
+  if (pieces.size() < 16 || unit > kShort ||
+      !std::all_of(pieces.begin(), pieces.end(), [&](auto& p) { return p.layout->is_block() && p.layout->size == unit; }))
+    return merge_neighbours(pieces);
+  auto merged = pieces;
+  merge_neighbours(merged);
+  const bool equal = std::all_of(merged.begin(), merged.end(), [&](auto& p) { return p.layout->size == merged[0].layout->size; });
+  if (equal || merged.size() * 4 < pieces.size()) pieces = std::move(merged);
+}
+
 bool same(const LayoutPtr& a, const LayoutPtr& b) { return a == b || (a->is_block() && b->is_block() && a->size == b->size); }
 
 bool regular(const std::vector<Placed>& pieces) {
@@ -194,7 +207,7 @@ std::optional<Placed> Layout::loop(uint64_t count, int64_t stride, Placed body) 
 std::optional<Placed> Layout::list(std::vector<Placed> given) {
   auto pieces = spliced(std::move(given));
   if (pieces.empty()) return Placed{};
-  merge_neighbours(pieces);
+  merge_usefully(pieces);
   if (pieces.size() == 1) return pieces[0];
   if (regular(pieces)) return loop(pieces.size(), pieces[1].offset - pieces[0].offset, pieces[0]);
   auto made = make_list(pieces);

@@ -31,18 +31,18 @@ class Layout {
     list,    ///< a list of other layouts
   };
   Shape shape = Shape::block;
-  uint32_t depth = 0;    ///< nodes above the deepest block
-  uint64_t size = 0;     ///< data bytes, never 0
-  uint64_t pieces = 1;   ///< contiguous blocks in all, saturating
-  int64_t low = 0;       ///< lowest byte touched, relative to the first in type order
-  int64_t high = 0;      ///< one past the highest byte touched
-  uint64_t count = 0;    // loop
-  int64_t stride = 0;    // loop
-  LayoutPtr child;       // loop
-  uint64_t unit = 0;                 // blocks: the common length, 0 if they differ
-  std::vector<int64_t> offsets;      // blocks, list: where each entry lies
-  std::vector<uint64_t> starts;      // blocks of different lengths, list: data bytes before each entry, and the total at the end
-  std::vector<LayoutPtr> children;   // list
+  uint32_t depth = 0;               ///< nodes above the deepest block
+  uint64_t size = 0;                ///< data bytes, never 0
+  uint64_t pieces = 1;              ///< contiguous blocks in all, saturating
+  int64_t low = 0;                  ///< lowest byte touched, relative to the first in type order
+  int64_t high = 0;                 ///< one past the highest byte touched
+  uint64_t count = 0;               // loop
+  int64_t stride = 0;               // loop
+  LayoutPtr child;                  // loop
+  uint64_t unit = 0;                // blocks: the common length, 0 if they differ
+  std::vector<int64_t> offsets;     // blocks, list: where each entry lies
+  std::vector<uint64_t> starts;     // blocks of different lengths, list: data bytes before each entry, and the total at the end
+  std::vector<LayoutPtr> children;  // list
 
   /// One run of `bytes` > 0.
   static LayoutPtr block(uint64_t bytes);

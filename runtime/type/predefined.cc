@@ -16,8 +16,8 @@ struct Row {
   Basic basic;
   uint8_t size;
   uint8_t alignment;
-  uint8_t external;       // bytes of one part in external32
-  uint8_t parts = 1;      // complex: 2
+  uint8_t external;   // bytes of one part in external32
+  uint8_t parts = 1;  // complex: 2
 };
 
 template <class T>
@@ -108,10 +108,10 @@ struct PairRow {
   uint16_t value, index;  // handles of the parts
 };
 constexpr PairRow kPairs[] = {
-    {552, "MPI_FLOAT_INT", B::float_int, 528, 521},         {553, "MPI_DOUBLE_INT", B::double_int, 532, 521},
-    {554, "MPI_LONG_INT", B::long_int, 522, 521},           {555, "MPI_2INT", B::two_int, 521, 521},
-    {556, "MPI_SHORT_INT", B::short_int, 520, 521},         {557, "MPI_LONG_DOUBLE_INT", B::long_double_int, 544, 521},
-    {560, "MPI_2REAL", B::two_float, 538, 538},             {561, "MPI_2DOUBLE_PRECISION", B::two_double, 540, 540},
+    {552, "MPI_FLOAT_INT", B::float_int, 528, 521}, {553, "MPI_DOUBLE_INT", B::double_int, 532, 521},
+    {554, "MPI_LONG_INT", B::long_int, 522, 521},   {555, "MPI_2INT", B::two_int, 521, 521},
+    {556, "MPI_SHORT_INT", B::short_int, 520, 521}, {557, "MPI_LONG_DOUBLE_INT", B::long_double_int, 544, 521},
+    {560, "MPI_2REAL", B::two_float, 538, 538},     {561, "MPI_2DOUBLE_PRECISION", B::two_double, 540, 540},
     {562, "MPI_2INTEGER", B::two_int, 537, 537},
 };
 
@@ -168,7 +168,12 @@ const Table& table() {
 
 }  // namespace
 
-Datatype* const* const detail::by_handle = table().types;
+constinit Datatype* const* detail::by_handle = nullptr;
+
+namespace {
+/// Before any other static object of the process is made, which may want a type already.
+[[gnu::constructor(101)]] void fill() { detail::by_handle = table().types; }
+}  // namespace
 
 Datatype& of(Basic basic) { return *table().basics[static_cast<size_t>(basic)]; }
 

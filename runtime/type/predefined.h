@@ -13,7 +13,7 @@ inline constexpr uint32_t kBfloat16Handle = 0xe01;
 
 namespace detail {
 inline constexpr uint32_t kFirstHandle = 512, kHandles = 256, kExtensions = 2;
-extern Datatype* const* const by_handle;  // kHandles entries, then kExtensions
+extern Datatype* const* by_handle;  // kHandles entries, then kExtensions; set before static objects are made
 }  // namespace detail
 
 /// The predefined type of a handle's value; null if there is none, also for MPI_DATATYPE_NULL.

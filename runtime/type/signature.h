@@ -26,14 +26,14 @@ class Signature {
   enum class Shape : uint8_t { run, repeat, sequence };
   Shape shape = Shape::run;
   uint32_t depth = 0;
-  Element element;                    // run
-  uint64_t count = 0;                 // run: elements; repeat: rounds
-  SignaturePtr child;                 // repeat
-  std::vector<SignaturePtr> children; // sequence
-  std::vector<uint64_t> starts;       // sequence: bytes before each child
-  uint64_t size = 0;                  ///< bytes in memory
-  uint64_t external_size = 0;         ///< bytes in external32
-  uint64_t elements = 0;              ///< basic elements
+  Element element;                     // run
+  uint64_t count = 0;                  // run: elements; repeat: rounds
+  SignaturePtr child;                  // repeat
+  std::vector<SignaturePtr> children;  // sequence
+  std::vector<uint64_t> starts;        // sequence: bytes before each child
+  uint64_t size = 0;                   ///< bytes in memory
+  uint64_t external_size = 0;          ///< bytes in external32
+  uint64_t elements = 0;               ///< basic elements
 
   /// Null for no elements, for all three.
   static SignaturePtr run(Element element, uint64_t count);

@@ -13,6 +13,7 @@ namespace weft::type {
 //   bool strided(std::byte* memory, uint64_t count, int64_t stride, uint64_t bytes)           runs at equal distances
 //   bool grid(std::byte* memory, uint64_t outer, int64_t outer_stride, uint64_t count, int64_t stride, uint64_t bytes)
 //   bool scattered(std::byte* memory, const Layout& blocks, size_t first, size_t last)        whole entries of a `blocks` node
+//   bool tiled(std::byte* memory, uint64_t rounds, int64_t stride, const Layout& blocks)      (optional) rounds of a `blocks` node
 // each false to stop the walk.
 
 template <class Sink>
@@ -24,6 +25,8 @@ bool walk_rounds(const Layout& child, int64_t stride, uint64_t rounds, std::byte
   if (child.is_block()) return sink.strided(at, rounds, stride, child.size);
   if (child.shape == Layout::Shape::loop && child.child->is_block())
     return sink.grid(at, rounds, stride, child.count, child.stride, child.child->size);
+  if constexpr (requires { sink.tiled(at, rounds, stride, child); })
+    if (child.shape == Layout::Shape::blocks) return sink.tiled(at, rounds, stride, child);
   for (uint64_t i = 0; i < rounds; ++i)
     if (!walk(child, at + static_cast<int64_t>(i) * stride, 0, child.size, sink)) return false;
   return true;
@@ -80,14 +83,10 @@ bool walk_list(const Layout& node, std::byte* at, uint64_t from, uint64_t to, Si
 template <class Sink>
 bool walk(const Layout& node, std::byte* at, uint64_t from, uint64_t to, Sink& sink) {
   switch (node.shape) {
-    case Layout::Shape::block:
-      return sink.run(at + from, to - from);
-    case Layout::Shape::loop:
-      return walk_loop(*node.child, node.stride, at, from, to, sink);
-    case Layout::Shape::blocks:
-      return walk_blocks(node, at, from, to, sink);
-    case Layout::Shape::list:
-      return walk_list(node, at, from, to, sink);
+    case Layout::Shape::block: return sink.run(at + from, to - from);
+    case Layout::Shape::loop: return walk_loop(*node.child, node.stride, at, from, to, sink);
+    case Layout::Shape::blocks: return walk_blocks(node, at, from, to, sink);
+    case Layout::Shape::list: return walk_list(node, at, from, to, sink);
   }
   return true;
 }

@@ -1,4 +1,6 @@
 // Each operation on each type against a scalar model.
+#include "runtime/op/op.h"
+
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <complex>
@@ -10,7 +12,6 @@
 #include "include/mpi.h"
 #include "runtime/op/half.h"
 #include "runtime/op/kernels.h"
-#include "runtime/op/op.h"
 #include "runtime/type/construct.h"
 #include "runtime/type/predefined.h"
 
@@ -208,8 +209,8 @@ TEST_CASE("16-bit floats are computed in float and rounded once") {
   }
   CHECK(float_to_half(65520.0f) == 0x7c00);
   CHECK(float_to_half(65519.0f) == 0x7bff);
-  CHECK(float_to_half(0x1p-25f) == 0);        // a tie, to even
-  CHECK(float_to_half(0x1.8p-24f) == 2);      // a tie, to even
+  CHECK(float_to_half(0x1p-25f) == 0);    // a tie, to even
+  CHECK(float_to_half(0x1.8p-24f) == 2);  // a tie, to even
   CHECK(float_to_half(1.0f + 0x1p-11f) == 0x3c00);
   CHECK(float_to_half(1.0f + 0x1.8p-10f) == 0x3c02);
 }

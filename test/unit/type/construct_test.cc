@@ -36,8 +36,14 @@ TEST_CASE("predefined types have the sizes of C and gfortran") {
   CHECK(of_handle(MPI_LONG_DOUBLE).extent == sizeof(long double));
   CHECK(of_handle(MPI_COMPLEX32).size == 32);
   CHECK(of_handle(MPI_LOGICAL).size == 4);
-  struct LongDoubleInt { long double v; int i; };
-  struct ShortInt { short v; int i; };
+  struct LongDoubleInt {
+    long double v;
+    int i;
+  };
+  struct ShortInt {
+    short v;
+    int i;
+  };
   CHECK(of_handle(MPI_LONG_DOUBLE_INT).extent == sizeof(LongDoubleInt));
   CHECK(of_handle(MPI_LONG_DOUBLE_INT).size == sizeof(long double) + sizeof(int));
   CHECK(of_handle(MPI_SHORT_INT).extent == sizeof(ShortInt));
@@ -108,7 +114,10 @@ TEST_CASE("parts of a type outlive their handles") {
 }
 
 TEST_CASE("structures are padded like the compiler's, marked bounds are not") {
-  struct Padded { double d; char c; };
+  struct Padded {
+    double d;
+    char c;
+  };
   Datatype &real = of_handle(MPI_DOUBLE), &letter = of_handle(MPI_CHAR);
   const Ref padded = structure_of({1, 1}, {0, offsetof(Padded, c)}, {&real, &letter});
   CHECK(padded->extent == sizeof(Padded));

@@ -1,10 +1,11 @@
 // external32: golden bytes and round trips.
+#include "runtime/type/external.h"
+
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <complex>
 #include <cstring>
 
-#include "runtime/type/external.h"
 #include "test/unit/type/model.h"
 
 using namespace weft;
@@ -53,7 +54,11 @@ TEST_CASE("external32 says when a value does not fit") {
 }
 
 TEST_CASE("external32 of derived types follows the order of their elements") {
-  struct Record { double d; char c; int i[2]; };
+  struct Record {
+    double d;
+    char c;
+    int i[2];
+  };
   const std::vector<int64_t> lengths = {1, 1, 2}, at = {offsetof(Record, d), offsetof(Record, c), offsetof(Record, i)};
   const std::vector<Datatype*> types = {&of_handle(MPI_DOUBLE), &of_handle(MPI_CHAR), &of_handle(MPI_INT)};
   Datatype* type = nullptr;

@@ -1,10 +1,11 @@
 // Random nested datatypes against the model.
+#include "runtime/type/layout.h"
+
 #include <catch2/catch.hpp>
 #include <cstdlib>
 #include <cstring>
 
 #include "runtime/type/cursor.h"
-#include "runtime/type/layout.h"
 #include "test/unit/type/model.h"
 
 using namespace weft;

@@ -154,7 +154,8 @@ class Draw {
   Sample vector(const Sample& old, bool h) {
     const int64_t n = pick(0, 5), length = pick(0, 4), stride = h ? pick(-100, 100) : pick(-6, 6);
     Datatype* made = nullptr;
-    const int error = h ? type::hvector(n, length, stride, *old.type, form(), made) : type::vector(n, length, stride, *old.type, form(), made);
+    const int error =
+        h ? type::hvector(n, length, stride, *old.type, form(), made) : type::vector(n, length, stride, *old.type, form(), made);
     Model model;
     for (int64_t i = 0; i < n; ++i) model.add(row(old.model, length), i * stride * (h ? 1 : old.model.extent()));
     return finish(error, made, std::move(model));
@@ -172,9 +173,11 @@ class Draw {
     Datatype* made = nullptr;
     int error;
     if (block)
-      error = h ? type::hindexed_block(fixed, displacements, *old.type, form(), made) : type::indexed_block(fixed, displacements, *old.type, form(), made);
+      error = h ? type::hindexed_block(fixed, displacements, *old.type, form(), made)
+                : type::indexed_block(fixed, displacements, *old.type, form(), made);
     else
-      error = h ? type::hindexed(lengths, displacements, *old.type, form(), made) : type::indexed(lengths, displacements, *old.type, form(), made);
+      error = h ? type::hindexed(lengths, displacements, *old.type, form(), made)
+                : type::indexed(lengths, displacements, *old.type, form(), made);
     return finish(error, made, std::move(model));
   }
 
