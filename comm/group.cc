@@ -24,7 +24,7 @@ class Lookup {
   int64_t find(ProcessId id) const {
     if (ranks_.empty()) return members_.find(id);
     const auto found = ranks_.find(id);
-    return found == ranks_.end() ? -1 : found->second;
+    return found == ranks_.end() ? -1 : int64_t{found->second};
   }
 
  private:
