@@ -49,7 +49,7 @@ std::string explain(const char* what, int error) { return std::string(what) + ":
 
 std::string Link::describe() const {
   std::string text = "tcp " + rail_.caps_.device;
-  if (fd) return text + " " + net::local_address(fd.get()).with_port() + " -> " + net::remote_address(fd.get()).with_port();
+  if (state_ == State::open) return text + " " + here_.with_port() + " -> " + there_.with_port();
   if (!ways_.empty()) return text + " " + ways_.front().from.text() + " -> " + ways_.front().to.with_port();
   return text;
 }
@@ -166,10 +166,9 @@ void Link::begin() {
   if (ways_.empty()) return fail("no address of it is known");
   const Way& way = ways_[attempts_ % ways_.size()];
   ++attempts_;
-  auto socket = net::start_connect(way.from, way.to);
+  auto socket = net::start_connect(way.from, way.to, rail_.options_.socket_bytes);
   if (!socket) return attempt_failed(socket.failure().text);
   fd = std::move(*socket);
-  if (rail_.options_.socket_bytes > 0) net::size_buffers(fd.get(), rail_.options_.socket_bytes);
   if (state_ == State::idle) ++rail_.busy_links_;
   state_ = State::connecting;
   deadline_ = now_ns() + uint64_t{rail_.options_.connect_s} * 1'000'000'000u;
@@ -239,6 +238,8 @@ void Link::attempt_failed(const std::string& why) {
 void Link::opened() {
   handshake_.reset();
   state_ = State::open;
+  here_ = net::local_address(fd.get());
+  there_ = net::remote_address(fd.get());
   ++rail_.open_links_;
   rail_.watch(*this, EPOLLIN);
   rail_.check_silence(now_ns());  // begins to look after it
@@ -269,6 +270,7 @@ void Link::hang_up(State next) {
 
 void Link::fail(const std::string& why) {
   if (state_ == State::dead) return;
+  if (bye_sent_ && outbox_.empty()) return hang_up(State::left);  // both left at the same time
   why_ = rail_.who_text(*this) + " is lost over " + describe() + ": " + why;
   hang_up(State::dead);
   rail_.mourned_.push_back(this);

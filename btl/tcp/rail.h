@@ -101,6 +101,7 @@ class Link final : public Endpoint, public Watched {
   int their_rail_ = -1;
   net::Digest key_{};      // what an attempt of ours must prove to know
   std::string host_, why_;
+  net::Address here_, there_;  // of the open connection; the kernel forgets them when it breaks
   std::vector<Way> ways_;  // empty until connect(): a peer that connected first
   std::unique_ptr<net::Handshake> handshake_;
   Outbox outbox_;

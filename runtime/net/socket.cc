@@ -42,9 +42,10 @@ Result<Fd> listen_at(const Address& at) {
   return fd;
 }
 
-Result<Fd> start_connect(const Address& from, const Address& to) {
+Result<Fd> start_connect(const Address& from, const Address& to, int buffer_bytes) {
   Fd fd(socket(to.v6 ? AF_INET6 : AF_INET, kFlags, 0));
   if (!fd) return failed("cannot make a socket for", to, errno);
+  if (buffer_bytes > 0) size_buffers(fd.get(), buffer_bytes);
   sockaddr_storage name;
   if (!from.unspecified()) {
     Address source = from;

@@ -36,8 +36,9 @@ class Fd {
 Result<Fd> listen_at(const Address& at);
 
 /// Begins a non-blocking connect from the local address `from` (its port is ignored; unspecified: any). The socket becomes
-/// writable when the attempt ended; pending_error() then tells how.
-Result<Fd> start_connect(const Address& from, const Address& to);
+/// writable when the attempt ended; pending_error() then tells how. `buffer_bytes`: see size_buffers(), which comes too late for a
+/// connected socket; 0: the kernel tunes them.
+Result<Fd> start_connect(const Address& from, const Address& to, int buffer_bytes = 0);
 
 /// The next waiting connection, non-blocking and close-on-exec; none (with errno set) if there is none.
 Fd accept_next(int listener);
