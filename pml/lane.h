@@ -99,6 +99,9 @@ class Lane final : private btl::Sink {
   Request* isend(Team&, int dest, int tag, Traffic, const Buffer&, Mode = Mode::standard);
   Request* ireceive(Team&, int source, int tag, Traffic, const Buffer&);
 
+  /// The request of a send that is complete: shared, needs no release.
+  Request* sent() { return sent_; }
+
   // Persistent: inactive until request->ops->start.
   Request* send_init(Team&, int dest, int tag, const Buffer&, Mode);
   Request* receive_init(Team&, int source, int tag, const Buffer&);

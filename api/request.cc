@@ -1,0 +1,450 @@
+// Bodies of completion: wait and test in all forms, start, cancel, free; generalized requests.
+#include <utility>
+
+#include "api/generated/bodies.h"
+#include "api/requests.h"
+#include "api/status.h"
+
+namespace weft::api {
+namespace {
+
+using pml::Outcome;
+using pml::Request;
+using pml::RequestKind;
+
+thread_local int free_error;  // what the last free function of a generalized request returned
+
+// Requests that are no single message
+
+/// MPI_Grequest_start. One reference is the user's, one is dropped by MPI_Grequest_complete.
+struct GeneralRequest final : Request {
+  MPI_Grequest_query_function* query_function;
+  MPI_Grequest_free_function* free_function;
+  MPI_Grequest_cancel_function* cancel_function;
+  void* extra;
+
+  GeneralRequest(MPI_Grequest_query_function* q, MPI_Grequest_free_function* f, MPI_Grequest_cancel_function* c, void* e);
+  static int query(Request& request, Outcome& outcome) {
+    auto& r = static_cast<GeneralRequest&>(request);
+    MPI_Status status;
+    set_empty(&status);
+    const int error = r.query_function ? r.query_function(r.extra, &status) : MPI_SUCCESS;
+    outcome.source = status.MPI_SOURCE;
+    outcome.tag = status.MPI_TAG;
+    outcome.bytes = status_bytes(status);
+    outcome.cancelled = status_cancelled(status);
+    outcome.error = error;
+    return error;
+  }
+  static void destroy(Request& request);
+};
+constexpr Request::Ops general_ops{nullptr, nullptr, GeneralRequest::query, GeneralRequest::destroy};
+
+Pool<GeneralRequest>& general_pool() {
+  static auto* pool = new Pool<GeneralRequest>;
+  return *pool;
+}
+GeneralRequest::GeneralRequest(MPI_Grequest_query_function* q, MPI_Grequest_free_function* f, MPI_Grequest_cancel_function* c, void* e)
+    : Request(RequestKind::generalized, &general_ops, &api::lane()), query_function(q), free_function(f), cancel_function(c), extra(e) {}
+void GeneralRequest::destroy(Request& request) {
+  auto& r = static_cast<GeneralRequest&>(request);
+  free_error = r.free_function ? r.free_function(r.extra) : MPI_SUCCESS;
+  general_pool().destroy(&r);
+}
+
+/// MPI_Isendrecv. Its parts end under the lane's lock; the last one completes it.
+struct PairRequest final : Request {
+  std::unique_ptr<std::byte[]> copy;
+  int left = 2;
+  explicit PairRequest(std::unique_ptr<std::byte[]> c);
+
+  void part_done(const Request& part, bool receive) {
+    if (receive) {
+      const int error = outcome.error;
+      outcome = part.outcome;
+      if (!outcome.error) outcome.error = error;
+    } else if (part.outcome.error) {
+      outcome.error = part.outcome.error;
+    }
+    if (--left > 0) return;
+    lane->complete(*this);
+    release<Request>(this);
+  }
+  static void receive_done(Request& part) { static_cast<PairRequest*>(part.context)->part_done(part, true); }
+  static void send_done(Request& part) { static_cast<PairRequest*>(part.context)->part_done(part, false); }
+  void follow(Request* part, bool receive) {
+    if (part->complete.load(std::memory_order_relaxed)) {
+      part_done(*part, receive);
+    } else {
+      part->context = this;
+      part->on_done = receive ? receive_done : send_done;
+    }
+    release(part);
+  }
+  static void destroy(Request& request);
+};
+constexpr Request::Ops pair_ops{nullptr, nullptr, nullptr, PairRequest::destroy};
+
+Pool<PairRequest>& pair_pool() {
+  static auto* pool = new Pool<PairRequest>;
+  return *pool;
+}
+PairRequest::PairRequest(std::unique_ptr<std::byte[]> c) : Request(RequestKind::generalized, &pair_ops, &api::lane()), copy(std::move(c)) {}
+void PairRequest::destroy(Request& request) { pair_pool().destroy(static_cast<PairRequest*>(&request)); }
+
+struct PlainRequest final : Request {
+  PlainRequest();
+  static void destroy(Request& request);
+};
+constexpr Request::Ops plain_ops{nullptr, nullptr, nullptr, PlainRequest::destroy};
+Pool<PlainRequest>& plain_pool() {
+  static auto* pool = new Pool<PlainRequest>;
+  return *pool;
+}
+PlainRequest::PlainRequest() : Request(RequestKind::generalized, &plain_ops, &api::lane()) {}
+void PlainRequest::destroy(Request& request) { plain_pool().destroy(static_cast<PlainRequest*>(&request)); }
+
+// Completion
+
+bool is_complete(const Request& r) { return r.complete.load(std::memory_order_acquire); }
+/// Null handles and inactive requests count as complete, with an empty status.
+bool counts(MPI_Request handle) {
+  if (handle == MPI_REQUEST_NULL) return false;
+  const Request& r = *decode(handle);
+  return r.active || !r.persistent;
+}
+
+/// Drops the user's reference. The only holder needs no atomic operation to know that it is the last.
+void drop(Request* r) {
+  if (r->predefined) return;
+  if (r->references.load(std::memory_order_acquire) == 1)
+    Request::destroy(r);
+  else
+    release(r);
+}
+
+/// Reports a completed request; `consume` ends it as wait and test do. Returns its error.
+int conclude(MPI_Request* handle, MPI_Status* status, bool consume) {
+  Request& r = *decode(*handle);
+  int error;
+  if (r.ops->query) {
+    Outcome outcome = r.outcome;
+    error = r.ops->query(r, outcome);
+    set_status(status, outcome);
+  } else {
+    set_status(status, r.outcome);
+    error = r.outcome.error;
+  }
+  if (error) [[unlikely]] {
+    pml::Lane::explain(r);
+    blame(static_cast<comm::Communicator*>(r.team_owner));
+  }
+  if (!consume) return error;
+  if (r.persistent) {
+    r.active = false;
+    return error;
+  }
+  *handle = MPI_REQUEST_NULL;
+  free_error = MPI_SUCCESS;
+  drop(&r);
+  return error ? error : std::exchange(free_error, MPI_SUCCESS);
+}
+
+int failed_wait(Status status) {
+  fail(MPI_ERR_OTHER, "the job is being torn down: %s", to_string(status));
+  return MPI_ERR_OTHER;
+}
+
+/// Several requests and where their statuses go.
+struct Set {
+  int count;
+  MPI_Request* requests;
+  MPI_Status* statuses;
+
+  MPI_Status* status(int i) const { return statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : statuses + i; }
+  bool done(int i) const { return !counts(requests[i]) || is_complete(*decode(requests[i])); }
+  /// The first request that counts and is complete, -1 if there is none; `any` tells whether any counts.
+  int first_complete(bool& any) const {
+    any = false;
+    for (int i = 0; i < count; ++i) {
+      if (!counts(requests[i])) continue;
+      any = true;
+      if (is_complete(*decode(requests[i]))) return i;
+    }
+    return -1;
+  }
+};
+
+/// For waiting until all of a set are complete: remembers how far it has come.
+struct AllDone {
+  const Set& set;
+  int at = 0;
+  static bool test(void* argument) {
+    auto& self = *static_cast<AllDone*>(argument);
+    while (self.at < self.set.count && self.set.done(self.at)) ++self.at;
+    return self.at == self.set.count;
+  }
+};
+
+/// Reports all requests of a set, which are complete. Errors stand in the statuses.
+int conclude_all(const Set& set, bool consume) {
+  bool failed = false;
+  for (int i = 0; i < set.count; ++i) {
+    MPI_Status* status = set.status(i);
+    int error = MPI_SUCCESS;
+    if (!counts(set.requests[i]))
+      set_empty(status);
+    else
+      error = conclude(&set.requests[i], status, consume);
+    if (error == MPI_SUCCESS && !failed) continue;
+    if (status != MPI_STATUS_IGNORE) {
+      if (!failed)  // the fields of those before this one count now as well
+        for (int j = 0; j < i; ++j) set.statuses[j].MPI_ERROR = MPI_SUCCESS;
+      status->MPI_ERROR = error;
+    }
+    failed = true;
+  }
+  return failed ? MPI_ERR_IN_STATUS : MPI_SUCCESS;
+}
+
+/// Reports those of a set that are complete.
+int conclude_some(const Set& set, int* outcount, int* indices, bool consume) {
+  int found = 0;
+  bool failed = false;
+  for (int i = 0; i < set.count; ++i) {
+    if (!counts(set.requests[i]) || !is_complete(*decode(set.requests[i]))) continue;
+    MPI_Status* status = set.status(found);
+    const int error = conclude(&set.requests[i], status, consume);
+    if (error && !failed && set.statuses != MPI_STATUSES_IGNORE)
+      for (int j = 0; j < found; ++j) set.statuses[j].MPI_ERROR = MPI_SUCCESS;
+    failed |= error != MPI_SUCCESS;
+    if (failed && status != MPI_STATUS_IGNORE) status->MPI_ERROR = error;
+    indices[found++] = i;
+  }
+  *outcount = found;
+  return failed ? MPI_ERR_IN_STATUS : MPI_SUCCESS;
+}
+
+bool any_counts(const Set& set) {
+  for (int i = 0; i < set.count; ++i)
+    if (counts(set.requests[i])) return true;
+  return false;
+}
+
+bool one_done(void* argument) {
+  bool any;
+  return static_cast<const Set*>(argument)->first_complete(any) >= 0 || !any;
+}
+
+/// Progresses once if the answer would be no.
+template <class Ready>
+bool try_once(Ready ready) {
+  if (ready()) return true;
+  lane().progress();
+  return ready();
+}
+
+}  // namespace
+
+int start_pair(comm::Communicator& comm, const pml::Buffer& out, int dest, int sendtag, const pml::Buffer& in, int source, int recvtag,
+               std::unique_ptr<std::byte[]> copy, MPI_Request* request) {
+  PairRequest* pair = pair_pool().make(std::move(copy));
+  retain(pair);  // the parts'
+  pml::Lane& lane = comm.lane();
+  lane.locked([&] {
+    Request* receive = lane.ireceive(*comm.team, source, recvtag, pml::Traffic::user, in);
+    Request* send = lane.isend(*comm.team, dest, sendtag, pml::Traffic::user, out);
+    pair->follow(receive, true);
+    pair->follow(send, false);
+  });
+  return hand_out(comm, pair, request);
+}
+
+pml::Request* make_plain_request() { return plain_pool().make(); }
+
+}  // namespace weft::api
+
+namespace weft::body {
+
+using namespace api;
+
+int Wait(MPI_Request* request, MPI_Status* status) {
+  if (!counts(*request)) {
+    set_empty(status);
+    return MPI_SUCCESS;
+  }
+  Request& r = *decode(*request);
+  if (const Status ended = lane().wait(r); ended != Status::ok) [[unlikely]] return failed_wait(ended);
+  return conclude(request, status, true);
+}
+
+int Test(MPI_Request* request, int* flag, MPI_Status* status) {
+  if (!counts(*request)) {
+    *flag = 1;
+    set_empty(status);
+    return MPI_SUCCESS;
+  }
+  Request& r = *decode(*request);
+  *flag = try_once([&] { return is_complete(r); });
+  return *flag ? conclude(request, status, true) : MPI_SUCCESS;
+}
+
+int Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
+  const Set set{count, requests, statuses};
+  AllDone all{set};
+  if (!AllDone::test(&all)) {
+    if (const Status ended = lane().wait_until(AllDone::test, &all); ended != Status::ok) [[unlikely]] {
+      if (statuses != MPI_STATUSES_IGNORE)
+        for (int i = 0; i < count; ++i) statuses[i].MPI_ERROR = set.done(i) ? MPI_SUCCESS : MPI_ERR_PENDING;
+      return failed_wait(ended);
+    }
+  }
+  return conclude_all(set, true);
+}
+
+int Testall(int count, MPI_Request requests[], int* flag, MPI_Status statuses[]) {
+  const Set set{count, requests, statuses};
+  AllDone all{set};
+  *flag = try_once([&] { return AllDone::test(&all); });
+  return *flag ? conclude_all(set, true) : MPI_SUCCESS;
+}
+
+int Waitany(int count, MPI_Request requests[], int* index, MPI_Status* status) {
+  Set set{count, requests, MPI_STATUSES_IGNORE};
+  bool any;
+  int found = set.first_complete(any);
+  if (found < 0 && any) {
+    if (const Status ended = lane().wait_until(one_done, &set); ended != Status::ok) [[unlikely]] return failed_wait(ended);
+    found = set.first_complete(any);
+  }
+  *index = found < 0 ? MPI_UNDEFINED : found;
+  if (found >= 0) return conclude(&requests[found], status, true);
+  set_empty(status);
+  return MPI_SUCCESS;
+}
+
+int Testany(int count, MPI_Request requests[], int* index, int* flag, MPI_Status* status) {
+  const Set set{count, requests, MPI_STATUSES_IGNORE};
+  bool any;
+  int found = -1;
+  *flag = try_once([&] { return (found = set.first_complete(any)) >= 0 || !any; });
+  *index = found < 0 ? MPI_UNDEFINED : found;
+  if (found >= 0) return conclude(&requests[found], status, true);
+  if (*flag) set_empty(status);
+  return MPI_SUCCESS;
+}
+
+int Waitsome(int incount, MPI_Request requests[], int* outcount, int indices[], MPI_Status statuses[]) {
+  Set set{incount, requests, statuses};
+  *outcount = MPI_UNDEFINED;
+  if (!any_counts(set)) return MPI_SUCCESS;
+  if (const Status ended = lane().wait_until(one_done, &set); ended != Status::ok) [[unlikely]] return failed_wait(ended);
+  return conclude_some(set, outcount, indices, true);
+}
+
+int Testsome(int incount, MPI_Request requests[], int* outcount, int indices[], MPI_Status statuses[]) {
+  Set set{incount, requests, statuses};
+  *outcount = MPI_UNDEFINED;
+  if (!any_counts(set)) return MPI_SUCCESS;
+  try_once([&] { return one_done(&set); });
+  return conclude_some(set, outcount, indices, true);
+}
+
+int Request_get_status(pml::Request* request, int* flag, MPI_Status* status) {
+  MPI_Request handle = encode(request);
+  if (!counts(handle)) {
+    *flag = 1;
+    set_empty(status);
+    return MPI_SUCCESS;
+  }
+  *flag = try_once([&] { return is_complete(*request); });
+  return *flag ? conclude(&handle, status, false) : MPI_SUCCESS;
+}
+
+int Request_get_status_all(int count, const MPI_Request requests[], int* flag, MPI_Status statuses[]) {
+  const Set set{count, const_cast<MPI_Request*>(requests), statuses};
+  AllDone all{set};
+  *flag = try_once([&] { return AllDone::test(&all); });
+  return *flag ? conclude_all(set, false) : MPI_SUCCESS;
+}
+
+int Request_get_status_any(int count, const MPI_Request requests[], int* index, int* flag, MPI_Status* status) {
+  const Set set{count, const_cast<MPI_Request*>(requests), MPI_STATUSES_IGNORE};
+  bool any;
+  int found = -1;
+  *flag = try_once([&] { return (found = set.first_complete(any)) >= 0 || !any; });
+  *index = found < 0 ? MPI_UNDEFINED : found;
+  if (found >= 0) return conclude(&set.requests[found], status, false);
+  if (*flag) set_empty(status);
+  return MPI_SUCCESS;
+}
+
+int Request_get_status_some(int incount, const MPI_Request requests[], int* outcount, int indices[], MPI_Status statuses[]) {
+  Set set{incount, const_cast<MPI_Request*>(requests), statuses};
+  *outcount = MPI_UNDEFINED;
+  if (!any_counts(set)) return MPI_SUCCESS;
+  try_once([&] { return one_done(&set); });
+  return conclude_some(set, outcount, indices, false);
+}
+
+int Request_free(MPI_Request* request) {
+  Request* r = decode(*request);
+  *request = MPI_REQUEST_NULL;
+  free_error = MPI_SUCCESS;
+  drop(r);
+  return std::exchange(free_error, MPI_SUCCESS);
+}
+
+int Cancel(MPI_Request* request) {
+  Request& r = *decode(*request);
+  if (r.ops == &general_ops) {
+    auto& general = static_cast<GeneralRequest&>(r);
+    return general.cancel_function ? general.cancel_function(general.extra, is_complete(r)) : MPI_SUCCESS;
+  }
+  switch (r.request_kind) {
+    case RequestKind::send:
+    case RequestKind::receive:
+    case RequestKind::persistent_send:
+    case RequestKind::persistent_receive:
+      if (r.persistent && !r.active) return fail(MPI_ERR_REQUEST, "the persistent request is not active; start it before cancelling it");
+      lane().cancel(r);
+      return MPI_SUCCESS;
+    case RequestKind::collective:
+    case RequestKind::persistent_collective:
+      return fail(MPI_ERR_REQUEST, "a collective operation cannot be cancelled");
+    default:
+      return MPI_SUCCESS;  // it completes as if nothing had been asked
+  }
+}
+
+int Start(MPI_Request* request) {
+  Request& r = *decode(*request);
+  if (!r.persistent || !r.ops->start) return fail(MPI_ERR_REQUEST, "the request is not persistent");
+  if (r.active) return fail(MPI_ERR_REQUEST, "the persistent request is active already; wait for it before starting it again");
+  r.ops->start(r);
+  return MPI_SUCCESS;
+}
+
+int Startall(int count, MPI_Request requests[]) {
+  for (int i = 0; i < count; ++i)
+    if (const int error = Start(&requests[i])) return error;
+  return MPI_SUCCESS;
+}
+
+int Grequest_start(MPI_Grequest_query_function* query, MPI_Grequest_free_function* free, MPI_Grequest_cancel_function* cancel, void* extra,
+                   MPI_Request* request) {
+  GeneralRequest* r = general_pool().make(query, free, cancel, extra);
+  retain(r);  // MPI_Grequest_complete's
+  *request = encode(r);
+  return MPI_SUCCESS;
+}
+
+int Grequest_complete(pml::Request& request) {
+  if (request.ops != &general_ops) return fail(MPI_ERR_REQUEST, "the request was not made by MPI_Grequest_start");
+  if (is_complete(request)) return fail(MPI_ERR_REQUEST, "the generalized request is complete already");
+  lane().locked([&] { lane().complete(request); });
+  release(&request);
+  return MPI_SUCCESS;
+}
+
+}  // namespace weft::body
