@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "api/buffers.h"
 #include "api/generated/bodies.h"
 #include "api/handles.h"
 #include "api/state.h"
@@ -108,6 +109,7 @@ int Finalize() {
     if (const int error = comm->attributes.clear(handle_of(*comm)))
       return fail(error, "a delete callback of an attribute of %s returned error %d", comm->name.c_str(), error);
   }
+  api::drop_buffers();
   std::lock_guard hold(state.lock);
   state.world_phase = Phase::finalized;
   state.world = state.self = nullptr;
