@@ -44,8 +44,8 @@ class Wide {
   size_t size_;
 };
 
-/// Hands out what a constructor made.
-int give(int error, Datatype* made, MPI_Datatype* handle) {
+/// Hands out what a constructor made: `made` is read only after the constructor call beside it in the argument list.
+int give(int error, Datatype* const& made, MPI_Datatype* handle) {
   *handle = error ? MPI_DATATYPE_NULL : encode(made);
   return error;
 }
