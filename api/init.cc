@@ -1,7 +1,6 @@
 // Initialisation and the end (MPI 5.0, 11.2 and 11.4): the world model, built on the instance that sessions share.
 #include "api/init.h"
 
-#include <unistd.h>
 
 #include <string>
 
@@ -139,8 +138,7 @@ int Query_thread(int* provided) {
 int Abort(comm::Communicator& comm, int errorcode) {
   const std::string name = comm.name.empty() ? "a communicator" : comm.name;
   const int status = errorcode & 0xff ? errorcode & 0xff : 1;
-  comm.instance->boot().abort(status, "MPI_Abort(" + name + ", " + std::to_string(errorcode) + ") was called");
-  _exit(status);
+  end_job(status, "MPI_Abort(" + name + ", " + std::to_string(errorcode) + ") was called");
 }
 
 }  // namespace weft::body

@@ -54,15 +54,14 @@ void blame(Owner owner) { blamed = owner; }
 
 std::string_view last_raised(int code) { return code == last_code ? std::string_view(last_text) : std::string_view(); }
 
-void die(const char* function, Owner, int error, std::string_view text) {
-  const std::string message = who() + ": " + std::string(text);
+void end_job(int status, std::string_view why) {
   fflush(stdout);
-  const int code = error > 0 && error < 256 ? error : 1;
-  // Weft's own launcher prints the reason itself, once.
-  const bool told = state.instance && state.instance->job().launcher == "weft mpirun";
-  if (!told) fprintf(stderr, "weft: fatal: %s\n", message.c_str());
-  if (state.instance) state.instance->boot().abort(code, message);
-  _exit(code);
+  const std::string reason(why);
+  // Weft's own launcher says who and why, once for the job; nobody else does so reliably.
+  const bool told = state.instance && state.instance->job().launcher.starts_with("Weft's mpirun");
+  if (!told) fprintf(stderr, "weft: %s: %s\n", who().c_str(), reason.c_str());
+  if (state.instance) state.instance->boot().abort(status, reason);
+  _exit(status);
 }
 
 int raise(const char* function, Owner owner, int error) {
@@ -77,7 +76,8 @@ int raise(const char* function, Owner owner, int error) {
     case comm::Errhandler::Action::fatal:
     case comm::Errhandler::Action::abort: {
       const int error_class = error_class_of(error);
-      die(function, owner, error_class, last_text + " [" + std::string(error_name(error_class)) + "]");
+      const int status = error_class > 0 && error_class < 256 ? error_class : 1;
+      end_job(status, "fatal error in " + last_text + " [" + std::string(error_name(error_class)) + "]");
     }
   }
   return error;

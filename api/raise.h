@@ -21,9 +21,9 @@ using Owner = Object*;
 /// (completion of requests). Forgotten with the next error raised in this thread.
 void blame(Owner owner);
 
-/// Ends the job after an error that the handler calls fatal: one line for people, then the launcher is told. `job`: the whole
-/// job (otherwise the processes of `owner`, which is the same while there are no dynamic processes).
-[[noreturn]] void die(const char* function, Owner owner, int error, std::string_view text);
+/// Ends the whole job with a status: one line for people says who and why, then the launcher is told. For fatal errors and
+/// MPI_Abort.
+[[noreturn]] void end_job(int status, std::string_view why);
 
 /// The full text ("MPI_Send: dest is 7, ...") of this thread's last raised error if it had this code, else empty.
 std::string_view last_raised(int code);

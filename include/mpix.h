@@ -9,8 +9,8 @@ extern "C" {
 #endif
 
 /* Half-precision numbers: IEEE binary16 and bfloat16. Valid in MPI_SUM, MPI_PROD, MPI_MIN, MPI_MAX. */
-#define MPIX_C_FLOAT16 ((MPI_Datatype)0x2f0)
-#define MPIX_BFLOAT16 ((MPI_Datatype)0x2f1)
+#define MPIX_C_FLOAT16 ((MPI_Datatype)0xe00)
+#define MPIX_BFLOAT16 ((MPI_Datatype)0xe01)
 #define MPIX_C_BF16 MPIX_BFLOAT16
 
 /* 1 if buffers may lie in the memory of a CUDA device, as found at run time; callable at any time. */
