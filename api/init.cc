@@ -1,7 +1,6 @@
 // Initialisation and the end (MPI 5.0, 11.2 and 11.4): the world model, built on the instance that sessions share.
 #include "api/init.h"
 
-
 #include <string>
 
 #include "api/buffers.h"
