@@ -61,9 +61,10 @@ bool core_files_allowed() {
 
 /// Is this a variable that says who a rank is, left over from an outer job?
 bool stale(const char* variable) {
-  for (const char* start : {"PMIX_NAMESPACE=", "PMIX_RANK=", "PMIX_SERVER_", "PMIX_DSTORE_", "PMIX_SECURITY_MODE=", "PMIX_PTL_MODULE=",
-                            "PMIX_BFROP_BUFFER_TYPE=", "PMIX_GDS_MODULE=", "PMIX_HOSTNAME=", "PMIX_VERSION=", "PMI_", "OMPI_COMM_WORLD_",
-                            "OMPI_UNIVERSE_SIZE=", "MPI_LOCALRANKID=", "MPI_LOCALNRANKS=", "PRTE_LAUNCHED="})
+  for (const char* start :
+       {"PMIX_NAMESPACE=", "PMIX_RANK=", "PMIX_SERVER_", "PMIX_DSTORE_", "PMIX_SECURITY_MODE=", "PMIX_PTL_MODULE=",
+        "PMIX_BFROP_BUFFER_TYPE=", "PMIX_GDS_MODULE=", "PMIX_HOSTNAME=", "PMIX_VERSION=", "PMI_", "OMPI_COMM_WORLD_",
+        "OMPI_UNIVERSE_SIZE=", "MPI_LOCALRANKID=", "MPI_LOCALNRANKS=", "PRTE_LAUNCHED=", "NS_META_SEG_SIZE=", "NS_DATA_SEG_SIZE="})
     if (!strncmp(variable, start, strlen(start))) return true;
   return false;
 }
@@ -174,21 +175,14 @@ void Daemon::take(const Event& event) {
 
 void Daemon::act(const Action& action) {
   switch (action.kind) {
-    case Action::map:
-      return take(event::Mapped{});  // one host: every rank's place is here
-    case Action::launch:
-      return launch();
-    case Action::signal_ranks:
-      return signal_ranks(action.number);
+    case Action::map: return take(event::Mapped{});  // one host: every rank's place is here
+    case Action::launch: return launch();
+    case Action::signal_ranks: return signal_ranks(action.number);
     case Action::say:
       output_.drain(UINT32_MAX);  // first what led to it
       return output_.say(action.text);
-    case Action::start_grace:
-      grace_ns_ = now_ns() + uint64_t(action.number) * 1'000'000;
-      return;
-    case Action::finish:
-      exit_code_ = action.number;
-      return;
+    case Action::start_grace: grace_ns_ = now_ns() + uint64_t(action.number) * 1'000'000; return;
+    case Action::finish: exit_code_ = action.number; return;
   }
 }
 

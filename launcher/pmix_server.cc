@@ -128,6 +128,13 @@ class NameService {
   }
 };
 
+/// PMIx keeps job data in mapped files of 4 MiB each and clears them page by page: over half of a small job's start-up. Server and
+/// clients read these two names; a segment that fills up is followed by another of the same size.
+std::vector<std::string> segment_sizes(uint32_t ranks) {
+  const size_t size = std::clamp<size_t>(size_t{ranks} * 8192, 128 * 1024, 4096 * 1024) & ~size_t{0xffff};
+  return {"NS_META_SEG_SIZE=" + std::to_string(size), "NS_DATA_SEG_SIZE=" + std::to_string(size)};
+}
+
 class Server;
 Server* the_server = nullptr;  // PMIx's upcalls carry no pointer; one server in a process
 
@@ -337,6 +344,11 @@ pmix_server_module_t upcalls() {
 
 Result<void> Server::start(const JobFacts& facts) {
   static pmix_server_module_t module = upcalls();
+  common_ = segment_sizes(options_.ranks());
+  for (const std::string& variable : common_) {
+    const size_t equals = variable.find('=');
+    setenv(variable.substr(0, equals).c_str(), variable.substr(equals + 1).c_str(), 1);
+  }
   InfoList info;
   // Fresh names per launch: PMIx 5 refuses to start where a dead server of the same name left its files.
   info.add(PMIX_SERVER_TMPDIR, facts.folder);
