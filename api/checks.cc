@@ -40,8 +40,11 @@ int bad_address(const char* function, Owner owner, const char* name, const void*
   if (address == MPI_IN_PLACE)
     return raise(function, owner, fail(MPI_ERR_BUFFER, "%s is MPI_IN_PLACE, which is not allowed for this argument here", name));
   if (!address)
-    return raise(function, owner, fail(MPI_ERR_BUFFER, "%s is a null pointer, but its count is %lld: give memory or a count of 0 (or, with "
-                                       "MPI_BOTTOM, a datatype of absolute addresses)", name, LongLong{count}));
+    return raise(function, owner,
+                 fail(MPI_ERR_BUFFER,
+                      "%s is a null pointer, but its count is %lld: give memory or a count of 0 (or, with "
+                      "MPI_BOTTOM, a datatype of absolute addresses)",
+                      name, LongLong{count}));
   return raise(function, owner, fail(MPI_ERR_BUFFER, "%s is %p, which is no address of data", name, address));
 }
 
@@ -58,16 +61,19 @@ namespace err {
 
 int inactive(const char* function) {
   const bool over = state.world_phase == Phase::finalized;
-  return raise(function, nullptr, fail(MPI_ERR_OTHER, over ? "called after MPI_Finalize: no MPI call may follow it"
-                                                           : "called before MPI_Init: call MPI_Init or MPI_Session_init first"));
+  return raise(function, nullptr,
+               fail(MPI_ERR_OTHER, over ? "called after MPI_Finalize: no MPI call may follow it"
+                                        : "called before MPI_Init: call MPI_Init or MPI_Session_init first"));
 }
 
 int later(const char* function, Owner owner, const char* topic) {
-  return raise(function, owner, fail(MPI_ERR_UNSUPPORTED_OPERATION, "not there yet in this version of Weft (topic: %s; see docs/status.md)", topic));
+  return raise(function, owner,
+               fail(MPI_ERR_UNSUPPORTED_OPERATION, "not there yet in this version of Weft (topic: %s; see docs/status.md)", topic));
 }
 
 int handle(const char* function, Owner owner, const char* name, uintptr_t value, int handle_class, const char* what, int64_t index) {
-  return raise(function, owner, fail(handle_class, "%s is no valid %s: it is %s", element(name, index).c_str(), what, state_of_handle(value).c_str()));
+  return raise(function, owner,
+               fail(handle_class, "%s is no valid %s: it is %s", element(name, index).c_str(), what, state_of_handle(value).c_str()));
 }
 
 int predefined(const char* function, Owner owner, const char* name, int handle_class, const char* what) {
@@ -76,15 +82,22 @@ int predefined(const char* function, Owner owner, const char* name, int handle_c
 
 int data(const char* function, Owner owner, const char* name, uintptr_t value, const type::Datatype* type, int64_t index) {
   if (type)
-    return raise(function, owner, fail(MPI_ERR_TYPE, "%s is a datatype that was not committed: call MPI_Type_commit first",
-                                       element(name, index).c_str()));
+    return raise(function, owner,
+                 fail(MPI_ERR_TYPE, "%s is a datatype that was not committed: call MPI_Type_commit first", element(name, index).c_str()));
   return handle(function, owner, name, value, MPI_ERR_TYPE, "datatype", index);
 }
 
 int negative(const char* function, Owner owner, const char* name, MPI_Count value, int error_class, int64_t index) {
-  return raise(function, owner, fail(error_class, "%s is %lld, but it may not be negative%s", element(name, index).c_str(), LongLong{value},
-                                     index < 0 && error_class == MPI_ERR_COUNT
-                                         ? " (a count above 2147483647 needs the large-count form, whose name ends in _c)" : ""));
+  return raise(
+      function, owner,
+      fail(error_class, "%s is %lld, but it may not be negative%s", element(name, index).c_str(), LongLong{value},
+           index < 0 && error_class == MPI_ERR_COUNT ? " (a count above 2147483647 needs the large-count form, whose name ends in _c)"
+                                                     : ""));
+}
+
+int count(const char* function, Owner owner, const char* name, MPI_Count value) {
+  if (value < 0) return negative(function, owner, name, value, MPI_ERR_COUNT);
+  return raise(function, owner, fail(MPI_ERR_COUNT, "%s is %lld, more elements than any memory holds", name, LongLong{value}));
 }
 
 int null(const char* function, Owner owner, const char* name, int error_class) {
@@ -95,34 +108,40 @@ int peer(const char* function, comm::Communicator& comm, const char* name, int v
   const unsigned last = comm.team->remote_size() - 1;
   if (value == MPI_ANY_SOURCE)
     return raise(function, &comm, fail(MPI_ERR_RANK, "%s is MPI_ANY_SOURCE, which is allowed in receives and probes only", name));
-  return raise(function, &comm, fail(MPI_ERR_RANK, "%s is %d, but the ranks of %s are 0..%u (or MPI_PROC_NULL%s)", name, value,
-                                     name_of(comm).c_str(), last, any_allowed ? ", MPI_ANY_SOURCE" : ""));
+  return raise(function, &comm,
+               fail(MPI_ERR_RANK, "%s is %d, but the ranks of %s are 0..%u (or MPI_PROC_NULL%s)", name, value, name_of(comm).c_str(), last,
+                    any_allowed ? ", MPI_ANY_SOURCE" : ""));
 }
 
 int root(const char* function, comm::Communicator& comm, const char* name, int value) {
-  return raise(function, &comm, fail(MPI_ERR_ROOT, "%s is %d, but the ranks of %s are 0..%u", name, value, name_of(comm).c_str(),
-                                     comm.team->remote_size() - 1));
+  return raise(
+      function, &comm,
+      fail(MPI_ERR_ROOT, "%s is %d, but the ranks of %s are 0..%u", name, value, name_of(comm).c_str(), comm.team->remote_size() - 1));
 }
 
 int tag(const char* function, Owner owner, const char* name, int value, bool any_allowed) {
   if (value == MPI_ANY_TAG)
     return raise(function, owner, fail(MPI_ERR_TAG, "%s is MPI_ANY_TAG, which is allowed in receives and probes only", name));
-  return raise(function, owner, fail(MPI_ERR_TAG, "%s is %d, but tags are 0..%d%s", name, value, kTagUb, any_allowed ? " or MPI_ANY_TAG" : ""));
+  return raise(function, owner,
+               fail(MPI_ERR_TAG, "%s is %d, but tags are 0..%d%s", name, value, kTagUb, any_allowed ? " or MPI_ANY_TAG" : ""));
 }
 
 int key(const char* function, Owner owner, const char* name, const char* value) {
   if (!value) return null(function, owner, name, MPI_ERR_INFO_KEY);
-  return raise(function, owner, fail(MPI_ERR_INFO_KEY, "%s has %zu characters, but keys have 1..%d", name, strlen(value), MPI_MAX_INFO_KEY - 1));
+  return raise(function, owner,
+               fail(MPI_ERR_INFO_KEY, "%s has %zu characters, but keys have 1..%d", name, strlen(value), MPI_MAX_INFO_KEY - 1));
 }
 
 int value(const char* function, Owner owner, const char* name, const char* value) {
   if (!value) return null(function, owner, name, MPI_ERR_INFO_VALUE);
-  return raise(function, owner, fail(MPI_ERR_INFO_VALUE, "%s has %zu characters, but values have at most %d", name, strlen(value), MPI_MAX_INFO_VAL - 1));
+  return raise(function, owner,
+               fail(MPI_ERR_INFO_VALUE, "%s has %zu characters, but values have at most %d", name, strlen(value), MPI_MAX_INFO_VAL - 1));
 }
 
 int op_type(const char* function, Owner owner, const char* name, const op::Op&, const type::Datatype& type) {
-  return raise(function, owner, fail(MPI_ERR_OP, "%s is not defined for the datatype %s: use another operation, or one made by MPI_Op_create", name,
-                                     type.name.empty() ? "of the user's" : type.name.c_str()));
+  return raise(function, owner,
+               fail(MPI_ERR_OP, "%s is not defined for the datatype %s: use another operation, or one made by MPI_Op_create", name,
+                    type.name.empty() ? "of the user's" : type.name.c_str()));
 }
 
 int buffer(const char* function, Owner owner, const char* name, const void* address, MPI_Count count, const type::Datatype* type,
@@ -151,8 +170,9 @@ int bytes(const char* function, Owner owner, const char* name, const void* addre
 
 int alias(const char* function, Owner owner, const char* name, const char* other, const void* address, MPI_Count count) {
   if (count == 0 || suspicious(address)) return MPI_SUCCESS;
-  return raise(function, owner, fail(MPI_ERR_BUFFER, "%s and %s are the same memory (%p): give two buffers, or MPI_IN_PLACE as %s where allowed", name,
-                                     other, address, name));
+  return raise(function, owner,
+               fail(MPI_ERR_BUFFER, "%s and %s are the same memory (%p): give two buffers, or MPI_IN_PLACE as %s where allowed", name,
+                    other, address, name));
 }
 
 }  // namespace err

@@ -17,6 +17,9 @@ using coll::Counts;
 inline bool suspicious(const void* buffer) { return reinterpret_cast<uintptr_t>(buffer) < kPredefinedEnd; }
 inline bool in_place(const void* buffer) { return buffer == MPI_IN_PLACE; }
 
+/// More elements than any memory holds; counts above are taken for mistakes.
+inline constexpr uint64_t kMostElements = uint64_t{1} << 56;
+
 inline bool good_peer(const comm::Communicator& comm, int rank) {
   return static_cast<uint32_t>(rank) < comm.team->remote_size() || rank == MPI_PROC_NULL;
 }
@@ -106,11 +109,12 @@ namespace err {
 WEFT_COLD int inactive(const char* function);
 WEFT_COLD int later(const char* function, Owner owner, const char* topic);
 /// `handle_class` is the class for this kind of handle; `what` names the kind ("communicator").
-WEFT_COLD int handle(const char* function, Owner owner, const char* name, uintptr_t value, int handle_class, const char* what, int64_t index = -1);
+WEFT_COLD int handle(const char* function, Owner owner, const char* name, uintptr_t value, int handle_class, const char* what,
+                     int64_t index = -1);
 WEFT_COLD int predefined(const char* function, Owner owner, const char* name, int handle_class, const char* what);
 WEFT_COLD int data(const char* function, Owner owner, const char* name, uintptr_t value, const type::Datatype* type, int64_t index = -1);
 WEFT_COLD int negative(const char* function, Owner owner, const char* name, MPI_Count value, int error_class, int64_t index = -1);
-WEFT_COLD int not_positive(const char* function, Owner owner, const char* name, MPI_Count value, int64_t index);
+WEFT_COLD int count(const char* function, Owner owner, const char* name, MPI_Count value);
 WEFT_COLD int null(const char* function, Owner owner, const char* name, int error_class = MPI_ERR_ARG);
 WEFT_COLD int peer(const char* function, comm::Communicator& comm, const char* name, int value, bool any_allowed);
 WEFT_COLD int root(const char* function, comm::Communicator& comm, const char* name, int value);

@@ -55,7 +55,7 @@ bool good_logical_size(int size) { return size == 1 || size == 2 || size == 4 ||
 
 }  // namespace
 
-#define WEFT_CONVERT(Name, Handle)                                         \
+#define WEFT_CONVERT(Name, Handle)                                                \
   int Name##_toint(Handle handle) { return numbers().number(api::bits(handle)); } \
   Handle Name##_fromint(int number) { return reinterpret_cast<Handle>(numbers().handle(number)); }
 
@@ -73,7 +73,8 @@ WEFT_CONVERT(Win, MPI_Win)
 #undef WEFT_CONVERT
 
 int Abi_set_fortran_booleans(int logical_size, void* logical_true, void* logical_false) {
-  if (!good_logical_size(logical_size)) return fail(MPI_ERR_ARG, "logical_size is %d, but a logical has 1, 2, 4, 8 or 16 bytes", logical_size);
+  if (!good_logical_size(logical_size))
+    return fail(MPI_ERR_ARG, "logical_size is %d, but a logical has 1, 2, 4, 8 or 16 bytes", logical_size);
   if (!logical_true || !logical_false) return fail(MPI_ERR_ARG, "logical_true or logical_false is a null pointer");
   std::lock_guard hold(booleans.lock);
   if (booleans.size) return fail(MPI_ERR_ABI, "Fortran's logicals were set already, and cannot be set twice");
@@ -84,7 +85,8 @@ int Abi_set_fortran_booleans(int logical_size, void* logical_true, void* logical
 }
 
 int Abi_get_fortran_booleans(int logical_size, void* logical_true, void* logical_false, int* is_set) {
-  if (!good_logical_size(logical_size)) return fail(MPI_ERR_ARG, "logical_size is %d, but a logical has 1, 2, 4, 8 or 16 bytes", logical_size);
+  if (!good_logical_size(logical_size))
+    return fail(MPI_ERR_ARG, "logical_size is %d, but a logical has 1, 2, 4, 8 or 16 bytes", logical_size);
   if (!logical_true || !logical_false) return fail(MPI_ERR_ARG, "logical_true or logical_false is a null pointer");
   std::lock_guard hold(booleans.lock);
   *is_set = booleans.size == logical_size;
@@ -118,12 +120,11 @@ int Abi_get_fortran_info(MPI_Info* info) {
 
 // The functions of older Fortran interfaces. In C, mpi.h maps the conversions of handles to the standard ABI's; these are for
 // programs that look for the symbols.
-#define WEFT_EXPORT(name) \
-  extern "C" [[gnu::weak, gnu::alias("P" #name), gnu::visibility("default")]] decltype(P##name) name
-#define WEFT_FORTRAN(Name, Handle)                                                                                    \
+#define WEFT_EXPORT(name) extern "C" [[gnu::weak, gnu::alias("P" #name), gnu::visibility("default")]] decltype(P##name) name
+#define WEFT_FORTRAN(Name, Handle)                                                                                                   \
   extern "C" [[gnu::visibility("default")]] MPI_Fint PMPI_##Name##_c2f(Handle handle) { return weft::body::Name##_toint(handle); }   \
   extern "C" [[gnu::visibility("default")]] Handle PMPI_##Name##_f2c(MPI_Fint number) { return weft::body::Name##_fromint(number); } \
-  WEFT_EXPORT(MPI_##Name##_c2f);                                                                                      \
+  WEFT_EXPORT(MPI_##Name##_c2f);                                                                                                     \
   WEFT_EXPORT(MPI_##Name##_f2c);
 
 #undef MPI_Comm_c2f
@@ -173,7 +174,7 @@ int copy_status(const char* function, const void* from, void* to, const char* fr
 }
 }  // namespace
 
-#define WEFT_STATUS(name, From, from, To, to)                                                            \
+#define WEFT_STATUS(name, From, from, To, to)                                                                                          \
   extern "C" [[gnu::visibility("default")]] int P##name(const From* from, To* to) { return copy_status(#name, from, to, #from, #to); } \
   WEFT_EXPORT(name);
 

@@ -15,7 +15,10 @@ struct Known {
 };
 
 const std::map<int, Known>& known() {
-#define WEFT_ERROR(name, text) {name, {#name, text}}
+#define WEFT_ERROR(name, text) \
+  {                            \
+    name, { #name, text }      \
+  }
   static const std::map<int, Known> table = {
       WEFT_ERROR(MPI_SUCCESS, "no error"),
       WEFT_ERROR(MPI_ERR_BUFFER, "bad buffer"),

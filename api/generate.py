@@ -13,7 +13,7 @@ sys.dont_write_bytecode = True
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "api"))
 
-from gen import bodies, entries, header, model  # noqa: E402
+from gen import badarg, bodies, entries, header, model, status  # noqa: E402
 
 
 def outputs(api):
@@ -23,6 +23,8 @@ def outputs(api):
         "api/generated/bodies.h": bodies.generate(api),
         "api/generated/pending.cc": bodies.generate_pending(api),
         **entries.generate(api),
+        "docs/status.md": status.generate(api),
+        "test/conformance/badarg/badarg.c": badarg.generate(api),
     }
 
 

@@ -74,9 +74,7 @@ int Abi_get_info(MPI_Info* info) {
   return MPI_SUCCESS;
 }
 
-MPI_Aint Aint_add(MPI_Aint base, MPI_Aint disp) {
-  return static_cast<MPI_Aint>(static_cast<uint64_t>(base) + static_cast<uint64_t>(disp));
-}
+MPI_Aint Aint_add(MPI_Aint base, MPI_Aint disp) { return static_cast<MPI_Aint>(static_cast<uint64_t>(base) + static_cast<uint64_t>(disp)); }
 MPI_Aint Aint_diff(MPI_Aint addr1, MPI_Aint addr2) {
   return static_cast<MPI_Aint>(static_cast<uint64_t>(addr1) - static_cast<uint64_t>(addr2));
 }

@@ -19,14 +19,14 @@ enum class Phase : uint8_t { before, active, finalized };
 
 /// Members read by every entry come first. Written under `lock` by initialisation, finalisation and sessions only.
 struct State {
-  bool active = false;                    ///< the world model or some session is initialised: MPI may be called
+  bool active = false;  ///< the world model or some session is initialised: MPI may be called
   Phase world_phase = Phase::before;
-  comm::Communicator* world = nullptr;    ///< MPI_COMM_WORLD while the world model is active
-  comm::Communicator* self = nullptr;     ///< MPI_COMM_SELF likewise
-  std::shared_ptr<comm::Instance> instance;  ///< of world model and sessions; closed with the last of them
-  int sessions = 0;                       ///< sessions not yet finalised
-  int thread_level = 0;                   ///< MPI_THREAD_* provided by the world model
-  std::thread::id main_thread;            ///< the thread that called MPI_Init
+  comm::Communicator* world = nullptr;             ///< MPI_COMM_WORLD while the world model is active
+  comm::Communicator* self = nullptr;              ///< MPI_COMM_SELF likewise
+  std::shared_ptr<comm::Instance> instance;        ///< of world model and sessions; closed with the last of them
+  int sessions = 0;                                ///< sessions not yet finalised
+  int thread_level = 0;                            ///< MPI_THREAD_* provided by the world model
+  std::thread::id main_thread;                     ///< the thread that called MPI_Init
   comm::Errhandler* initial_errhandler = nullptr;  ///< before initialisation and without MPI_COMM_SELF; null: errors are fatal
   std::mutex lock;
 };

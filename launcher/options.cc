@@ -28,6 +28,8 @@ struct Part {
   bool ignored = false;
 };
 
+constexpr char two_words[] = "NAME VALUE";  // normalise() joins them to NAME=VALUE
+
 /// Options that take a value are declared once; every spelling works with one and with two dashes (see normalise()).
 void declare(CLI::App& app, Part& part) {
   app.prefix_command();
@@ -40,10 +42,10 @@ void declare(CLI::App& app, Part& part) {
   app.add_option("--wdir,--wd,--workdir", part.folder, "Working directory of the ranks")->type_name("DIR");
   app.add_option("-x", part.exported, "Set a variable in the ranks' environment, or pass mpirun's value on")
       ->type_name("VAR[=VALUE]")
-      ->expected(1)
-      ->take_all();
-  app.add_option("--genv,--env", part.genv, "The same in two words")->type_name("VAR VALUE")->expected(2)->take_all();
-  app.add_option("--set", part.set, "Set a variable of Weft (see weft info)")->type_name("VAR=VALUE")->expected(1)->take_all();
+      ->take_all()
+      ->allow_extra_args(false);
+  app.add_option("--genv,--env", part.genv, "The same in two words")->type_name(two_words)->take_all()->allow_extra_args(false);
+  app.add_option("--set", part.set, "Set a variable of Weft (see weft info)")->type_name("VAR=VALUE")->take_all()->allow_extra_args(false);
   app.add_option("--timeout", part.timeout, "End the job after so many seconds")->type_name("SECONDS")->check(CLI::PositiveNumber);
   app.add_option("--stdin", part.input, "Who reads mpirun's input: 0 (default) or none")->type_name("RANK");
   app.add_flag("-v,--verbose", part.verbose, "Say what is being done");
@@ -56,9 +58,9 @@ void declare(CLI::App& app, Part& part) {
   app.add_option("-H,--host,--hosts", part.hosts, "Only this host for now")->type_name("HOSTS");
   app.add_option("-f,--hostfile,--machinefile", part.hostfile, "Not there yet")->type_name("FILE");
   app.add_option("--mca,--gmca,--prtemca", part.mca, "A setting of another MPI: ignored with a warning")
-      ->type_name("NAME VALUE")
-      ->expected(2)
-      ->take_all();
+      ->type_name(two_words)
+      ->take_all()
+      ->allow_extra_args(false);
 }
 
 std::vector<std::string> names_of(const CLI::App& app) {
@@ -94,8 +96,10 @@ std::vector<std::string> normalise(const CLI::App& app, const std::vector<std::s
       continue;
     }
     result.push_back((name.size() > 1 ? "--" : "-") + bare);
-    for (int values = bare.size() > name.size() ? 0 : found->get_items_expected_max(); values > 0 && i + 1 < words.size(); values--)
-      result.push_back(words[++i]);
+    const bool two = found->get_type_name() == two_words;
+    if (bare.size() > name.size() || found->get_items_expected_max() == 0 || i + 1 >= words.size()) continue;
+    result.push_back(words[++i]);
+    if (two && i + 1 < words.size()) result.back() += "=" + words[++i];
   }
   return result;
 }
@@ -154,7 +158,11 @@ std::string variables_of(const Part& part, App& app) {
         app.variables.emplace_back(item, value);
     }
   }
-  for (size_t i = 0; i + 1 < part.genv.size(); i += 2) app.variables.emplace_back(part.genv[i], part.genv[i + 1]);
+  for (const std::string& entry : part.genv) {
+    const size_t equals = entry.find('=');
+    if (equals == 0 || equals == std::string::npos) return "-genv needs a variable and a value, not \"" + entry + "\"";
+    app.variables.emplace_back(entry.substr(0, equals), entry.substr(equals + 1));
+  }
   for (const std::string& entry : part.set) {
     const size_t equals = entry.find('=');
     if (equals == std::string::npos || equals == 0) return "--set needs VAR=VALUE, not \"" + entry + "\"";

@@ -259,7 +259,10 @@ class Entry:
             error = "MPI_ERR_COUNT" if self.f.chapter == "p2p" else "MPI_ERR_ARG"
             self.check(f"{name} < 0", self.call("negative", quoted, name, error))
         elif p.kind in NOT_NEGATIVE:
-            self.check(f"{name} < 0", self.call("negative", quoted, name, NOT_NEGATIVE[p.kind]), where)
+            if self.large and p.kind == "COUNT" and self.following(p, ("DATA",)):
+                self.check(f"static_cast<uint64_t>({name}) > kMostElements", self.call("count", quoted, name), where)
+            else:
+                self.check(f"{name} < 0", self.call("negative", quoted, name, NOT_NEGATIVE[p.kind]), where)
         elif p.kind in ("PEER", "SOURCE"):
             any_allowed = "true" if p.kind == "SOURCE" else "false"
             test = "good_source" if p.kind == "SOURCE" else "good_peer"

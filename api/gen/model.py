@@ -64,7 +64,7 @@ class Param:
                 return f"{base} {name}[]"
             return f"{const}{base} *{name}"
         if self.kind == "WEIGHT":
-            return f"{const}int {name}[]"
+            return f"{const}int *{name}"  # no array: compilers take MPI_UNWEIGHTED for an empty one
         if self.array:
             tail = "[][3]" if len(self.length) == 2 else "[]"
             return f"{const}{base} {name}{tail}"

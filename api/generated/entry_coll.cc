@@ -44,13 +44,13 @@ extern "C" int PMPI_Allgather_c(const void *sendbuf, MPI_Count sendcount, MPI_Da
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Allgather_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  if (!in_place(sendbuf) && sendcount < 0) [[unlikely]]
-    return err::negative("MPI_Allgather_c", comm_, "sendcount", sendcount, MPI_ERR_COUNT);
+  if (!in_place(sendbuf) && static_cast<uint64_t>(sendcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Allgather_c", comm_, "sendcount", sendcount);
   auto* const sendtype_ = decode(sendtype);
   if (!in_place(sendbuf) && !good_data(sendtype_)) [[unlikely]]
     return err::data("MPI_Allgather_c", comm_, "sendtype", bits(sendtype), sendtype_);
-  if (recvcount < 0) [[unlikely]]
-    return err::negative("MPI_Allgather_c", comm_, "recvcount", recvcount, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(recvcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Allgather_c", comm_, "recvcount", recvcount);
   auto* const recvtype_ = decode(recvtype);
   if (!good_data(recvtype_)) [[unlikely]]
     return err::data("MPI_Allgather_c", comm_, "recvtype", bits(recvtype), recvtype_);
@@ -101,13 +101,13 @@ extern "C" int PMPI_Allgather_init_c(const void *sendbuf, MPI_Count sendcount, M
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Allgather_init_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  if (!in_place(sendbuf) && sendcount < 0) [[unlikely]]
-    return err::negative("MPI_Allgather_init_c", comm_, "sendcount", sendcount, MPI_ERR_COUNT);
+  if (!in_place(sendbuf) && static_cast<uint64_t>(sendcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Allgather_init_c", comm_, "sendcount", sendcount);
   auto* const sendtype_ = decode(sendtype);
   if (!in_place(sendbuf) && !good_data(sendtype_)) [[unlikely]]
     return err::data("MPI_Allgather_init_c", comm_, "sendtype", bits(sendtype), sendtype_);
-  if (recvcount < 0) [[unlikely]]
-    return err::negative("MPI_Allgather_init_c", comm_, "recvcount", recvcount, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(recvcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Allgather_init_c", comm_, "recvcount", recvcount);
   auto* const recvtype_ = decode(recvtype);
   if (!good_data(recvtype_)) [[unlikely]]
     return err::data("MPI_Allgather_init_c", comm_, "recvtype", bits(recvtype), recvtype_);
@@ -165,8 +165,8 @@ extern "C" int PMPI_Allgatherv_c(const void *sendbuf, MPI_Count sendcount, MPI_D
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Allgatherv_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
   const int64_t n = comm_->team->remote_size();
-  if (!in_place(sendbuf) && sendcount < 0) [[unlikely]]
-    return err::negative("MPI_Allgatherv_c", comm_, "sendcount", sendcount, MPI_ERR_COUNT);
+  if (!in_place(sendbuf) && static_cast<uint64_t>(sendcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Allgatherv_c", comm_, "sendcount", sendcount);
   auto* const sendtype_ = decode(sendtype);
   if (!in_place(sendbuf) && !good_data(sendtype_)) [[unlikely]]
     return err::data("MPI_Allgatherv_c", comm_, "sendtype", bits(sendtype), sendtype_);
@@ -234,8 +234,8 @@ extern "C" int PMPI_Allgatherv_init_c(const void *sendbuf, MPI_Count sendcount, 
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Allgatherv_init_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
   const int64_t n = comm_->team->remote_size();
-  if (!in_place(sendbuf) && sendcount < 0) [[unlikely]]
-    return err::negative("MPI_Allgatherv_init_c", comm_, "sendcount", sendcount, MPI_ERR_COUNT);
+  if (!in_place(sendbuf) && static_cast<uint64_t>(sendcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Allgatherv_init_c", comm_, "sendcount", sendcount);
   auto* const sendtype_ = decode(sendtype);
   if (!in_place(sendbuf) && !good_data(sendtype_)) [[unlikely]]
     return err::data("MPI_Allgatherv_init_c", comm_, "sendtype", bits(sendtype), sendtype_);
@@ -296,8 +296,8 @@ extern "C" int PMPI_Allreduce_c(const void *sendbuf, void *recvbuf, MPI_Count co
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Allreduce_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  if (count < 0) [[unlikely]]
-    return err::negative("MPI_Allreduce_c", comm_, "count", count, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
+    return err::count("MPI_Allreduce_c", comm_, "count", count);
   auto* const datatype_ = decode(datatype);
   if (!good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Allreduce_c", comm_, "datatype", bits(datatype), datatype_);
@@ -353,8 +353,8 @@ extern "C" int PMPI_Allreduce_init_c(const void *sendbuf, void *recvbuf, MPI_Cou
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Allreduce_init_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  if (count < 0) [[unlikely]]
-    return err::negative("MPI_Allreduce_init_c", comm_, "count", count, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
+    return err::count("MPI_Allreduce_init_c", comm_, "count", count);
   auto* const datatype_ = decode(datatype);
   if (!good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Allreduce_init_c", comm_, "datatype", bits(datatype), datatype_);
@@ -410,13 +410,13 @@ extern "C" int PMPI_Alltoall_c(const void *sendbuf, MPI_Count sendcount, MPI_Dat
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Alltoall_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  if (!in_place(sendbuf) && sendcount < 0) [[unlikely]]
-    return err::negative("MPI_Alltoall_c", comm_, "sendcount", sendcount, MPI_ERR_COUNT);
+  if (!in_place(sendbuf) && static_cast<uint64_t>(sendcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Alltoall_c", comm_, "sendcount", sendcount);
   auto* const sendtype_ = decode(sendtype);
   if (!in_place(sendbuf) && !good_data(sendtype_)) [[unlikely]]
     return err::data("MPI_Alltoall_c", comm_, "sendtype", bits(sendtype), sendtype_);
-  if (recvcount < 0) [[unlikely]]
-    return err::negative("MPI_Alltoall_c", comm_, "recvcount", recvcount, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(recvcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Alltoall_c", comm_, "recvcount", recvcount);
   auto* const recvtype_ = decode(recvtype);
   if (!good_data(recvtype_)) [[unlikely]]
     return err::data("MPI_Alltoall_c", comm_, "recvtype", bits(recvtype), recvtype_);
@@ -467,13 +467,13 @@ extern "C" int PMPI_Alltoall_init_c(const void *sendbuf, MPI_Count sendcount, MP
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Alltoall_init_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  if (!in_place(sendbuf) && sendcount < 0) [[unlikely]]
-    return err::negative("MPI_Alltoall_init_c", comm_, "sendcount", sendcount, MPI_ERR_COUNT);
+  if (!in_place(sendbuf) && static_cast<uint64_t>(sendcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Alltoall_init_c", comm_, "sendcount", sendcount);
   auto* const sendtype_ = decode(sendtype);
   if (!in_place(sendbuf) && !good_data(sendtype_)) [[unlikely]]
     return err::data("MPI_Alltoall_init_c", comm_, "sendtype", bits(sendtype), sendtype_);
-  if (recvcount < 0) [[unlikely]]
-    return err::negative("MPI_Alltoall_init_c", comm_, "recvcount", recvcount, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(recvcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Alltoall_init_c", comm_, "recvcount", recvcount);
   auto* const recvtype_ = decode(recvtype);
   if (!good_data(recvtype_)) [[unlikely]]
     return err::data("MPI_Alltoall_init_c", comm_, "recvtype", bits(recvtype), recvtype_);
@@ -870,8 +870,8 @@ extern "C" int PMPI_Bcast_c(void *buffer, MPI_Count count, MPI_Datatype datatype
   if (!good_root(*comm_, root)) [[unlikely]]
     return err::root("MPI_Bcast_c", *comm_, "root", root);
   [[maybe_unused]] const Role role = role_of(*comm_, root);
-  if (count < 0) [[unlikely]]
-    return err::negative("MPI_Bcast_c", comm_, "count", count, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
+    return err::count("MPI_Bcast_c", comm_, "count", count);
   auto* const datatype_ = decode(datatype);
   if (!good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Bcast_c", comm_, "datatype", bits(datatype), datatype_);
@@ -915,8 +915,8 @@ extern "C" int PMPI_Bcast_init_c(void *buffer, MPI_Count count, MPI_Datatype dat
   if (!good_root(*comm_, root)) [[unlikely]]
     return err::root("MPI_Bcast_init_c", *comm_, "root", root);
   [[maybe_unused]] const Role role = role_of(*comm_, root);
-  if (count < 0) [[unlikely]]
-    return err::negative("MPI_Bcast_init_c", comm_, "count", count, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
+    return err::count("MPI_Bcast_init_c", comm_, "count", count);
   auto* const datatype_ = decode(datatype);
   if (!good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Bcast_init_c", comm_, "datatype", bits(datatype), datatype_);
@@ -963,8 +963,8 @@ extern "C" int PMPI_Exscan_c(const void *sendbuf, void *recvbuf, MPI_Count count
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Exscan_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  if (count < 0) [[unlikely]]
-    return err::negative("MPI_Exscan_c", comm_, "count", count, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
+    return err::count("MPI_Exscan_c", comm_, "count", count);
   auto* const datatype_ = decode(datatype);
   if (!good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Exscan_c", comm_, "datatype", bits(datatype), datatype_);
@@ -1020,8 +1020,8 @@ extern "C" int PMPI_Exscan_init_c(const void *sendbuf, void *recvbuf, MPI_Count 
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Exscan_init_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  if (count < 0) [[unlikely]]
-    return err::negative("MPI_Exscan_init_c", comm_, "count", count, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
+    return err::count("MPI_Exscan_init_c", comm_, "count", count);
   auto* const datatype_ = decode(datatype);
   if (!good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Exscan_init_c", comm_, "datatype", bits(datatype), datatype_);
@@ -1083,13 +1083,13 @@ extern "C" int PMPI_Gather_c(const void *sendbuf, MPI_Count sendcount, MPI_Datat
   if (!good_root(*comm_, root)) [[unlikely]]
     return err::root("MPI_Gather_c", *comm_, "root", root);
   [[maybe_unused]] const Role role = role_of(*comm_, root);
-  if (role.leaf && !in_place(sendbuf) && sendcount < 0) [[unlikely]]
-    return err::negative("MPI_Gather_c", comm_, "sendcount", sendcount, MPI_ERR_COUNT);
+  if (role.leaf && !in_place(sendbuf) && static_cast<uint64_t>(sendcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Gather_c", comm_, "sendcount", sendcount);
   auto* const sendtype_ = decode(sendtype);
   if (role.leaf && !in_place(sendbuf) && !good_data(sendtype_)) [[unlikely]]
     return err::data("MPI_Gather_c", comm_, "sendtype", bits(sendtype), sendtype_);
-  if (role.root && recvcount < 0) [[unlikely]]
-    return err::negative("MPI_Gather_c", comm_, "recvcount", recvcount, MPI_ERR_COUNT);
+  if (role.root && static_cast<uint64_t>(recvcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Gather_c", comm_, "recvcount", recvcount);
   auto* const recvtype_ = decode(recvtype);
   if (role.root && !good_data(recvtype_)) [[unlikely]]
     return err::data("MPI_Gather_c", comm_, "recvtype", bits(recvtype), recvtype_);
@@ -1146,13 +1146,13 @@ extern "C" int PMPI_Gather_init_c(const void *sendbuf, MPI_Count sendcount, MPI_
   if (!good_root(*comm_, root)) [[unlikely]]
     return err::root("MPI_Gather_init_c", *comm_, "root", root);
   [[maybe_unused]] const Role role = role_of(*comm_, root);
-  if (role.leaf && !in_place(sendbuf) && sendcount < 0) [[unlikely]]
-    return err::negative("MPI_Gather_init_c", comm_, "sendcount", sendcount, MPI_ERR_COUNT);
+  if (role.leaf && !in_place(sendbuf) && static_cast<uint64_t>(sendcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Gather_init_c", comm_, "sendcount", sendcount);
   auto* const sendtype_ = decode(sendtype);
   if (role.leaf && !in_place(sendbuf) && !good_data(sendtype_)) [[unlikely]]
     return err::data("MPI_Gather_init_c", comm_, "sendtype", bits(sendtype), sendtype_);
-  if (role.root && recvcount < 0) [[unlikely]]
-    return err::negative("MPI_Gather_init_c", comm_, "recvcount", recvcount, MPI_ERR_COUNT);
+  if (role.root && static_cast<uint64_t>(recvcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Gather_init_c", comm_, "recvcount", recvcount);
   auto* const recvtype_ = decode(recvtype);
   if (role.root && !good_data(recvtype_)) [[unlikely]]
     return err::data("MPI_Gather_init_c", comm_, "recvtype", bits(recvtype), recvtype_);
@@ -1216,8 +1216,8 @@ extern "C" int PMPI_Gatherv_c(const void *sendbuf, MPI_Count sendcount, MPI_Data
     return err::root("MPI_Gatherv_c", *comm_, "root", root);
   [[maybe_unused]] const Role role = role_of(*comm_, root);
   const int64_t n = comm_->team->remote_size();
-  if (role.leaf && !in_place(sendbuf) && sendcount < 0) [[unlikely]]
-    return err::negative("MPI_Gatherv_c", comm_, "sendcount", sendcount, MPI_ERR_COUNT);
+  if (role.leaf && !in_place(sendbuf) && static_cast<uint64_t>(sendcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Gatherv_c", comm_, "sendcount", sendcount);
   auto* const sendtype_ = decode(sendtype);
   if (role.leaf && !in_place(sendbuf) && !good_data(sendtype_)) [[unlikely]]
     return err::data("MPI_Gatherv_c", comm_, "sendtype", bits(sendtype), sendtype_);
@@ -1291,8 +1291,8 @@ extern "C" int PMPI_Gatherv_init_c(const void *sendbuf, MPI_Count sendcount, MPI
     return err::root("MPI_Gatherv_init_c", *comm_, "root", root);
   [[maybe_unused]] const Role role = role_of(*comm_, root);
   const int64_t n = comm_->team->remote_size();
-  if (role.leaf && !in_place(sendbuf) && sendcount < 0) [[unlikely]]
-    return err::negative("MPI_Gatherv_init_c", comm_, "sendcount", sendcount, MPI_ERR_COUNT);
+  if (role.leaf && !in_place(sendbuf) && static_cast<uint64_t>(sendcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Gatherv_init_c", comm_, "sendcount", sendcount);
   auto* const sendtype_ = decode(sendtype);
   if (role.leaf && !in_place(sendbuf) && !good_data(sendtype_)) [[unlikely]]
     return err::data("MPI_Gatherv_init_c", comm_, "sendtype", bits(sendtype), sendtype_);
@@ -1355,13 +1355,13 @@ extern "C" int PMPI_Iallgather_c(const void *sendbuf, MPI_Count sendcount, MPI_D
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Iallgather_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  if (!in_place(sendbuf) && sendcount < 0) [[unlikely]]
-    return err::negative("MPI_Iallgather_c", comm_, "sendcount", sendcount, MPI_ERR_COUNT);
+  if (!in_place(sendbuf) && static_cast<uint64_t>(sendcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Iallgather_c", comm_, "sendcount", sendcount);
   auto* const sendtype_ = decode(sendtype);
   if (!in_place(sendbuf) && !good_data(sendtype_)) [[unlikely]]
     return err::data("MPI_Iallgather_c", comm_, "sendtype", bits(sendtype), sendtype_);
-  if (recvcount < 0) [[unlikely]]
-    return err::negative("MPI_Iallgather_c", comm_, "recvcount", recvcount, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(recvcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Iallgather_c", comm_, "recvcount", recvcount);
   auto* const recvtype_ = decode(recvtype);
   if (!good_data(recvtype_)) [[unlikely]]
     return err::data("MPI_Iallgather_c", comm_, "recvtype", bits(recvtype), recvtype_);
@@ -1418,8 +1418,8 @@ extern "C" int PMPI_Iallgatherv_c(const void *sendbuf, MPI_Count sendcount, MPI_
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Iallgatherv_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
   const int64_t n = comm_->team->remote_size();
-  if (!in_place(sendbuf) && sendcount < 0) [[unlikely]]
-    return err::negative("MPI_Iallgatherv_c", comm_, "sendcount", sendcount, MPI_ERR_COUNT);
+  if (!in_place(sendbuf) && static_cast<uint64_t>(sendcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Iallgatherv_c", comm_, "sendcount", sendcount);
   auto* const sendtype_ = decode(sendtype);
   if (!in_place(sendbuf) && !good_data(sendtype_)) [[unlikely]]
     return err::data("MPI_Iallgatherv_c", comm_, "sendtype", bits(sendtype), sendtype_);
@@ -1479,8 +1479,8 @@ extern "C" int PMPI_Iallreduce_c(const void *sendbuf, void *recvbuf, MPI_Count c
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Iallreduce_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  if (count < 0) [[unlikely]]
-    return err::negative("MPI_Iallreduce_c", comm_, "count", count, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
+    return err::count("MPI_Iallreduce_c", comm_, "count", count);
   auto* const datatype_ = decode(datatype);
   if (!good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Iallreduce_c", comm_, "datatype", bits(datatype), datatype_);
@@ -1535,13 +1535,13 @@ extern "C" int PMPI_Ialltoall_c(const void *sendbuf, MPI_Count sendcount, MPI_Da
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Ialltoall_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  if (!in_place(sendbuf) && sendcount < 0) [[unlikely]]
-    return err::negative("MPI_Ialltoall_c", comm_, "sendcount", sendcount, MPI_ERR_COUNT);
+  if (!in_place(sendbuf) && static_cast<uint64_t>(sendcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Ialltoall_c", comm_, "sendcount", sendcount);
   auto* const sendtype_ = decode(sendtype);
   if (!in_place(sendbuf) && !good_data(sendtype_)) [[unlikely]]
     return err::data("MPI_Ialltoall_c", comm_, "sendtype", bits(sendtype), sendtype_);
-  if (recvcount < 0) [[unlikely]]
-    return err::negative("MPI_Ialltoall_c", comm_, "recvcount", recvcount, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(recvcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Ialltoall_c", comm_, "recvcount", recvcount);
   auto* const recvtype_ = decode(recvtype);
   if (!good_data(recvtype_)) [[unlikely]]
     return err::data("MPI_Ialltoall_c", comm_, "recvtype", bits(recvtype), recvtype_);
@@ -1760,8 +1760,8 @@ extern "C" int PMPI_Ibcast_c(void *buffer, MPI_Count count, MPI_Datatype datatyp
   if (!good_root(*comm_, root)) [[unlikely]]
     return err::root("MPI_Ibcast_c", *comm_, "root", root);
   [[maybe_unused]] const Role role = role_of(*comm_, root);
-  if (count < 0) [[unlikely]]
-    return err::negative("MPI_Ibcast_c", comm_, "count", count, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
+    return err::count("MPI_Ibcast_c", comm_, "count", count);
   auto* const datatype_ = decode(datatype);
   if (!good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Ibcast_c", comm_, "datatype", bits(datatype), datatype_);
@@ -1807,8 +1807,8 @@ extern "C" int PMPI_Iexscan_c(const void *sendbuf, void *recvbuf, MPI_Count coun
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Iexscan_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  if (count < 0) [[unlikely]]
-    return err::negative("MPI_Iexscan_c", comm_, "count", count, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
+    return err::count("MPI_Iexscan_c", comm_, "count", count);
   auto* const datatype_ = decode(datatype);
   if (!good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Iexscan_c", comm_, "datatype", bits(datatype), datatype_);
@@ -1869,13 +1869,13 @@ extern "C" int PMPI_Igather_c(const void *sendbuf, MPI_Count sendcount, MPI_Data
   if (!good_root(*comm_, root)) [[unlikely]]
     return err::root("MPI_Igather_c", *comm_, "root", root);
   [[maybe_unused]] const Role role = role_of(*comm_, root);
-  if (role.leaf && !in_place(sendbuf) && sendcount < 0) [[unlikely]]
-    return err::negative("MPI_Igather_c", comm_, "sendcount", sendcount, MPI_ERR_COUNT);
+  if (role.leaf && !in_place(sendbuf) && static_cast<uint64_t>(sendcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Igather_c", comm_, "sendcount", sendcount);
   auto* const sendtype_ = decode(sendtype);
   if (role.leaf && !in_place(sendbuf) && !good_data(sendtype_)) [[unlikely]]
     return err::data("MPI_Igather_c", comm_, "sendtype", bits(sendtype), sendtype_);
-  if (role.root && recvcount < 0) [[unlikely]]
-    return err::negative("MPI_Igather_c", comm_, "recvcount", recvcount, MPI_ERR_COUNT);
+  if (role.root && static_cast<uint64_t>(recvcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Igather_c", comm_, "recvcount", recvcount);
   auto* const recvtype_ = decode(recvtype);
   if (role.root && !good_data(recvtype_)) [[unlikely]]
     return err::data("MPI_Igather_c", comm_, "recvtype", bits(recvtype), recvtype_);
@@ -1938,8 +1938,8 @@ extern "C" int PMPI_Igatherv_c(const void *sendbuf, MPI_Count sendcount, MPI_Dat
     return err::root("MPI_Igatherv_c", *comm_, "root", root);
   [[maybe_unused]] const Role role = role_of(*comm_, root);
   const int64_t n = comm_->team->remote_size();
-  if (role.leaf && !in_place(sendbuf) && sendcount < 0) [[unlikely]]
-    return err::negative("MPI_Igatherv_c", comm_, "sendcount", sendcount, MPI_ERR_COUNT);
+  if (role.leaf && !in_place(sendbuf) && static_cast<uint64_t>(sendcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Igatherv_c", comm_, "sendcount", sendcount);
   auto* const sendtype_ = decode(sendtype);
   if (role.leaf && !in_place(sendbuf) && !good_data(sendtype_)) [[unlikely]]
     return err::data("MPI_Igatherv_c", comm_, "sendtype", bits(sendtype), sendtype_);
@@ -2005,8 +2005,8 @@ extern "C" int PMPI_Ireduce_c(const void *sendbuf, void *recvbuf, MPI_Count coun
   if (!good_root(*comm_, root)) [[unlikely]]
     return err::root("MPI_Ireduce_c", *comm_, "root", root);
   [[maybe_unused]] const Role role = role_of(*comm_, root);
-  if (count < 0) [[unlikely]]
-    return err::negative("MPI_Ireduce_c", comm_, "count", count, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
+    return err::count("MPI_Ireduce_c", comm_, "count", count);
   auto* const datatype_ = decode(datatype);
   if (!good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Ireduce_c", comm_, "datatype", bits(datatype), datatype_);
@@ -2127,8 +2127,8 @@ extern "C" int PMPI_Ireduce_scatter_block_c(const void *sendbuf, void *recvbuf, 
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Ireduce_scatter_block_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  if (recvcount < 0) [[unlikely]]
-    return err::negative("MPI_Ireduce_scatter_block_c", comm_, "recvcount", recvcount, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(recvcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Ireduce_scatter_block_c", comm_, "recvcount", recvcount);
   auto* const datatype_ = decode(datatype);
   if (!good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Ireduce_scatter_block_c", comm_, "datatype", bits(datatype), datatype_);
@@ -2183,8 +2183,8 @@ extern "C" int PMPI_Iscan_c(const void *sendbuf, void *recvbuf, MPI_Count count,
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Iscan_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  if (count < 0) [[unlikely]]
-    return err::negative("MPI_Iscan_c", comm_, "count", count, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
+    return err::count("MPI_Iscan_c", comm_, "count", count);
   auto* const datatype_ = decode(datatype);
   if (!good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Iscan_c", comm_, "datatype", bits(datatype), datatype_);
@@ -2245,13 +2245,13 @@ extern "C" int PMPI_Iscatter_c(const void *sendbuf, MPI_Count sendcount, MPI_Dat
   if (!good_root(*comm_, root)) [[unlikely]]
     return err::root("MPI_Iscatter_c", *comm_, "root", root);
   [[maybe_unused]] const Role role = role_of(*comm_, root);
-  if (role.root && sendcount < 0) [[unlikely]]
-    return err::negative("MPI_Iscatter_c", comm_, "sendcount", sendcount, MPI_ERR_COUNT);
+  if (role.root && static_cast<uint64_t>(sendcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Iscatter_c", comm_, "sendcount", sendcount);
   auto* const sendtype_ = decode(sendtype);
   if (role.root && !good_data(sendtype_)) [[unlikely]]
     return err::data("MPI_Iscatter_c", comm_, "sendtype", bits(sendtype), sendtype_);
-  if (role.leaf && !in_place(recvbuf) && recvcount < 0) [[unlikely]]
-    return err::negative("MPI_Iscatter_c", comm_, "recvcount", recvcount, MPI_ERR_COUNT);
+  if (role.leaf && !in_place(recvbuf) && static_cast<uint64_t>(recvcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Iscatter_c", comm_, "recvcount", recvcount);
   auto* const recvtype_ = decode(recvtype);
   if (role.leaf && !in_place(recvbuf) && !good_data(recvtype_)) [[unlikely]]
     return err::data("MPI_Iscatter_c", comm_, "recvtype", bits(recvtype), recvtype_);
@@ -2323,8 +2323,8 @@ extern "C" int PMPI_Iscatterv_c(const void *sendbuf, const MPI_Count sendcounts[
   auto* const sendtype_ = decode(sendtype);
   if (role.root && !good_data(sendtype_)) [[unlikely]]
     return err::data("MPI_Iscatterv_c", comm_, "sendtype", bits(sendtype), sendtype_);
-  if (role.leaf && !in_place(recvbuf) && recvcount < 0) [[unlikely]]
-    return err::negative("MPI_Iscatterv_c", comm_, "recvcount", recvcount, MPI_ERR_COUNT);
+  if (role.leaf && !in_place(recvbuf) && static_cast<uint64_t>(recvcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Iscatterv_c", comm_, "recvcount", recvcount);
   auto* const recvtype_ = decode(recvtype);
   if (role.leaf && !in_place(recvbuf) && !good_data(recvtype_)) [[unlikely]]
     return err::data("MPI_Iscatterv_c", comm_, "recvtype", bits(recvtype), recvtype_);
@@ -2379,8 +2379,8 @@ extern "C" int PMPI_Reduce_c(const void *sendbuf, void *recvbuf, MPI_Count count
   if (!good_root(*comm_, root)) [[unlikely]]
     return err::root("MPI_Reduce_c", *comm_, "root", root);
   [[maybe_unused]] const Role role = role_of(*comm_, root);
-  if (count < 0) [[unlikely]]
-    return err::negative("MPI_Reduce_c", comm_, "count", count, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
+    return err::count("MPI_Reduce_c", comm_, "count", count);
   auto* const datatype_ = decode(datatype);
   if (!good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Reduce_c", comm_, "datatype", bits(datatype), datatype_);
@@ -2442,8 +2442,8 @@ extern "C" int PMPI_Reduce_init_c(const void *sendbuf, void *recvbuf, MPI_Count 
   if (!good_root(*comm_, root)) [[unlikely]]
     return err::root("MPI_Reduce_init_c", *comm_, "root", root);
   [[maybe_unused]] const Role role = role_of(*comm_, root);
-  if (count < 0) [[unlikely]]
-    return err::negative("MPI_Reduce_init_c", comm_, "count", count, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
+    return err::count("MPI_Reduce_init_c", comm_, "count", count);
   auto* const datatype_ = decode(datatype);
   if (!good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Reduce_init_c", comm_, "datatype", bits(datatype), datatype_);
@@ -2493,8 +2493,8 @@ WEFT_MPI_NAME(MPI_Reduce_local);
 extern "C" int PMPI_Reduce_local_c(const void *inbuf, void *inoutbuf, MPI_Count count, MPI_Datatype datatype, MPI_Op op) {
   if (!state.active) [[unlikely]]
     return err::inactive("MPI_Reduce_local_c");
-  if (count < 0) [[unlikely]]
-    return err::negative("MPI_Reduce_local_c", nullptr, "count", count, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
+    return err::count("MPI_Reduce_local_c", nullptr, "count", count);
   auto* const datatype_ = decode(datatype);
   if (!good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Reduce_local_c", nullptr, "datatype", bits(datatype), datatype_);
@@ -2607,8 +2607,8 @@ extern "C" int PMPI_Reduce_scatter_block_c(const void *sendbuf, void *recvbuf, M
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Reduce_scatter_block_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  if (recvcount < 0) [[unlikely]]
-    return err::negative("MPI_Reduce_scatter_block_c", comm_, "recvcount", recvcount, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(recvcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Reduce_scatter_block_c", comm_, "recvcount", recvcount);
   auto* const datatype_ = decode(datatype);
   if (!good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Reduce_scatter_block_c", comm_, "datatype", bits(datatype), datatype_);
@@ -2664,8 +2664,8 @@ extern "C" int PMPI_Reduce_scatter_block_init_c(const void *sendbuf, void *recvb
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Reduce_scatter_block_init_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  if (recvcount < 0) [[unlikely]]
-    return err::negative("MPI_Reduce_scatter_block_init_c", comm_, "recvcount", recvcount, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(recvcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Reduce_scatter_block_init_c", comm_, "recvcount", recvcount);
   auto* const datatype_ = decode(datatype);
   if (!good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Reduce_scatter_block_init_c", comm_, "datatype", bits(datatype), datatype_);
@@ -2793,8 +2793,8 @@ extern "C" int PMPI_Scan_c(const void *sendbuf, void *recvbuf, MPI_Count count, 
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Scan_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  if (count < 0) [[unlikely]]
-    return err::negative("MPI_Scan_c", comm_, "count", count, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
+    return err::count("MPI_Scan_c", comm_, "count", count);
   auto* const datatype_ = decode(datatype);
   if (!good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Scan_c", comm_, "datatype", bits(datatype), datatype_);
@@ -2850,8 +2850,8 @@ extern "C" int PMPI_Scan_init_c(const void *sendbuf, void *recvbuf, MPI_Count co
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Scan_init_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  if (count < 0) [[unlikely]]
-    return err::negative("MPI_Scan_init_c", comm_, "count", count, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
+    return err::count("MPI_Scan_init_c", comm_, "count", count);
   auto* const datatype_ = decode(datatype);
   if (!good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Scan_init_c", comm_, "datatype", bits(datatype), datatype_);
@@ -2913,13 +2913,13 @@ extern "C" int PMPI_Scatter_c(const void *sendbuf, MPI_Count sendcount, MPI_Data
   if (!good_root(*comm_, root)) [[unlikely]]
     return err::root("MPI_Scatter_c", *comm_, "root", root);
   [[maybe_unused]] const Role role = role_of(*comm_, root);
-  if (role.root && sendcount < 0) [[unlikely]]
-    return err::negative("MPI_Scatter_c", comm_, "sendcount", sendcount, MPI_ERR_COUNT);
+  if (role.root && static_cast<uint64_t>(sendcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Scatter_c", comm_, "sendcount", sendcount);
   auto* const sendtype_ = decode(sendtype);
   if (role.root && !good_data(sendtype_)) [[unlikely]]
     return err::data("MPI_Scatter_c", comm_, "sendtype", bits(sendtype), sendtype_);
-  if (role.leaf && !in_place(recvbuf) && recvcount < 0) [[unlikely]]
-    return err::negative("MPI_Scatter_c", comm_, "recvcount", recvcount, MPI_ERR_COUNT);
+  if (role.leaf && !in_place(recvbuf) && static_cast<uint64_t>(recvcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Scatter_c", comm_, "recvcount", recvcount);
   auto* const recvtype_ = decode(recvtype);
   if (role.leaf && !in_place(recvbuf) && !good_data(recvtype_)) [[unlikely]]
     return err::data("MPI_Scatter_c", comm_, "recvtype", bits(recvtype), recvtype_);
@@ -2976,13 +2976,13 @@ extern "C" int PMPI_Scatter_init_c(const void *sendbuf, MPI_Count sendcount, MPI
   if (!good_root(*comm_, root)) [[unlikely]]
     return err::root("MPI_Scatter_init_c", *comm_, "root", root);
   [[maybe_unused]] const Role role = role_of(*comm_, root);
-  if (role.root && sendcount < 0) [[unlikely]]
-    return err::negative("MPI_Scatter_init_c", comm_, "sendcount", sendcount, MPI_ERR_COUNT);
+  if (role.root && static_cast<uint64_t>(sendcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Scatter_init_c", comm_, "sendcount", sendcount);
   auto* const sendtype_ = decode(sendtype);
   if (role.root && !good_data(sendtype_)) [[unlikely]]
     return err::data("MPI_Scatter_init_c", comm_, "sendtype", bits(sendtype), sendtype_);
-  if (role.leaf && !in_place(recvbuf) && recvcount < 0) [[unlikely]]
-    return err::negative("MPI_Scatter_init_c", comm_, "recvcount", recvcount, MPI_ERR_COUNT);
+  if (role.leaf && !in_place(recvbuf) && static_cast<uint64_t>(recvcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Scatter_init_c", comm_, "recvcount", recvcount);
   auto* const recvtype_ = decode(recvtype);
   if (role.leaf && !in_place(recvbuf) && !good_data(recvtype_)) [[unlikely]]
     return err::data("MPI_Scatter_init_c", comm_, "recvtype", bits(recvtype), recvtype_);
@@ -3055,8 +3055,8 @@ extern "C" int PMPI_Scatterv_c(const void *sendbuf, const MPI_Count sendcounts[]
   auto* const sendtype_ = decode(sendtype);
   if (role.root && !good_data(sendtype_)) [[unlikely]]
     return err::data("MPI_Scatterv_c", comm_, "sendtype", bits(sendtype), sendtype_);
-  if (role.leaf && !in_place(recvbuf) && recvcount < 0) [[unlikely]]
-    return err::negative("MPI_Scatterv_c", comm_, "recvcount", recvcount, MPI_ERR_COUNT);
+  if (role.leaf && !in_place(recvbuf) && static_cast<uint64_t>(recvcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Scatterv_c", comm_, "recvcount", recvcount);
   auto* const recvtype_ = decode(recvtype);
   if (role.leaf && !in_place(recvbuf) && !good_data(recvtype_)) [[unlikely]]
     return err::data("MPI_Scatterv_c", comm_, "recvtype", bits(recvtype), recvtype_);
@@ -3130,8 +3130,8 @@ extern "C" int PMPI_Scatterv_init_c(const void *sendbuf, const MPI_Count sendcou
   auto* const sendtype_ = decode(sendtype);
   if (role.root && !good_data(sendtype_)) [[unlikely]]
     return err::data("MPI_Scatterv_init_c", comm_, "sendtype", bits(sendtype), sendtype_);
-  if (role.leaf && !in_place(recvbuf) && recvcount < 0) [[unlikely]]
-    return err::negative("MPI_Scatterv_init_c", comm_, "recvcount", recvcount, MPI_ERR_COUNT);
+  if (role.leaf && !in_place(recvbuf) && static_cast<uint64_t>(recvcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Scatterv_init_c", comm_, "recvcount", recvcount);
   auto* const recvtype_ = decode(recvtype);
   if (role.leaf && !in_place(recvbuf) && !good_data(recvtype_)) [[unlikely]]
     return err::data("MPI_Scatterv_init_c", comm_, "recvtype", bits(recvtype), recvtype_);

@@ -385,17 +385,17 @@ extern "C" int PMPI_Dims_create(int nnodes, int ndims, int dims[]) {
 }
 WEFT_MPI_NAME(MPI_Dims_create);
 
-extern "C" int PMPI_Dist_graph_create(MPI_Comm comm_old, int n, const int sources[], const int degrees[], const int destinations[], const int weights[], MPI_Info info, int reorder, MPI_Comm *comm_dist_graph) {
+extern "C" int PMPI_Dist_graph_create(MPI_Comm comm_old, int n, const int sources[], const int degrees[], const int destinations[], const int *weights, MPI_Info info, int reorder, MPI_Comm *comm_dist_graph) {
   return err::later("MPI_Dist_graph_create", owner(comm_old), "virtual-topologies");
 }
 WEFT_MPI_NAME(MPI_Dist_graph_create);
 
-extern "C" int PMPI_Dist_graph_create_adjacent(MPI_Comm comm_old, int indegree, const int sources[], const int sourceweights[], int outdegree, const int destinations[], const int destweights[], MPI_Info info, int reorder, MPI_Comm *comm_dist_graph) {
+extern "C" int PMPI_Dist_graph_create_adjacent(MPI_Comm comm_old, int indegree, const int sources[], const int *sourceweights, int outdegree, const int destinations[], const int *destweights, MPI_Info info, int reorder, MPI_Comm *comm_dist_graph) {
   return err::later("MPI_Dist_graph_create_adjacent", owner(comm_old), "virtual-topologies");
 }
 WEFT_MPI_NAME(MPI_Dist_graph_create_adjacent);
 
-extern "C" int PMPI_Dist_graph_neighbors(MPI_Comm comm, int maxindegree, int sources[], int sourceweights[], int maxoutdegree, int destinations[], int destweights[]) {
+extern "C" int PMPI_Dist_graph_neighbors(MPI_Comm comm, int maxindegree, int sources[], int *sourceweights, int maxoutdegree, int destinations[], int *destweights) {
   return err::later("MPI_Dist_graph_neighbors", owner(comm), "virtual-topologies");
 }
 WEFT_MPI_NAME(MPI_Dist_graph_neighbors);

@@ -39,8 +39,8 @@ extern "C" int PMPI_Bsend_c(const void *buf, MPI_Count count, MPI_Datatype datat
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Bsend_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  if (count < 0) [[unlikely]]
-    return err::negative("MPI_Bsend_c", comm_, "count", count, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
+    return err::count("MPI_Bsend_c", comm_, "count", count);
   auto* const datatype_ = decode(datatype);
   if (!good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Bsend_c", comm_, "datatype", bits(datatype), datatype_);
@@ -83,8 +83,8 @@ extern "C" int PMPI_Bsend_init_c(const void *buf, MPI_Count count, MPI_Datatype 
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Bsend_init_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  if (count < 0) [[unlikely]]
-    return err::negative("MPI_Bsend_init_c", comm_, "count", count, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
+    return err::count("MPI_Bsend_init_c", comm_, "count", count);
   auto* const datatype_ = decode(datatype);
   if (!good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Bsend_init_c", comm_, "datatype", bits(datatype), datatype_);
@@ -346,8 +346,8 @@ extern "C" int PMPI_Ibsend_c(const void *buf, MPI_Count count, MPI_Datatype data
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Ibsend_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  if (count < 0) [[unlikely]]
-    return err::negative("MPI_Ibsend_c", comm_, "count", count, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
+    return err::count("MPI_Ibsend_c", comm_, "count", count);
   auto* const datatype_ = decode(datatype);
   if (!good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Ibsend_c", comm_, "datatype", bits(datatype), datatype_);
@@ -404,8 +404,8 @@ WEFT_MPI_NAME(MPI_Imrecv);
 extern "C" int PMPI_Imrecv_c(void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Message *message, MPI_Request *request) {
   if (!state.active) [[unlikely]]
     return err::inactive("MPI_Imrecv_c");
-  if (count < 0) [[unlikely]]
-    return err::negative("MPI_Imrecv_c", nullptr, "count", count, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
+    return err::count("MPI_Imrecv_c", nullptr, "count", count);
   auto* const datatype_ = decode(datatype);
   if (!good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Imrecv_c", nullptr, "datatype", bits(datatype), datatype_);
@@ -466,8 +466,8 @@ extern "C" int PMPI_Irecv_c(void *buf, MPI_Count count, MPI_Datatype datatype, i
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Irecv_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  if (count < 0) [[unlikely]]
-    return err::negative("MPI_Irecv_c", comm_, "count", count, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
+    return err::count("MPI_Irecv_c", comm_, "count", count);
   auto* const datatype_ = decode(datatype);
   if (!good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Irecv_c", comm_, "datatype", bits(datatype), datatype_);
@@ -512,8 +512,8 @@ extern "C" int PMPI_Irsend_c(const void *buf, MPI_Count count, MPI_Datatype data
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Irsend_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  if (count < 0) [[unlikely]]
-    return err::negative("MPI_Irsend_c", comm_, "count", count, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
+    return err::count("MPI_Irsend_c", comm_, "count", count);
   auto* const datatype_ = decode(datatype);
   if (!good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Irsend_c", comm_, "datatype", bits(datatype), datatype_);
@@ -558,8 +558,8 @@ extern "C" int PMPI_Isend_c(const void *buf, MPI_Count count, MPI_Datatype datat
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Isend_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  if (count < 0) [[unlikely]]
-    return err::negative("MPI_Isend_c", comm_, "count", count, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
+    return err::count("MPI_Isend_c", comm_, "count", count);
   auto* const datatype_ = decode(datatype);
   if (!good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Isend_c", comm_, "datatype", bits(datatype), datatype_);
@@ -615,8 +615,8 @@ extern "C" int PMPI_Isendrecv_c(const void *sendbuf, MPI_Count sendcount, MPI_Da
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Isendrecv_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  if (sendcount < 0) [[unlikely]]
-    return err::negative("MPI_Isendrecv_c", comm_, "sendcount", sendcount, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(sendcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Isendrecv_c", comm_, "sendcount", sendcount);
   auto* const sendtype_ = decode(sendtype);
   if (!good_data(sendtype_)) [[unlikely]]
     return err::data("MPI_Isendrecv_c", comm_, "sendtype", bits(sendtype), sendtype_);
@@ -624,8 +624,8 @@ extern "C" int PMPI_Isendrecv_c(const void *sendbuf, MPI_Count sendcount, MPI_Da
     return err::peer("MPI_Isendrecv_c", *comm_, "dest", dest, false);
   if (!good_tag(sendtag)) [[unlikely]]
     return err::tag("MPI_Isendrecv_c", comm_, "sendtag", sendtag, false);
-  if (recvcount < 0) [[unlikely]]
-    return err::negative("MPI_Isendrecv_c", comm_, "recvcount", recvcount, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(recvcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Isendrecv_c", comm_, "recvcount", recvcount);
   auto* const recvtype_ = decode(recvtype);
   if (!good_data(recvtype_)) [[unlikely]]
     return err::data("MPI_Isendrecv_c", comm_, "recvtype", bits(recvtype), recvtype_);
@@ -676,8 +676,8 @@ extern "C" int PMPI_Isendrecv_replace_c(void *buf, MPI_Count count, MPI_Datatype
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Isendrecv_replace_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  if (count < 0) [[unlikely]]
-    return err::negative("MPI_Isendrecv_replace_c", comm_, "count", count, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
+    return err::count("MPI_Isendrecv_replace_c", comm_, "count", count);
   auto* const datatype_ = decode(datatype);
   if (!good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Isendrecv_replace_c", comm_, "datatype", bits(datatype), datatype_);
@@ -726,8 +726,8 @@ extern "C" int PMPI_Issend_c(const void *buf, MPI_Count count, MPI_Datatype data
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Issend_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  if (count < 0) [[unlikely]]
-    return err::negative("MPI_Issend_c", comm_, "count", count, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
+    return err::count("MPI_Issend_c", comm_, "count", count);
   auto* const datatype_ = decode(datatype);
   if (!good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Issend_c", comm_, "datatype", bits(datatype), datatype_);
@@ -780,8 +780,8 @@ WEFT_MPI_NAME(MPI_Mrecv);
 extern "C" int PMPI_Mrecv_c(void *buf, MPI_Count count, MPI_Datatype datatype, MPI_Message *message, MPI_Status *status) {
   if (!state.active) [[unlikely]]
     return err::inactive("MPI_Mrecv_c");
-  if (count < 0) [[unlikely]]
-    return err::negative("MPI_Mrecv_c", nullptr, "count", count, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
+    return err::count("MPI_Mrecv_c", nullptr, "count", count);
   auto* const datatype_ = decode(datatype);
   if (!good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Mrecv_c", nullptr, "datatype", bits(datatype), datatype_);
@@ -876,8 +876,8 @@ extern "C" int PMPI_Recv_c(void *buf, MPI_Count count, MPI_Datatype datatype, in
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Recv_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  if (count < 0) [[unlikely]]
-    return err::negative("MPI_Recv_c", comm_, "count", count, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
+    return err::count("MPI_Recv_c", comm_, "count", count);
   auto* const datatype_ = decode(datatype);
   if (!good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Recv_c", comm_, "datatype", bits(datatype), datatype_);
@@ -920,8 +920,8 @@ extern "C" int PMPI_Recv_init_c(void *buf, MPI_Count count, MPI_Datatype datatyp
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Recv_init_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  if (count < 0) [[unlikely]]
-    return err::negative("MPI_Recv_init_c", comm_, "count", count, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
+    return err::count("MPI_Recv_init_c", comm_, "count", count);
   auto* const datatype_ = decode(datatype);
   if (!good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Recv_init_c", comm_, "datatype", bits(datatype), datatype_);
@@ -1036,8 +1036,8 @@ extern "C" int PMPI_Rsend_c(const void *buf, MPI_Count count, MPI_Datatype datat
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Rsend_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  if (count < 0) [[unlikely]]
-    return err::negative("MPI_Rsend_c", comm_, "count", count, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
+    return err::count("MPI_Rsend_c", comm_, "count", count);
   auto* const datatype_ = decode(datatype);
   if (!good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Rsend_c", comm_, "datatype", bits(datatype), datatype_);
@@ -1080,8 +1080,8 @@ extern "C" int PMPI_Rsend_init_c(const void *buf, MPI_Count count, MPI_Datatype 
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Rsend_init_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  if (count < 0) [[unlikely]]
-    return err::negative("MPI_Rsend_init_c", comm_, "count", count, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
+    return err::count("MPI_Rsend_init_c", comm_, "count", count);
   auto* const datatype_ = decode(datatype);
   if (!good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Rsend_init_c", comm_, "datatype", bits(datatype), datatype_);
@@ -1124,8 +1124,8 @@ extern "C" int PMPI_Send_c(const void *buf, MPI_Count count, MPI_Datatype dataty
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Send_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  if (count < 0) [[unlikely]]
-    return err::negative("MPI_Send_c", comm_, "count", count, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
+    return err::count("MPI_Send_c", comm_, "count", count);
   auto* const datatype_ = decode(datatype);
   if (!good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Send_c", comm_, "datatype", bits(datatype), datatype_);
@@ -1168,8 +1168,8 @@ extern "C" int PMPI_Send_init_c(const void *buf, MPI_Count count, MPI_Datatype d
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Send_init_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  if (count < 0) [[unlikely]]
-    return err::negative("MPI_Send_init_c", comm_, "count", count, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
+    return err::count("MPI_Send_init_c", comm_, "count", count);
   auto* const datatype_ = decode(datatype);
   if (!good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Send_init_c", comm_, "datatype", bits(datatype), datatype_);
@@ -1223,8 +1223,8 @@ extern "C" int PMPI_Sendrecv_c(const void *sendbuf, MPI_Count sendcount, MPI_Dat
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Sendrecv_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  if (sendcount < 0) [[unlikely]]
-    return err::negative("MPI_Sendrecv_c", comm_, "sendcount", sendcount, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(sendcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Sendrecv_c", comm_, "sendcount", sendcount);
   auto* const sendtype_ = decode(sendtype);
   if (!good_data(sendtype_)) [[unlikely]]
     return err::data("MPI_Sendrecv_c", comm_, "sendtype", bits(sendtype), sendtype_);
@@ -1232,8 +1232,8 @@ extern "C" int PMPI_Sendrecv_c(const void *sendbuf, MPI_Count sendcount, MPI_Dat
     return err::peer("MPI_Sendrecv_c", *comm_, "dest", dest, false);
   if (!good_tag(sendtag)) [[unlikely]]
     return err::tag("MPI_Sendrecv_c", comm_, "sendtag", sendtag, false);
-  if (recvcount < 0) [[unlikely]]
-    return err::negative("MPI_Sendrecv_c", comm_, "recvcount", recvcount, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(recvcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Sendrecv_c", comm_, "recvcount", recvcount);
   auto* const recvtype_ = decode(recvtype);
   if (!good_data(recvtype_)) [[unlikely]]
     return err::data("MPI_Sendrecv_c", comm_, "recvtype", bits(recvtype), recvtype_);
@@ -1280,8 +1280,8 @@ extern "C" int PMPI_Sendrecv_replace_c(void *buf, MPI_Count count, MPI_Datatype 
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Sendrecv_replace_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  if (count < 0) [[unlikely]]
-    return err::negative("MPI_Sendrecv_replace_c", comm_, "count", count, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
+    return err::count("MPI_Sendrecv_replace_c", comm_, "count", count);
   auto* const datatype_ = decode(datatype);
   if (!good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Sendrecv_replace_c", comm_, "datatype", bits(datatype), datatype_);
@@ -1409,8 +1409,8 @@ extern "C" int PMPI_Ssend_c(const void *buf, MPI_Count count, MPI_Datatype datat
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Ssend_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  if (count < 0) [[unlikely]]
-    return err::negative("MPI_Ssend_c", comm_, "count", count, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
+    return err::count("MPI_Ssend_c", comm_, "count", count);
   auto* const datatype_ = decode(datatype);
   if (!good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Ssend_c", comm_, "datatype", bits(datatype), datatype_);
@@ -1453,8 +1453,8 @@ extern "C" int PMPI_Ssend_init_c(const void *buf, MPI_Count count, MPI_Datatype 
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Ssend_init_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  if (count < 0) [[unlikely]]
-    return err::negative("MPI_Ssend_init_c", comm_, "count", count, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
+    return err::count("MPI_Ssend_init_c", comm_, "count", count);
   auto* const datatype_ = decode(datatype);
   if (!good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Ssend_init_c", comm_, "datatype", bits(datatype), datatype_);

@@ -149,8 +149,8 @@ extern "C" int PMPI_Pack_c(const void *inbuf, MPI_Count incount, MPI_Datatype da
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Pack_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  if (incount < 0) [[unlikely]]
-    return err::negative("MPI_Pack_c", comm_, "incount", incount, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(incount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Pack_c", comm_, "incount", incount);
   auto* const datatype_ = decode(datatype);
   if (!good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Pack_c", comm_, "datatype", bits(datatype), datatype_);
@@ -193,8 +193,8 @@ extern "C" int PMPI_Pack_external_c(const char *datarep, const void *inbuf, MPI_
     return err::inactive("MPI_Pack_external_c");
   if (!datarep) [[unlikely]]
     return err::null("MPI_Pack_external_c", nullptr, "datarep");
-  if (incount < 0) [[unlikely]]
-    return err::negative("MPI_Pack_external_c", nullptr, "incount", incount, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(incount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Pack_external_c", nullptr, "incount", incount);
   auto* const datatype_ = decode(datatype);
   if (!good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Pack_external_c", nullptr, "datatype", bits(datatype), datatype_);
@@ -1101,8 +1101,8 @@ extern "C" int PMPI_Unpack_c(const void *inbuf, MPI_Count insize, MPI_Count *pos
     return err::negative("MPI_Unpack_c", comm_, "insize", insize, MPI_ERR_ARG);
   if (!position) [[unlikely]]
     return err::null("MPI_Unpack_c", comm_, "position");
-  if (outcount < 0) [[unlikely]]
-    return err::negative("MPI_Unpack_c", comm_, "outcount", outcount, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(outcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Unpack_c", comm_, "outcount", outcount);
   auto* const datatype_ = decode(datatype);
   if (!good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Unpack_c", comm_, "datatype", bits(datatype), datatype_);
@@ -1145,8 +1145,8 @@ extern "C" int PMPI_Unpack_external_c(const char *datarep, const void *inbuf, MP
     return err::negative("MPI_Unpack_external_c", nullptr, "insize", insize, MPI_ERR_ARG);
   if (!position) [[unlikely]]
     return err::null("MPI_Unpack_external_c", nullptr, "position");
-  if (outcount < 0) [[unlikely]]
-    return err::negative("MPI_Unpack_external_c", nullptr, "outcount", outcount, MPI_ERR_COUNT);
+  if (static_cast<uint64_t>(outcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Unpack_external_c", nullptr, "outcount", outcount);
   auto* const datatype_ = decode(datatype);
   if (!good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Unpack_external_c", nullptr, "datatype", bits(datatype), datatype_);

@@ -1,0 +1,81 @@
+/* What the generated calls of badarg.c are made of: good values of each kind, and the judgement of what a call returned. */
+#ifndef BADARG_H
+#define BADARG_H
+
+#include <limits.h>
+#include <mpi.h>
+#include <setjmp.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+
+/* Values that calls accept; the out_ members are places for results. */
+extern struct Good {
+  char buffer1[4096], buffer2[4096], buffer3[4096], text[16384], word[64];
+  void* pointer;
+  int ints[64], ones[64], ranges[4][3];
+  MPI_Aint aints[64];
+  MPI_Count counts[64], large_ones[64];
+  int out_ints[64];
+  MPI_Aint out_aints[64];
+  MPI_Count out_counts[64];
+  MPI_Offset out_offsets[64];
+  MPI_Status statuses[16];
+  MPI_Datatype types[64], uncommitted;
+  MPI_Request request, requests[64];
+  MPI_Info info, infos[64];
+  MPI_Group group;
+  MPI_Session session;
+  int keyval, type_keyval, win_keyval;
+  void* other_kind[2]; /* handles of a datatype and of a group */
+  MPI_Comm freed_comm;
+  MPI_Group freed_group;
+  MPI_Datatype freed_type;
+  MPI_Op freed_op;
+  MPI_Request freed_request;
+  MPI_Info freed_info;
+  MPI_Errhandler freed_errh;
+  MPI_Session freed_session;
+  MPI_Comm out_comm;
+  MPI_Group out_group;
+  MPI_Datatype out_type, out_types[64];
+  MPI_Op out_op;
+  MPI_Request out_request;
+  MPI_Message out_message;
+  MPI_Info out_info;
+  MPI_Errhandler out_errh;
+  MPI_Session out_session;
+  MPI_Win out_win;
+  MPI_File out_file;
+} good;
+
+extern char too_long[];
+void good_function(void);
+
+MPI_Comm* fresh_comm(void);
+MPI_Request* fresh_request(void);
+MPI_Message* fresh_message(void);
+MPI_Win* fresh_win(void);
+MPI_File* fresh_file(void);
+
+void test_all(void);
+
+extern sigjmp_buf escape;
+/* Remembers what is being tried, for the reports of crashes and hangs. */
+void trying(const char* function, const char* argument, const char* call);
+/* The call must have returned an error of class `wanted`, whose text names the function and the argument. */
+void judge(int returned, int wanted);
+void judge_crash(int signal);
+
+#define TRY(function, argument, wanted, call) \
+  do {                                        \
+    trying(function, argument, #call);        \
+    const int signal = sigsetjmp(escape, 1);  \
+    if (signal)                               \
+      judge_crash(signal);                    \
+    else                                      \
+      judge(call, wanted);                    \
+  } while (0)
+
+#endif

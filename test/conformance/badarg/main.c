@@ -1,0 +1,173 @@
+/* Calls each MPI function with each argument wrong in turn, under MPI_ERRORS_RETURN, in a process of its own. Nothing may crash or
+   hang, the error class must be the standard's, and the text must name the function and the argument. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "badarg.h"
+
+struct Good good;
+char too_long[MPI_MAX_INFO_VAL + MPI_MAX_INFO_KEY + 2];
+sigjmp_buf escape;
+
+static const char *function, *argument, *call;
+static int passed, failed;
+
+void good_function(void) {}
+
+MPI_Comm* fresh_comm(void) {
+  static MPI_Comm handle;
+  handle = MPI_COMM_WORLD;
+  return &handle;
+}
+MPI_Request* fresh_request(void) {
+  static MPI_Request handle;
+  handle = good.request;
+  return &handle;
+}
+MPI_Message* fresh_message(void) {
+  static MPI_Message handle;
+  handle = MPI_MESSAGE_NO_PROC;
+  return &handle;
+}
+MPI_Win* fresh_win(void) {
+  static MPI_Win handle;
+  handle = MPI_WIN_NULL;
+  return &handle;
+}
+MPI_File* fresh_file(void) {
+  static MPI_File handle;
+  handle = MPI_FILE_NULL;
+  return &handle;
+}
+
+static void report(const char* what) {
+  ++failed;
+  if (failed <= 200) printf("%s (argument %s): %s\n    %s\n", function, *argument ? argument : "-", what, call);
+}
+
+void trying(const char* f, const char* a, const char* c) {
+  function = f;
+  argument = a;
+  call = c;
+  alarm(10);
+}
+
+static const char* name_of_class(int error_class, char* room) {
+  int length = 0;
+  if (MPI_Error_string(error_class, room, &length) != MPI_SUCCESS) return "no error class";
+  char* end = strchr(room, ':');
+  if (end) *end = 0;
+  return room;
+}
+
+void judge(int returned, int wanted) {
+  alarm(0);
+  char text[MPI_MAX_ERROR_STRING] = "", line[2 * MPI_MAX_ERROR_STRING + 64], name1[MPI_MAX_ERROR_STRING], name2[MPI_MAX_ERROR_STRING];
+  int length = 0, error_class = -1;
+  if (returned == MPI_SUCCESS) {
+    snprintf(line, sizeof line, "was accepted, %s expected", name_of_class(wanted, name1));
+    report(line);
+    return;
+  }
+  MPI_Error_string(returned, text, &length);
+  MPI_Error_class(returned, &error_class);
+  if (error_class != wanted) {
+    snprintf(line, sizeof line, "%s, but %s expected (%.300s)", name_of_class(error_class, name1), name_of_class(wanted, name2), text);
+    report(line);
+  } else if (!strstr(text, function) && wanted != MPI_T_ERR_NOT_SUPPORTED) {
+    snprintf(line, sizeof line, "the text does not name the function: %s", text);
+    report(line);
+  } else if (!strstr(text, argument)) {
+    snprintf(line, sizeof line, "the text does not name the argument: %s", text);
+    report(line);
+  } else {
+    ++passed;
+  }
+}
+
+void judge_crash(int signal) {
+  alarm(0);
+  report(signal == SIGALRM ? "no end within 10 s" : strsignal(signal));
+}
+
+static void caught(int signal) { siglongjmp(escape, signal); }
+
+static void catch_signals(void) {
+  struct sigaction action;
+  memset(&action, 0, sizeof action);
+  action.sa_handler = caught;
+  action.sa_flags = SA_NODEFER;
+  const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGABRT, SIGALRM};
+  for (size_t i = 0; i < sizeof signals / sizeof *signals; ++i) sigaction(signals[i], &action, NULL);
+}
+
+static void user_function(void* in, void* inout, int* len, MPI_Datatype* type) { (void)in, (void)inout, (void)len, (void)type; }
+static void user_handler(MPI_Comm* comm, int* code, ...) { (void)comm, (void)code; }
+
+static void prepare(void) {
+  memset(too_long, 'x', sizeof too_long - 1);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &good.session);
+  for (int i = 0; i < 64; ++i)
+    good.types[i] = MPI_INT, good.requests[i] = MPI_REQUEST_NULL, good.infos[i] = MPI_INFO_NULL, good.ones[i] = 1, good.large_ones[i] = 1;
+  MPI_Type_contiguous(3, MPI_INT, &good.uncommitted);
+  MPI_Comm_group(MPI_COMM_WORLD, &good.group);
+  MPI_Info_create(&good.info);
+  MPI_Recv_init(good.buffer1, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD, &good.request);
+  MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &good.keyval, NULL);
+  MPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, MPI_TYPE_NULL_DELETE_FN, &good.type_keyval, NULL);
+  MPI_Win_create_keyval(MPI_WIN_NULL_COPY_FN, MPI_WIN_NULL_DELETE_FN, &good.win_keyval, NULL);
+  good.other_kind[0] = (void*)good.uncommitted;
+  good.other_kind[1] = (void*)good.group;
+}
+
+/* Handles that were good once. */
+static void make_freed(void) {
+  MPI_Comm comm;
+  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  good.freed_comm = comm;
+  MPI_Comm_free(&comm);
+  MPI_Group group;
+  MPI_Group_incl(good.group, 1, good.ints, &group);
+  good.freed_group = group;
+  MPI_Group_free(&group);
+  MPI_Datatype type;
+  MPI_Type_contiguous(2, MPI_INT, &type);
+  good.freed_type = type;
+  MPI_Type_free(&type);
+  MPI_Op op;
+  MPI_Op_create(user_function, 1, &op);
+  good.freed_op = op;
+  MPI_Op_free(&op);
+  MPI_Request request;
+  MPI_Send_init(good.buffer1, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD, &request);
+  good.freed_request = request;
+  MPI_Request_free(&request);
+  MPI_Info info;
+  MPI_Info_create(&info);
+  good.freed_info = info;
+  MPI_Info_free(&info);
+  MPI_Errhandler handler;
+  MPI_Comm_create_errhandler(user_handler, &handler);
+  good.freed_errh = handler;
+  MPI_Errhandler_free(&handler);
+  MPI_Session session;
+  MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session);
+  good.freed_session = session;
+  MPI_Session_finalize(&session);
+}
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  prepare();
+  make_freed();
+  catch_signals();
+  test_all();
+  printf("result: %d bad arguments, %d answered well, %d not\n", passed + failed, passed, failed);
+  MPI_Session_finalize(&good.session);
+  MPI_Finalize();
+  return failed != 0;
+}

@@ -1,0 +1,133 @@
+// Command lines of mpirun, as users of all MPIs write them.
+#include "launcher/options.h"
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+
+using namespace weft::launcher;
+using Words = std::vector<std::string>;
+
+namespace {
+Parsed run(Words words) { return parse(words, 6); }
+}  // namespace
+
+TEST_CASE("spellings of the number of ranks", "[options]") {
+  for (Words head : {Words{"-n", "4"},
+                     {"-np", "4"},
+                     {"--np", "4"},
+                     {"-c", "4"},
+                     {"--n", "4"},
+                     {"-n=4"},
+                     {"--np=4"},
+                     {"-ppn", "4"},
+                     {"-N", "4", "-n", "4"}}) {
+    head.insert(head.end(), {"prog", "-n", "9", "--help"});
+    INFO(head[0]);
+    const Parsed parsed = run(head);
+    REQUIRE(parsed.run);
+    CHECK(parsed.options.ranks() == 4);
+    CHECK(parsed.options.apps.at(0).command == Words{"prog", "-n", "9", "--help"});
+  }
+  CHECK(run({"prog"}).options.ranks() == 6);
+}
+
+TEST_CASE("what users write", "[options]") {
+  setenv("WEFT_TEST_PASSED_ON", "value", 1);
+  const Parsed parsed = run({"--allow-run-as-root",
+                             "-oversubscribe",
+                             "--bind-to",
+                             "none",
+                             "-tag-output",
+                             "-x",
+                             "A=1=2",
+                             "-x",
+                             "WEFT_TEST_PASSED_ON",
+                             "-genv",
+                             "B",
+                             "2",
+                             "--set",
+                             "pml.eager_limit=4K",
+                             "-wdir",
+                             "/tmp",
+                             "--timeout",
+                             "1.5",
+                             "-v",
+                             "--stdin",
+                             "none",
+                             "-np",
+                             "2",
+                             "./a.out",
+                             "--",
+                             "x"});
+  REQUIRE(parsed.run);
+  CHECK(parsed.warnings.empty());
+  const Options& options = parsed.options;
+  CHECK(options.tag_output);
+  CHECK(options.verbose);
+  CHECK(options.timeout_s == 1.5);
+  CHECK(options.input == InputTo::none);
+  const App& app = options.apps.at(0);
+  CHECK(app.ranks == 2);
+  CHECK(app.folder == "/tmp");
+  CHECK(app.command == Words{"./a.out", "--", "x"});
+  const std::vector<std::pair<std::string, std::string>> expected = {
+      {"A", "1=2"}, {"WEFT_TEST_PASSED_ON", "value"}, {"B", "2"}, {"WEFT_PML_EAGER_LIMIT", "4K"}};
+  CHECK(app.variables == expected);
+  CHECK(run({"-l", "prog"}).options.tag_output);
+}
+
+TEST_CASE("several programs", "[options]") {
+  const Parsed parsed = run({"-n", "2", "-x", "A=1", "first", "x", ":", "-n", "3", "--wdir", "/", "second", ":", "third"});
+  REQUIRE(parsed.run);
+  const Options& options = parsed.options;
+  REQUIRE(options.apps.size() == 3);
+  CHECK(options.ranks() == 6);
+  CHECK(options.apps[1].command == Words{"second"});
+  CHECK(options.apps[1].variables.size() == 1);
+  for (auto [rank, app] : {std::pair{0u, 0u}, {1u, 0u}, {2u, 1u}, {4u, 1u}, {5u, 2u}}) CHECK(options.app_of(rank) == app);
+  CHECK_FALSE(run({"-n", "2", "first", ":"}).run);
+}
+
+TEST_CASE("what is not there yet is said", "[options]") {
+  CHECK(run({"--bind-to", "core", "prog"}).warnings.size() == 1);
+  CHECK(run({"--mca", "btl", "tcp", "--mca", "x", "y", "prog"}).warnings.size() == 1);
+  CHECK(run({"--mca", "btl", "tcp", "prog"}).run);
+  CHECK(run({"--host", "localhost:4", "prog"}).run);
+  for (Words words :
+       {Words{"--hostfile", "f", "prog"}, {"-H", "elsewhere", "prog"}, {"-ppn", "1", "-n", "2", "prog"}, {"--stdin", "3", "prog"}}) {
+    const Parsed parsed = run(words);
+    INFO(words[0]);
+    CHECK_FALSE(parsed.run);
+    CHECK(parsed.exit_code == exit_usage);
+    CHECK_FALSE(parsed.text.empty());
+  }
+}
+
+TEST_CASE("mistakes are named", "[options]") {
+  auto text = [](Words words) {
+    const Parsed parsed = run(words);
+    CHECK_FALSE(parsed.run);
+    CHECK(parsed.exit_code == exit_usage);
+    return parsed.text;
+  };
+  CHECK(text({}).find("no program") != std::string::npos);
+  CHECK(text({"-n", "2"}).find("no program") != std::string::npos);
+  CHECK(text({"--tag-ouput", "prog"}).find("--tag-output") != std::string::npos);
+  CHECK(text({"-n", "2", "--nonsense-option", "prog"}).find("--nonsense-option") != std::string::npos);
+  for (const char* bad : {"x", "-1", "0", "99999999999", "2x", ""}) {
+    INFO(bad);
+    CHECK_FALSE(text({"-n", bad, "prog"}).empty());
+  }
+  CHECK(text({"-x", "=1", "prog"}).find("VAR") != std::string::npos);
+  CHECK(text({"--set", "novalue", "prog"}).find("VAR=VALUE") != std::string::npos);
+  CHECK_FALSE(text({"--timeout", "-3", "prog"}).empty());
+}
+
+TEST_CASE("help and version end well", "[options]") {
+  for (Words words : {Words{"--help"}, {"-h"}, {"--version"}, {"-V"}, {"-n", "2", "--help"}}) {
+    const Parsed parsed = run(words);
+    CHECK_FALSE(parsed.run);
+    CHECK(parsed.exit_code == 0);
+    CHECK_FALSE(parsed.text.empty());
+  }
+}
