@@ -297,6 +297,10 @@ class Entry:
             else:
                 report = self.call("bytes", f'"{p.name}"', f"{p.name} == MPI_BUFFER_AUTOMATIC ? nullptr : {p.name}",
                                    f"{p.name} == MPI_BUFFER_AUTOMATIC ? 0 : {size.name}")
+        elif size.array and p.direction == "out" and any(q.kind == "OP" for q in self.params):
+            # MPI_Reduce_scatter: this process receives its own block only.
+            data = self.following(p, ("DATA",))
+            report = self.call("buffer", f'"{p.name}"', p.name, f"{size.name}[comm_->team->rank()]", self.value(data), allowed)
         elif size.array:
             data = self.following(p, ("DATA",))
             if data.array:

@@ -2051,9 +2051,8 @@ extern "C" int PMPI_Ireduce_scatter(const void *sendbuf, void *recvbuf, const in
   const type::Datatype* const sendbuf_type = datatype_;
   if (suspicious(sendbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Ireduce_scatter", comm_, "sendbuf", sendbuf, Counts(recvcounts), n, &sendbuf_type, true, true)) return bad;
-  const type::Datatype* const recvbuf_type = datatype_;
   if (suspicious(recvbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Ireduce_scatter", comm_, "recvbuf", recvbuf, Counts(recvcounts), n, &recvbuf_type, true, false)) return bad;
+    if (const int bad = err::buffer("MPI_Ireduce_scatter", comm_, "recvbuf", recvbuf, recvcounts[comm_->team->rank()], datatype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
     if (const int bad = err::alias("MPI_Ireduce_scatter", comm_, "sendbuf", "recvbuf", sendbuf, any_positive(Counts(recvcounts), n))) return bad;
   return run("MPI_Ireduce_scatter", comm_, [&] { return body::Ireduce_scatter(sendbuf, recvbuf, recvcounts, *datatype_, *op_, *comm_, request); });
@@ -2084,9 +2083,8 @@ extern "C" int PMPI_Ireduce_scatter_c(const void *sendbuf, void *recvbuf, const 
   const type::Datatype* const sendbuf_type = datatype_;
   if (suspicious(sendbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Ireduce_scatter_c", comm_, "sendbuf", sendbuf, Counts(recvcounts), n, &sendbuf_type, true, true)) return bad;
-  const type::Datatype* const recvbuf_type = datatype_;
   if (suspicious(recvbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Ireduce_scatter_c", comm_, "recvbuf", recvbuf, Counts(recvcounts), n, &recvbuf_type, true, false)) return bad;
+    if (const int bad = err::buffer("MPI_Ireduce_scatter_c", comm_, "recvbuf", recvbuf, recvcounts[comm_->team->rank()], datatype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
     if (const int bad = err::alias("MPI_Ireduce_scatter_c", comm_, "sendbuf", "recvbuf", sendbuf, any_positive(Counts(recvcounts), n))) return bad;
   return run("MPI_Ireduce_scatter_c", comm_, [&] { return body::Ireduce_scatter(sendbuf, recvbuf, recvcounts, *datatype_, *op_, *comm_, request); });
@@ -2535,9 +2533,8 @@ extern "C" int PMPI_Reduce_scatter(const void *sendbuf, void *recvbuf, const int
   const type::Datatype* const sendbuf_type = datatype_;
   if (suspicious(sendbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Reduce_scatter", comm_, "sendbuf", sendbuf, Counts(recvcounts), n, &sendbuf_type, true, true)) return bad;
-  const type::Datatype* const recvbuf_type = datatype_;
   if (suspicious(recvbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Reduce_scatter", comm_, "recvbuf", recvbuf, Counts(recvcounts), n, &recvbuf_type, true, false)) return bad;
+    if (const int bad = err::buffer("MPI_Reduce_scatter", comm_, "recvbuf", recvbuf, recvcounts[comm_->team->rank()], datatype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
     if (const int bad = err::alias("MPI_Reduce_scatter", comm_, "sendbuf", "recvbuf", sendbuf, any_positive(Counts(recvcounts), n))) return bad;
   return run("MPI_Reduce_scatter", comm_, [&] { return body::Reduce_scatter(sendbuf, recvbuf, recvcounts, *datatype_, *op_, *comm_); });
@@ -2566,9 +2563,8 @@ extern "C" int PMPI_Reduce_scatter_c(const void *sendbuf, void *recvbuf, const M
   const type::Datatype* const sendbuf_type = datatype_;
   if (suspicious(sendbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Reduce_scatter_c", comm_, "sendbuf", sendbuf, Counts(recvcounts), n, &sendbuf_type, true, true)) return bad;
-  const type::Datatype* const recvbuf_type = datatype_;
   if (suspicious(recvbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Reduce_scatter_c", comm_, "recvbuf", recvbuf, Counts(recvcounts), n, &recvbuf_type, true, false)) return bad;
+    if (const int bad = err::buffer("MPI_Reduce_scatter_c", comm_, "recvbuf", recvbuf, recvcounts[comm_->team->rank()], datatype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
     if (const int bad = err::alias("MPI_Reduce_scatter_c", comm_, "sendbuf", "recvbuf", sendbuf, any_positive(Counts(recvcounts), n))) return bad;
   return run("MPI_Reduce_scatter_c", comm_, [&] { return body::Reduce_scatter(sendbuf, recvbuf, recvcounts, *datatype_, *op_, *comm_); });
@@ -2716,9 +2712,8 @@ extern "C" int PMPI_Reduce_scatter_init(const void *sendbuf, void *recvbuf, cons
   const type::Datatype* const sendbuf_type = datatype_;
   if (suspicious(sendbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Reduce_scatter_init", comm_, "sendbuf", sendbuf, Counts(recvcounts), n, &sendbuf_type, true, true)) return bad;
-  const type::Datatype* const recvbuf_type = datatype_;
   if (suspicious(recvbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Reduce_scatter_init", comm_, "recvbuf", recvbuf, Counts(recvcounts), n, &recvbuf_type, true, false)) return bad;
+    if (const int bad = err::buffer("MPI_Reduce_scatter_init", comm_, "recvbuf", recvbuf, recvcounts[comm_->team->rank()], datatype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
     if (const int bad = err::alias("MPI_Reduce_scatter_init", comm_, "sendbuf", "recvbuf", sendbuf, any_positive(Counts(recvcounts), n))) return bad;
   return run("MPI_Reduce_scatter_init", comm_, [&] { return body::Reduce_scatter_init(sendbuf, recvbuf, recvcounts, *datatype_, *op_, *comm_, info_, request); });
@@ -2752,9 +2747,8 @@ extern "C" int PMPI_Reduce_scatter_init_c(const void *sendbuf, void *recvbuf, co
   const type::Datatype* const sendbuf_type = datatype_;
   if (suspicious(sendbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Reduce_scatter_init_c", comm_, "sendbuf", sendbuf, Counts(recvcounts), n, &sendbuf_type, true, true)) return bad;
-  const type::Datatype* const recvbuf_type = datatype_;
   if (suspicious(recvbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Reduce_scatter_init_c", comm_, "recvbuf", recvbuf, Counts(recvcounts), n, &recvbuf_type, true, false)) return bad;
+    if (const int bad = err::buffer("MPI_Reduce_scatter_init_c", comm_, "recvbuf", recvbuf, recvcounts[comm_->team->rank()], datatype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
     if (const int bad = err::alias("MPI_Reduce_scatter_init_c", comm_, "sendbuf", "recvbuf", sendbuf, any_positive(Counts(recvcounts), n))) return bad;
   return run("MPI_Reduce_scatter_init_c", comm_, [&] { return body::Reduce_scatter_init(sendbuf, recvbuf, recvcounts, *datatype_, *op_, *comm_, info_, request); });
