@@ -49,6 +49,7 @@ struct Caps {
   bool zcopy = false;           ///< send_zcopy() works
   uint32_t max_zcopy = 1u << 30;  ///< payload of one send_zcopy()
   bool get = false, put = false;
+  uint64_t get_from = 0;        ///< bytes from which get() is faster than messages in a row, if both sides attend to them
   bool ordered = true;          ///< messages of one endpoint arrive in the order sent
   bool same_node = false;       ///< reaches processes of this node only
   double alpha_ns = 0;          ///< latency of a small message

@@ -15,6 +15,7 @@
 
 #include "btl/btl.h"
 #include "runtime/base/clock.h"
+#include "runtime/config/config.h"
 
 using namespace weft;
 using namespace weft::btl;
@@ -37,14 +38,14 @@ struct Counter : Sink {
     ++count;
     uint64_t first = 0;
     if (h.length) std::memcpy(&first, payload, std::min<size_t>(8, h.length));
-    if (h.length > 40) std::memcpy(buffer, payload, h.length);
+    if (h.length > 40) std::memcpy(buffer + h.context, payload, h.length);
     bytes += h.length + (first == ~0ull);
     stop |= h.kind == 1;
   }
   std::byte* landing(void*, const Header&) override { return nullptr; }
   void lost(void*, const std::string&) override { _exit(3); }
   bool stop = false;
-  alignas(64) std::byte buffer[64 << 10];
+  alignas(64) std::byte buffer[4 << 20];
 };
 
 void pin(int cpu) {
@@ -134,6 +135,19 @@ class Pair {
     sink_.stop = false;
     send(0);
   }
+  /// ns for `bytes` in pieces as large as the transport takes, acknowledged.
+  double stream(size_t bytes) {
+    const uint64_t start = now_ns();
+    Header h;
+    for (size_t at = 0; at < bytes; at += h.length) {
+      h.context = at;
+      h.length = uint32_t(std::min<size_t>(bytes - at, caps().max_inline));
+      while (peer_->try_inline(h, data_ + at) == Status::again) shm_->poll(sink_);
+    }
+    await(sink_.count + 1);
+    return double(now_ns() - start);
+  }
+  void absorb_stream(size_t bytes) { absorb(int((bytes + caps().max_inline - 1) / caps().max_inline) - 1); }
   void stop() {
     send(0, 1);
     await(sink_.count + 1);
@@ -157,7 +171,7 @@ class Pair {
   std::unique_ptr<Transport> shm_;
   Endpoint* peer_ = nullptr;
   Counter sink_;
-  alignas(64) std::byte data_[64 << 10] = {};
+  alignas(64) std::byte data_[4 << 20] = {};
 };
 
 void raw_line(uint32_t me, Shared& s) {
@@ -217,6 +231,16 @@ void side(uint32_t me, Shared& shared) {
       row(name, samples, "ns a message");
     }
   }
+  for (size_t bytes : {size_t{65536}, size_t{1} << 20, size_t{4} << 20}) {
+    if (me) {
+      pair.absorb_stream(bytes);
+    } else {
+      auto samples = rounds([&] { return pair.stream(bytes); });
+      pair.stop();
+      snprintf(name, sizeof name, "stream %zu KiB (%.1f GB/s at best)", bytes >> 10, double(bytes) / *std::min_element(samples.begin(), samples.end()));
+      row(name, samples, "ns");
+    }
+  }
   static std::vector<std::byte> far(4 << 20, std::byte{1}), near(4 << 20);
   if (me) {
     shared.ping = reinterpret_cast<uint64_t>(far.data());
@@ -243,6 +267,7 @@ void side(uint32_t me, Shared& shared) {
 
 int main(int argc, char** argv) {
   if (argc > 1) seconds_per_row = atof(argv[1]);
+  for (const std::string& complaint : config::load_environment()) fprintf(stderr, "%s\n", complaint.c_str());
   void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return 1;
   auto* shared = new (memory) Shared{};

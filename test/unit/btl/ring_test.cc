@@ -78,7 +78,7 @@ TEST_CASE("ring: behaves as a bounded queue", "[shm]") {
     const uint32_t most = Shape::of(bytes).max_payload();
     std::deque<uint32_t> model;
     uint64_t sent = 0, received = 0, refused = 0;
-    while (received < 20000) {
+    while (received < 8000) {
       const bool fill = random() % 3;
       for (int n = int(random() % 100); n > 0; --n) {
         if (fill) {
@@ -121,7 +121,7 @@ TEST_CASE("ring: short copies copy exactly", "[shm]") {
 
 TEST_CASE("ring: two threads", "[shm]") {
   constexpr uint32_t bytes = 16 << 10;
-  constexpr uint64_t messages = 200000;
+  constexpr uint64_t messages = 50000;
   const uint32_t seed = std::random_device{}();
   INFO("seed " << seed);
   Memory memory(bytes);

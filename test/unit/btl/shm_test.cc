@@ -21,6 +21,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/error.h"
 #include "runtime/config/config.h"
+#include "runtime/type/construct.h"
 #include "runtime/type/predefined.h"
 
 using namespace weft;
@@ -140,6 +141,44 @@ TEST_CASE("shm: messages of all sizes arrive in order", "[shm]") {
       }
       box.mails.clear();
     }
+  }
+}
+
+TEST_CASE("shm: strided data is packed straight into the ring", "[shm]") {
+  Node node(2);
+  Endpoint* there = node.connect(0, 1);
+  const uint32_t seed = std::random_device{}();
+  INFO("seed " << seed);
+  std::mt19937 random(seed);
+  std::vector<int32_t> data(100000);
+  for (auto& value : data) value = int32_t(random());
+  for (int round = 0; round < 50; ++round) {
+    const int count = int(random() % 700) + 1, block = int(random() % 5) + 1, stride = block + int(random() % 6);
+    type::Datatype* strided = nullptr;
+    REQUIRE(type::vector(count, block, stride, type::of(type::Basic::int32), type::Form{}, strided) == 0);
+    std::vector<std::byte> want;
+    for (int i = 0; i < count; ++i) {
+      const auto* from = reinterpret_cast<const std::byte*>(data.data() + i * stride);
+      want.insert(want.end(), from, from + block * 4);
+    }
+    type::Cursor cursor(data.data(), 1, *strided);
+    std::vector<std::byte> got;
+    while (cursor.left()) {
+      const uint64_t before = cursor.position();
+      const uint32_t n = uint32_t(std::min<uint64_t>(cursor.left(), random() % node.shm[0]->caps().max_buffered + 1));
+      if (there->send(numbered(before, n), cursor) == Status::ok) {
+        REQUIRE(cursor.position() == before + n);
+      } else {
+        REQUIRE(cursor.position() == before);
+        node.shm[1]->poll(node.boxes[1]);
+      }
+    }
+    while (node.shm[1]->poll(node.boxes[1])) {
+    }
+    for (auto& mail : node.boxes[1].mails) got.insert(got.end(), mail.payload.begin(), mail.payload.end());
+    node.boxes[1].mails.clear();
+    REQUIRE(got == want);
+    release(strided);
   }
 }
 
