@@ -21,7 +21,6 @@ def outputs(api):
     return {
         "include/mpi.h": header.generate(api),
         "api/generated/bodies.h": bodies.generate(api),
-        "api/generated/pending.cc": bodies.generate_pending(api),
         **entries.generate(api),
         "docs/status.md": status.generate(api),
         "test/conformance/badarg/badarg.c": badarg.generate(api),

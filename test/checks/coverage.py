@@ -26,5 +26,7 @@ wrong = [f"not in the library: {n}" for n in sorted(both - exported)] + [f"not i
 wrong += [f"not described: {n}" for n in sorted(n for n in exported if re.match(r"P?MPI_", n) and n not in both)]
 if len(abi) != STANDARD_ABI:
     wrong.append(f"{len(abi)} names are described as the standard ABI's, which has {STANDARD_ABI}")
+undefined = subprocess.run(["nm", "-D", "--undefined-only", sys.argv[1]], check=True, capture_output=True, text=True).stdout
+wrong += [f"no body: {line.split()[-1]}" for line in undefined.splitlines() if "4weft4body" in line]
 print("\n".join(wrong) or f"result: {len(abi)} names of the standard ABI and {len(names - abi)} for Fortran, each twice")
 sys.exit(bool(wrong))
