@@ -42,6 +42,7 @@ struct Node : Sink {
     if (!rails) throw std::runtime_error(rails.failure().text);
     rail = std::move(rails->front());
   }
+  Node(boot::Bootstrap& b, std::unique_ptr<tcp::Rail> r) : boot(b), rail(std::move(r)) {}
   uint32_t rank() const { return boot.job().rank; }
   static void* cookie(uint32_t rank) { return reinterpret_cast<void*>(uintptr_t{rank} + 1); }
   static uint32_t rank_of(void* cookie) { return uint32_t(reinterpret_cast<uintptr_t>(cookie) - 1); }
