@@ -75,7 +75,7 @@ int TeamState::next_tag() { return static_cast<int>(sequence_++ & kTagMask); }
 int TeamState::next_persistent_tag() { return kPersistentTag | static_cast<int>(persistent_sequence_++ & kTagMask); }
 
 int TeamState::run_schedule(const Call& c, const Agreed& a) {
-  const SchedulePtr schedule = plans_.find(a, in_place_here(*this, c), static_cast<Rank>(team_.rank()));
+  const SchedulePtr& schedule = plans_.find(a, in_place_here(*this, c), static_cast<Rank>(team_.rank()));
   const int tag = next_tag();
   if (!frame_.bind(*schedule, c, static_cast<int32_t>(team_.rank()), static_cast<int32_t>(team_.size()))) return MPI_ERR_NO_MEM;
   const int error = run_rounds(team_, tag, frame_, requests_);

@@ -105,9 +105,11 @@ Choice choose(const Agreed& a, const Topology&) {
 bool node_kernel_pays(const Agreed& a, uint64_t bytes) {
   switch (a.pattern) {
     case Pattern::barrier: return true;
-    case Pattern::bcast: return bytes <= 32 * kKiB;
+    // Through pieces that stay in cache, a pipelined double copy beats single copies by system call.
+    case Pattern::bcast: return a.size <= 8 || bytes <= 64 * kKiB;
+    // Each rank reads all operands: the more ranks, the sooner algorithms that share the work out win.
     case Pattern::reduce:
-    case Pattern::allreduce: return bytes <= (a.size <= 4 ? 64 * kKiB : a.size <= 8 ? 16 * kKiB : 2 * kKiB);
+    case Pattern::allreduce: return bytes <= (a.size == 2 ? 4096 * kKiB : a.size <= 4 ? 256 * kKiB : a.size <= 8 ? 16 * kKiB : 4 * kKiB);
     default: return false;
   }
 }

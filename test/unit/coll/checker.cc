@@ -229,6 +229,7 @@ class Simulation {
     Message m{.from = r, .to = peer, .data = {}, .cells = {}, .blocks = {}, .known = ranks_[r].known};
     m.cells = cells(r, step.a, k, step.blocks, &m.blocks);
     ++ranks_[r].pending;
+    fresh_.push_back(step.kind == StepKind::send ? std::pair{r, peer} : std::pair{peer, r});
     if (step.kind == StepKind::send) {
       for (const Cell& c : m.cells) {
         m.data.push_back(read(r, c));
@@ -283,11 +284,16 @@ class Simulation {
   }
 
   bool match_one() {
-    for (auto& [key, queue] : receives_) {
+    while (!fresh_.empty()) {
+      const auto key = fresh_.back();
+      auto& to = receives_[key];
       auto& from = sends_[key];
-      if (queue.empty() || from.empty()) continue;
-      Message in = queue.front(), out = from.front();
-      queue.pop_front();
+      if (to.empty() || from.empty()) {
+        fresh_.pop_back();
+        continue;
+      }
+      const Message in = to.front(), out = from.front();
+      to.pop_front();
       from.pop_front();
       deliver(out, in);
       --ranks_[out.from].pending;
@@ -372,6 +378,7 @@ class Simulation {
   const Question& q_;
   std::vector<State> ranks_;
   std::map<std::pair<Rank, Rank>, std::deque<Message>> sends_, receives_;
+  std::vector<std::pair<Rank, Rank>> fresh_;  // pairs that may have a message to match
   std::map<std::pair<Rank, Cell>, int> buffers_;  // by which name a cell was received into
 };
 
