@@ -137,7 +137,7 @@ TEST_CASE("shm: messages of all sizes arrive in order", "[shm]") {
         CHECK(box.mails[i].header.context == number + 1000 * i);
         CHECK(box.mails[i].from == (endpoint == there ? 0 : 1));
         REQUIRE(box.mails[i].payload.size() == length);
-        CHECK(std::memcmp(box.mails[i].payload.data(), data.data(), length) == 0);
+        CHECK(std::equal(box.mails[i].payload.begin(), box.mails[i].payload.end(), data.begin()));
       }
       box.mails.clear();
     }
