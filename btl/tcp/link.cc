@@ -15,12 +15,12 @@
 namespace weft::btl::tcp {
 namespace {
 
-constexpr size_t kRuns = 64;                      // entries of one writev
-constexpr size_t kScratch = 128 * 1024;           // bytes of one read beyond payloads that have a place
-constexpr int kReadsPerPoll = 16;                 // then others have their turn
-constexpr size_t kMaxPieces = 4096;               // zero-copy sends waiting per peer
-constexpr uint64_t kFirstPause = 20'000'000;      // ns before the second round of attempts; grows fourfold
-constexpr uint64_t kCrossing = 1'000'000'000;     // ns that the peer's own attempt may take before ours is repeated
+constexpr size_t kRuns = 64;                   // entries of one writev
+constexpr size_t kScratch = 128 * 1024;        // bytes of one read beyond payloads that have a place
+constexpr int kReadsPerPoll = 16;              // then others have their turn
+constexpr size_t kMaxPieces = 4096;            // zero-copy sends waiting per peer
+constexpr uint64_t kFirstPause = 20'000'000;   // ns before the second round of attempts; grows fourfold
+constexpr uint64_t kCrossing = 1'000'000'000;  // ns that the peer's own attempt may take before ours is repeated
 
 size_t total(std::span<const iovec> runs) {
   size_t n = 0;
@@ -34,7 +34,9 @@ const char* meaning(int error) {
     case ECONNRESET:
     case EPIPE: return "its process most likely died or was killed: see what it printed last";
     case ECONNREFUSED: return "nobody listens there: its process has ended, or a firewall refuses the port";
-    case ETIMEDOUT: return "its host or the network in between does not answer: check that both hosts are up, and that no firewall drops the traffic between them";
+    case ETIMEDOUT:
+      return "its host or the network in between does not answer: check that both hosts are up, and that no firewall drops the traffic "
+             "between them";
     case EHOSTUNREACH:
     case ENETUNREACH: return "there is no route: name the interfaces that connect the hosts in WEFT_NET_INTERFACES";
     case EMFILE:
@@ -105,8 +107,10 @@ Status Link::send(const Header& header, type::Cursor& cursor) {
   std::byte* at = outbox_.extend(sizeof header + header.length);
   memcpy(at, &header, sizeof header);
   cursor.pack(at + sizeof header, header.length);
-  if (first) flush();
-  else watch(true);
+  if (first)
+    flush();
+  else
+    watch(true);
   return state_ == State::dead ? Status::peer_failed : Status::ok;
 }
 
@@ -226,7 +230,8 @@ void Link::conclude() {
 /// Tries the next address, after a pause when all had their turn; gives up after the last round.
 void Link::attempt_failed(const std::string& why) {
   const size_t round = attempts_ / ways_.size();
-  if (round >= rail_.options_.rounds) return fail("it cannot be reached over this interface (" + std::to_string(attempts_) + " attempts): " + why);
+  if (round >= rail_.options_.rounds)
+    return fail("it cannot be reached over this interface (" + std::to_string(attempts_) + " attempts): " + why);
   hang_up(State::waiting);
   why_ = why;
   const uint64_t pause = attempts_ % ways_.size() != 0 ? 0 : kFirstPause << (2 * std::min<size_t>(round - 1, 4));
@@ -304,7 +309,8 @@ int Link::receive(Sink& sink) {
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
     if (n < 0) return fail(explain("receiving failed", errno)), count + 1;
     if (n == 0) {
-      const char* when = inbox_.within_message() ? "it closed the connection in the middle of a message" : "it closed the connection without taking its leave";
+      const char* when = inbox_.within_message() ? "it closed the connection in the middle of a message"
+                                                 : "it closed the connection without taking its leave";
       return fail(std::string(when) + "; " + meaning(ECONNRESET)), count + 1;
     }
     const Inbox::Taken taken = inbox_.take(size_t(n), scratch, sink, cookie_);

@@ -74,7 +74,8 @@ Result<std::vector<std::unique_ptr<Rail>>> open_rails(const Site& site, const Op
   }
   if (card->rails.empty()) return Failure{"tcp cannot listen on any interface: " + why};
   std::vector<std::unique_ptr<Rail>> rails;
-  for (size_t i = 0; i < listeners.size(); ++i) rails.push_back(std::make_unique<Rail>(site, options, card, i, speeds[i], std::move(listeners[i])));
+  for (size_t i = 0; i < listeners.size(); ++i)
+    rails.push_back(std::make_unique<Rail>(site, options, card, i, speeds[i], std::move(listeners[i])));
   return rails;
 }
 

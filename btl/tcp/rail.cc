@@ -17,9 +17,9 @@
 namespace weft::btl::tcp {
 namespace {
 
-constexpr uint32_t kLooksBeforeRest = 500;     // fruitless looks until poll() begins to skip
-constexpr uint64_t kShortestPause = 2'000;     // ticks between looks
-constexpr uint64_t kLongestPause = 40'000;     // with connections open; about 15 us
+constexpr uint32_t kLooksBeforeRest = 500;  // fruitless looks until poll() begins to skip
+constexpr uint64_t kShortestPause = 2'000;  // ticks between looks
+constexpr uint64_t kLongestPause = 40'000;  // with connections open; about 15 us
 constexpr uint64_t kLongestPauseAlone = 200'000;
 constexpr int kGreetingsPerPoll = 16;
 constexpr uint64_t kListenAgain = 200'000'000;  // ns without accepting when descriptors have run out
@@ -35,7 +35,9 @@ uint64_t ticks() {
 }
 
 /// The key that connections to the owner of a card must prove to know.
-net::Digest key_of(const std::string& secret, const Token& token) { return net::hmac(net::bytes_of(secret), {net::bytes_of("weft btl tcp"), token}); }
+net::Digest key_of(const std::string& secret, const Token& token) {
+  return net::hmac(net::bytes_of(secret), {net::bytes_of("weft btl tcp"), token});
+}
 
 Caps caps_for(const Card::RailEntry& rail, uint32_t mbit) {
   Caps caps;
@@ -55,8 +57,13 @@ Caps caps_for(const Card::RailEntry& rail, uint32_t mbit) {
 }  // namespace
 
 Rail::Rail(const Site& site, Options options, std::shared_ptr<const Card> card, size_t index, uint32_t mbit, std::vector<net::Fd> listeners)
-    : boot_(site.boot), options_(std::move(options)), card_(std::move(card)), index_(index), caps_(caps_for(card_->rails[index], mbit)),
-      key_(key_of(site.boot.job().secret, card_->token)), epoll_(epoll_create1(EPOLL_CLOEXEC)),
+    : boot_(site.boot),
+      options_(std::move(options)),
+      card_(std::move(card)),
+      index_(index),
+      caps_(caps_for(card_->rails[index], mbit)),
+      key_(key_of(site.boot.job().secret, card_->token)),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
       timer_(Watched::What::timer, net::Fd(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC))) {
   for (net::Fd& fd : listeners) {
     listeners_.push_back(std::make_unique<Watched>(Watched::What::listener, std::move(fd)));
@@ -84,7 +91,8 @@ Link& Rail::link_to(ProcessId who) {
 
 Result<Endpoint*> Rail::connect(ProcessId who, const boot::Blob& address, void* cookie) {
   const auto card = Card::decode(address);
-  if (!card) return Failure{"rank " + std::to_string(who.rank) + " published no valid tcp address; do all processes run the same version of Weft?"};
+  if (!card)
+    return Failure{"rank " + std::to_string(who.rank) + " published no valid tcp address; do all processes run the same version of Weft?"};
   const int partner = partner_of(*card_, boot_.job().rank, index_, *card, who.rank);
   if (partner < 0)
     return Failure{"tcp " + caps_.device + " has no common network with rank " + std::to_string(who.rank) + " on " + card->host +
@@ -184,18 +192,25 @@ void Rail::check_deadlines() {
   timer_at_ = UINT64_MAX;
   for (auto& [who, link] : links_) {
     if (link->state_ != Link::State::connecting && link->state_ != Link::State::waiting) continue;
-    if (link->deadline_ > now) wake_at(link->deadline_);
-    else if (link->state_ == Link::State::waiting) link->begin();
-    else link->attempt_failed("no answer from " + link->describe() + " within " + std::to_string(options_.connect_s) +
-                              " s; check that no firewall drops the traffic between the hosts, and WEFT_NET_INTERFACES");
+    if (link->deadline_ > now)
+      wake_at(link->deadline_);
+    else if (link->state_ == Link::State::waiting)
+      link->begin();
+    else
+      link->attempt_failed("no answer from " + link->describe() + " within " + std::to_string(options_.connect_s) +
+                           " s; check that no firewall drops the traffic between the hosts, and WEFT_NET_INTERFACES");
   }
   for (size_t i = guests_.size(); i-- > 0;) {
-    if (guests_[i]->deadline > now) wake_at(guests_[i]->deadline);
-    else dismiss(*guests_[i], &Counters::unfinished, "it did not finish the handshake in time");
+    if (guests_[i]->deadline > now)
+      wake_at(guests_[i]->deadline);
+    else
+      dismiss(*guests_[i], &Counters::unfinished, "it did not finish the handshake in time");
   }
   if (!listening_) {
-    if (listen_again_at_ <= now) listen_again();
-    else wake_at(listen_again_at_);
+    if (listen_again_at_ <= now)
+      listen_again();
+    else
+      wake_at(listen_again_at_);
   }
   check_silence(now);
 }
@@ -227,7 +242,8 @@ void Rail::greet(Watched& listener) {
     net::Fd fd = net::accept_next(listener.fd.get());
     if (!fd && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
     if (!fd) {
-      log(Level::warning, "tcp %s: cannot accept connections: %s; raise the limit of open files (ulimit -n)", caps_.device.c_str(), strerror(errno));
+      log(Level::warning, "tcp %s: cannot accept connections: %s; raise the limit of open files (ulimit -n)", caps_.device.c_str(),
+          strerror(errno));
       return listen_later(now + kListenAgain);
     }
     net::tune_stream(fd.get(), int(options_.silence_s));
@@ -250,7 +266,7 @@ void Rail::listen_again() {
   for (auto& listener : listeners_) watch(*listener, EPOLLIN);
 }
 
-void Rail::dismiss(Guest& guest, uint64_t Counters::* counter, const std::string& why) {
+void Rail::dismiss(Guest& guest, uint64_t Counters::*counter, const std::string& why) {
   const uint64_t count = ++(counters_.*counter);
   // one line for the 1st, 2nd, 4th, 8th...: a port scanner shall not fill the disk
   if (counter == &Counters::refused && std::has_single_bit(count))

@@ -21,13 +21,13 @@ namespace weft::btl::tcp {
 
 /// What the user's settings say, and what tests change.
 struct Options {
-  uint32_t queue_bytes = 256 * 1024;   ///< copied bytes waiting per peer, beyond which sends are told `again`
-  int socket_bytes = 0;                ///< SO_SNDBUF and SO_RCVBUF; 0: the kernel's own tuning
-  uint32_t silence_s = 60;             ///< a peer host that stays silent so long is lost
-  uint32_t connect_s = 10;             ///< limit of one attempt to connect
-  uint32_t rounds = 5;                 ///< attempts per address before a peer counts as unreachable
-  uint32_t guest_s = 30;               ///< time that an inbound connection has to prove itself
-  uint32_t guests = 256;               ///< inbound connections that may be unproven at a time; others wait in the kernel
+  uint32_t queue_bytes = 256 * 1024;                      ///< copied bytes waiting per peer, beyond which sends are told `again`
+  int socket_bytes = 0;                                   ///< SO_SNDBUF and SO_RCVBUF; 0: the kernel's own tuning
+  uint32_t silence_s = 60;                                ///< a peer host that stays silent so long is lost
+  uint32_t connect_s = 10;                                ///< limit of one attempt to connect
+  uint32_t rounds = 5;                                    ///< attempts per address before a peer counts as unreachable
+  uint32_t guest_s = 30;                                  ///< time that an inbound connection has to prove itself
+  uint32_t guests = 256;                                  ///< inbound connections that may be unproven at a time; others wait in the kernel
   std::optional<std::vector<net::Interface>> interfaces;  ///< instead of those that the settings choose
 };
 Options options_from_settings();
@@ -58,8 +58,8 @@ class Link final : public Endpoint, public Watched {
     shaking,     // own attempt, handshake under way
     waiting,     // until the next attempt, or for the peer's own
     open,
-    left,        // the peer took its leave
-    dead,        // lost; see why_
+    left,  // the peer took its leave
+    dead,  // lost; see why_
   };
   Link(Rail& rail, ProcessId who) : Watched(What::link), rail_(rail), who_(who) {}
 
@@ -99,10 +99,10 @@ class Link final : public Endpoint, public Watched {
   uint32_t attempts_ = 0;
   uint64_t deadline_ = 0;  // of connecting and waiting
   int their_rail_ = -1;
-  net::Digest key_{};      // what an attempt of ours must prove to know
+  net::Digest key_{};  // what an attempt of ours must prove to know
   std::string host_, why_;
   net::Address here_, there_;  // of the open connection; the kernel forgets them when it breaks
-  std::vector<Way> ways_;  // empty until connect(): a peer that connected first
+  std::vector<Way> ways_;      // empty until connect(): a peer that connected first
   std::unique_ptr<net::Handshake> handshake_;
   Outbox outbox_;
   Inbox inbox_;
@@ -112,7 +112,8 @@ class Link final : public Endpoint, public Watched {
 struct Guest : Watched {
   net::Handshake handshake;
   uint64_t deadline;
-  Guest(net::Fd socket, net::Handshake h, uint64_t until) : Watched(What::guest, std::move(socket)), handshake(std::move(h)), deadline(until) {}
+  Guest(net::Fd socket, net::Handshake h, uint64_t until)
+      : Watched(What::guest, std::move(socket)), handshake(std::move(h)), deadline(until) {}
 };
 
 class Rail final : public Transport {
@@ -151,7 +152,7 @@ class Rail final : public Transport {
   void serve_guest(Guest& guest, Sink& sink);
   void receive_guest(Guest& guest);
   net::Verdict judge(const Guest& guest, Sink& sink, Link*& link);
-  void dismiss(Guest& guest, uint64_t Counters::* counter, const std::string& why);
+  void dismiss(Guest& guest, uint64_t Counters::*counter, const std::string& why);
   void forget(Guest& guest);
   std::string who_text(const Link& link) const;
 
@@ -171,8 +172,8 @@ class Rail final : public Transport {
   uint64_t silence_check_at_ = UINT64_MAX;
   std::vector<std::unique_ptr<Guest>> guests_, gone_guests_;
   std::unordered_map<ProcessId, std::unique_ptr<Link>> links_;
-  std::vector<Link*> mourned_;             // failed, not yet reported
-  std::unique_ptr<std::byte[]> scratch_;   // made at the first arrival
+  std::vector<Link*> mourned_;            // failed, not yet reported
+  std::unique_ptr<std::byte[]> scratch_;  // made at the first arrival
   bool draining_ = false;
   // how often poll() asks the kernel: always while there is traffic, then ever more rarely
   uint64_t last_look_ = 0, pause_ = 0;

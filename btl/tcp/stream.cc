@@ -6,8 +6,8 @@
 namespace weft::btl::tcp {
 namespace {
 
-constexpr size_t kPieceBytes = 16384;      // small messages are gathered in pieces of this size
-constexpr size_t kBounceStep = 256 * 1024; // a bounce buffer starts with this
+constexpr size_t kPieceBytes = 16384;       // small messages are gathered in pieces of this size
+constexpr size_t kBounceStep = 256 * 1024;  // a bounce buffer starts with this
 
 }  // namespace
 
@@ -118,8 +118,10 @@ Inbox::Taken Inbox::take(size_t n, std::span<const std::byte> scratch, Sink& sin
   if (const size_t direct = std::min(n, open_room()); direct > 0) {
     got_ += uint32_t(direct);
     n -= direct;
-    if (got_ == header_.length) finish_payload(sink, cookie, taken);
-    else if (open_room() == 0) grow();
+    if (got_ == header_.length)
+      finish_payload(sink, cookie, taken);
+    else if (open_room() == 0)
+      grow();
   }
   take_scratch(scratch.first(n), sink, cookie, taken);
   return taken;

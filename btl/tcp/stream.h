@@ -16,9 +16,9 @@
 
 namespace weft::btl::tcp {
 
-constexpr uint64_t kControl = ~uint64_t{0};       ///< no team has this context
-constexpr uint32_t kMaxPayload = 1u << 30;        ///< longer messages do not exist on this wire
-constexpr uint32_t kLandingFrom = 4096;           ///< shorter payloads are not worth a landing
+constexpr uint64_t kControl = ~uint64_t{0};  ///< no team has this context
+constexpr uint32_t kMaxPayload = 1u << 30;   ///< longer messages do not exist on this wire
+constexpr uint32_t kLandingFrom = 4096;      ///< shorter payloads are not worth a landing
 inline Header bye() { return {kControl, 0, 0, 0, 0, 'B', 0}; }
 
 /// Bytes accepted for a peer and not yet taken by the kernel.
@@ -61,7 +61,7 @@ class Inbox {
  public:
   struct Taken {
     int messages = 0;
-    bool bye = false;     ///< the peer took leave
+    bool bye = false;              ///< the peer took leave
     const char* broken = nullptr;  ///< why this is no stream of messages; stop reading
   };
 
@@ -80,13 +80,13 @@ class Inbox {
   void take_scratch(std::span<const std::byte> bytes, Sink& sink, void* cookie, Taken& taken);
   const char* check(Taken& taken) const;
 
-  Header header_;                      // of the message under way
-  size_t head_have_ = 0;               // bytes of header_ that are there
-  bool under_way_ = false;             // header_ is complete, its payload is not
-  bool closed_ = false;                // bye was seen
-  uint32_t got_ = 0;                   // bytes of payload that are there
-  std::byte* landing_ = nullptr;       // where they go; null: bounce_
-  std::vector<std::byte> bounce_;      // grows with what arrives, so that a header alone costs nothing
+  Header header_;                  // of the message under way
+  size_t head_have_ = 0;           // bytes of header_ that are there
+  bool under_way_ = false;         // header_ is complete, its payload is not
+  bool closed_ = false;            // bye was seen
+  uint32_t got_ = 0;               // bytes of payload that are there
+  std::byte* landing_ = nullptr;   // where they go; null: bounce_
+  std::vector<std::byte> bounce_;  // grows with what arrives, so that a header alone costs nothing
 };
 
 }  // namespace weft::btl::tcp

@@ -13,8 +13,10 @@ std::optional<T> number(std::string_view text, std::string_view* rest = nullptr)
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || text.starts_with('-')) return {};
   const std::string_view left = text.substr(size_t(end - text.data()));
-  if (rest) *rest = left;
-  else if (!left.empty()) return {};
+  if (rest)
+    *rest = left;
+  else if (!left.empty())
+    return {};
   return value;
 }
 
@@ -44,12 +46,14 @@ bool set_delay(Plan& plan, std::string_view value) {
   const size_t dash = value.find('-');
   if (!store(plan.delay_least_ns, duration(value.substr(0, dash)))) return false;
   plan.delay_most_ns = plan.delay_least_ns;
-  return dash == std::string_view::npos || (store(plan.delay_most_ns, duration(value.substr(dash + 1))) && plan.delay_most_ns >= plan.delay_least_ns);
+  return dash == std::string_view::npos ||
+         (store(plan.delay_most_ns, duration(value.substr(dash + 1))) && plan.delay_most_ns >= plan.delay_least_ns);
 }
 
 bool set_again(Plan& plan, std::string_view value) {
   const size_t times = value.find('x');
-  if (times != std::string_view::npos && (!store(plan.again_run, number<uint32_t>(value.substr(times + 1))) || plan.again_run == 0)) return false;
+  if (times != std::string_view::npos && (!store(plan.again_run, number<uint32_t>(value.substr(times + 1))) || plan.again_run == 0))
+    return false;
   return store(plan.again, probability(value.substr(0, times))) && plan.again < 1;  // 1 would never let anything through
 }
 
@@ -74,9 +78,10 @@ Result<Plan> parse_plan(std::string_view text) {
     text.remove_prefix(comma == std::string_view::npos ? text.size() : comma + 1);
     const size_t equals = item.find('=');
     if (equals == std::string_view::npos || !set(plan, item.substr(0, equals), item.substr(equals + 1)))
-      return Failure{"\"" + std::string(item) +
-                     "\" is no part of a fault plan; there are delay=100us or 10us-1ms, reorder=0.1, again=0.1 or 0.1x50, drop=0.01, fail_after=1000, "
-                     "fail_peer=3, seed=7, separated by commas"};
+      return Failure{
+          "\"" + std::string(item) +
+          "\" is no part of a fault plan; there are delay=100us or 10us-1ms, reorder=0.1, again=0.1 or 0.1x50, drop=0.01, fail_after=1000, "
+          "fail_peer=3, seed=7, separated by commas"};
   }
   return plan;
 }

@@ -16,8 +16,8 @@ namespace weft::btl {
 namespace wrapping {
 namespace {
 
-constexpr size_t kHeldBytes = 1 << 20;         // per peer, then `again`
-constexpr uint64_t kReorderHold = 1'000'000;   // ns at most that a reordered message waits
+constexpr size_t kHeldBytes = 1 << 20;        // per peer, then `again`
+constexpr uint64_t kReorderHold = 1'000'000;  // ns at most that a reordered message waits
 
 class Wrapper;
 
@@ -26,8 +26,8 @@ struct Held {
   uint64_t due;
   Header header;
   std::vector<std::byte> payload;
-  std::vector<iovec> user;   // of a zero-copy send
-  Operation* op = nullptr;   // not null: a zero-copy send
+  std::vector<iovec> user;  // of a zero-copy send
+  Operation* op = nullptr;  // not null: a zero-copy send
 };
 
 class WrappedEndpoint final : public Endpoint {

@@ -14,16 +14,16 @@ namespace weft::net {
 /// An IPv4 or IPv6 address, optionally with the length of its subnet prefix (bits) and a port (0: any).
 struct Address {
   bool v6 = false;
-  uint8_t prefix = 0;                ///< bits of the subnet; 32 or 128 for a lone host
-  uint16_t port = 0;                 ///< host byte order
-  uint32_t scope = 0;                ///< interface index, for IPv6 link-local addresses only
-  std::array<uint8_t, 16> bytes{};   ///< network order; IPv4 uses the first four
+  uint8_t prefix = 0;               ///< bits of the subnet; 32 or 128 for a lone host
+  uint16_t port = 0;                ///< host byte order
+  uint32_t scope = 0;               ///< interface index, for IPv6 link-local addresses only
+  std::array<uint8_t, 16> bytes{};  ///< network order; IPv4 uses the first four
 
   bool operator==(const Address&) const = default;
 
   bool loopback() const;
-  bool link_local() const;  ///< 169.254.0.0/16, fe80::/10
-  bool private_use() const; ///< RFC 1918, RFC 6598, fc00::/7
+  bool link_local() const;   ///< 169.254.0.0/16, fe80::/10
+  bool private_use() const;  ///< RFC 1918, RFC 6598, fc00::/7
   bool unspecified() const;
   bool same_host(const Address& other) const { return v6 == other.v6 && bytes == other.bytes; }
   /// True if `other` lies in the subnet of this address.

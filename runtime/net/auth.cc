@@ -103,8 +103,10 @@ bool equal(const Digest& a, const Digest& b) {
 void fill_random(std::span<std::byte> out) {
   while (!out.empty()) {
     const ssize_t n = getrandom(out.data(), out.size(), 0);
-    if (n > 0) out = out.subspan(size_t(n));
-    else if (errno != EINTR) abort();  // without randomness nobody could be told from a stranger
+    if (n > 0)
+      out = out.subspan(size_t(n));
+    else if (errno != EINTR)
+      abort();  // without randomness nobody could be told from a stranger
   }
 }
 

@@ -38,8 +38,8 @@ std::string disagreement(const Format& theirs) {
   if (memcmp(theirs.magic, ours.magic, sizeof ours.magic) != 0) return "it does not speak Weft's protocol";
   if (theirs.byte_order != ours.byte_order) return "it has another byte order";
   if (theirs.version != ours.version)
-    return "it speaks version " + std::to_string(theirs.version) + " of Weft's protocol, this side version " + std::to_string(ours.version) +
-           "; use the same Weft on all hosts";
+    return "it speaks version " + std::to_string(theirs.version) + " of Weft's protocol, this side version " +
+           std::to_string(ours.version) + "; use the same Weft on all hosts";
   return {};
 }
 
@@ -101,7 +101,8 @@ Handshake::State Handshake::feed(Bytes data) {
     case Await::proof: return take_proof();
     case Await::verdict:
       verdict_ = Verdict(in_[0]);
-      if (verdict_ != Verdict::welcome && verdict_ != Verdict::crossing && verdict_ != Verdict::refused) return fail("its verdict makes no sense");
+      if (verdict_ != Verdict::welcome && verdict_ != Verdict::crossing && verdict_ != Verdict::refused)
+        return fail("its verdict makes no sense");
       await(Await::nothing, 0);
       return state_ = State::proven;
     case Await::nothing: break;

@@ -22,7 +22,8 @@ const config::Text setting_interfaces(
     "the whole list everything in it (eth0,10.1.0.0/16 or ^docker0,wlan*). Empty: all that look useful");
 
 /// Bridges and pipes of containers and virtual machines: they lead to this host only, and their addresses repeat on every host.
-constexpr const char* kHostOnly[] = {"docker*", "virbr*", "veth*", "br-*", "cni*", "flannel*", "cali*", "lxcbr*", "lxdbr*", "podman*", "vmnet*", "vboxnet*"};
+constexpr const char* kHostOnly[] = {"docker*", "virbr*", "veth*",  "br-*",    "cni*",   "flannel*",
+                                     "cali*",   "lxcbr*", "lxdbr*", "podman*", "vmnet*", "vboxnet*"};
 
 bool host_only(const Interface& i) {
   return std::ranges::any_of(kHostOnly, [&](const char* glob) { return fnmatch(glob, i.name.c_str(), 0) == 0; });
@@ -51,7 +52,7 @@ std::string_view trim(std::string_view text) {
 /// One item of the setting.
 struct Rule {
   bool exclude;
-  std::string glob;                ///< empty if it is a subnet
+  std::string glob;  ///< empty if it is a subnet
   std::optional<Address> subnet;
 
   bool matches(const Interface& i) const { return !subnet && fnmatch(glob.c_str(), i.name.c_str(), 0) == 0; }
@@ -123,8 +124,12 @@ std::vector<Interface> list_interfaces() {
     auto at = std::ranges::find(list, entry->ifa_name, &Interface::name);
     if (at == list.end()) {
       const unsigned flags = entry->ifa_flags;
-      list.push_back({entry->ifa_name, if_nametoindex(entry->ifa_name), (flags & IFF_UP) && (flags & IFF_RUNNING), (flags & IFF_LOOPBACK) != 0,
-                      speed_of(entry->ifa_name), {}});
+      list.push_back({entry->ifa_name,
+                      if_nametoindex(entry->ifa_name),
+                      (flags & IFF_UP) && (flags & IFF_RUNNING),
+                      (flags & IFF_LOOPBACK) != 0,
+                      speed_of(entry->ifa_name),
+                      {}});
       at = list.end() - 1;
     }
     at->addresses.push_back(*address);
@@ -142,7 +147,8 @@ Result<std::vector<Interface>> choose(std::span<const Interface> all, std::strin
     if (Interface part = filtered(i, rules, including); part.up && !part.addresses.empty()) list.push_back(std::move(part));
   if (list.empty()) {
     if (rules.empty()) return Failure{"no network interface is up with an address; there are: " + describe(all)};
-    return Failure{setting_interfaces.environment_name() + "=" + std::string(setting) + " leaves no network interface that is up; there are: " + describe(all)};
+    return Failure{setting_interfaces.environment_name() + "=" + std::string(setting) +
+                   " leaves no network interface that is up; there are: " + describe(all)};
   }
   if (including) return list;
   if (extent == Extent::host) {

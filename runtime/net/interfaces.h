@@ -15,9 +15,9 @@ namespace weft::net {
 struct Interface {
   std::string name;
   unsigned index = 0;
-  bool up = false;        ///< administratively up and with carrier
+  bool up = false;  ///< administratively up and with carrier
   bool loopback = false;
-  uint32_t mbit = 0;      ///< link speed, 0 if unknown
+  uint32_t mbit = 0;               ///< link speed, 0 if unknown
   std::vector<Address> addresses;  ///< IPv4 first
 };
 

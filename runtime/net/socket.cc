@@ -57,7 +57,8 @@ Result<Fd> start_connect(const Address& from, const Address& to, int buffer_byte
   Address target = to;
   if (target.link_local()) target.scope = from.scope;
   const socklen_t length = target.to_socket(name);
-  if (connect(fd.get(), reinterpret_cast<sockaddr*>(&name), length) != 0 && errno != EINPROGRESS) return failed("cannot connect to", to, errno);
+  if (connect(fd.get(), reinterpret_cast<sockaddr*>(&name), length) != 0 && errno != EINPROGRESS)
+    return failed("cannot connect to", to, errno);
   return fd;
 }
 
@@ -65,7 +66,9 @@ Fd accept_next(int listener) {
   for (;;) {
     Fd fd(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     // errors of a connection that died while it waited are not the listener's
-    if (fd || (errno != EINTR && errno != ECONNABORTED && errno != EPROTO && errno != ENETDOWN && errno != EHOSTUNREACH && errno != ENETUNREACH)) return fd;
+    if (fd ||
+        (errno != EINTR && errno != ECONNABORTED && errno != EPROTO && errno != ENETDOWN && errno != EHOSTUNREACH && errno != ENETUNREACH))
+      return fd;
   }
 }
 

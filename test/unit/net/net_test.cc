@@ -29,11 +29,8 @@ Interface card(const char* name, std::vector<Address> addresses, bool up = true)
 }
 
 std::vector<Interface> machine() {
-  return {card("lo", {at("127.0.0.1/8"), at("::1/128")}),
-          card("eth0", {at("10.1.0.5/16"), at("fd00::5/64"), at("fe80::5/64")}),
-          card("ib0", {at("10.2.0.5/16")}),
-          card("wlan0", {at("192.168.1.5/24")}, false),
-          card("docker0", {at("172.17.0.1/16")})};
+  return {card("lo", {at("127.0.0.1/8"), at("::1/128")}), card("eth0", {at("10.1.0.5/16"), at("fd00::5/64"), at("fe80::5/64")}),
+          card("ib0", {at("10.2.0.5/16")}), card("wlan0", {at("192.168.1.5/24")}, false), card("docker0", {at("172.17.0.1/16")})};
 }
 
 std::string names(std::string_view setting, Extent extent = Extent::network) {
@@ -80,7 +77,8 @@ TEST_CASE("sha256 and hmac give the published answers") {
   CHECK(hex(sha256({})) == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   CHECK(hex(sha256({bytes_of("a"), bytes_of("bc")})) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   CHECK(hex(sha256({bytes_of(std::string(1'000'000, 'a'))})) == "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
-  CHECK(hex(hmac(bytes_of("Jefe"), {bytes_of("what do ya want for nothing?")})) == "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+  CHECK(hex(hmac(bytes_of("Jefe"), {bytes_of("what do ya want for nothing?")})) ==
+        "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
   const std::string key(131, '\xaa');
   CHECK(hex(hmac(bytes_of(key), {bytes_of("Test Using Larger Than Block-Size Key - Hash Key First")})) ==
         "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
