@@ -310,18 +310,11 @@ class Entry:
                 self.line(f"const type::Datatype* const {p.name}_type = {self.value(data)};")
                 types = f"&{p.name}_type"
             report = self.call("buffer", f'"{p.name}"', p.name, f"Counts({size.name})", "n", types, one, allowed)
-            if "educe_scatter" in self.f.name and p.name == "recvbuf":
-                # Only the own block arrives, unless the buffer is the input as well.
-                own = self.call("buffer", f'"{p.name}"', p.name, f"{size.name}[comm_->rank()]", self.value(data), allowed)
-                report = f"{report} : err::{own}"
-                report = "in_place(sendbuf) ? err::" + report
         else:
             data = self.following(p, ("DATA", "TYPE"))
             report = self.call("buffer", f'"{p.name}"', p.name, size.name, self.value(data), allowed)
-        if not report.startswith("in_place"):
-            report = f"err::{report}"
         condition = " && ".join(([where] if where else []) + [f"suspicious({p.name})"])
-        self.line(f"if ({condition}) [[unlikely]]\n    if (const int bad = {report}) return bad;")
+        self.line(f"if ({condition}) [[unlikely]]\n    if (const int bad = err::{report}) return bad;")
 
     def aliases(self):
         """Send and receive buffers of collectives may not be the same."""
