@@ -1,6 +1,13 @@
 // Messages between ranks as threads: every protocol, over every wire.
 #include <catch2/catch.hpp>
 
+#include <atomic>
+#include <random>
+
+#include "include/mpi.h"
+#include "runtime/base/error.h"
+#include "runtime/boot/fake.h"
+#include "runtime/type/construct.h"
 #include "test/unit/pml/ranks.h"
 
 using namespace weft;
@@ -22,6 +29,7 @@ std::vector<Bed> beds() {
       {"disorder", {.ordered = false}},
       {"disorder, get", {.get = true, .ordered = false}},
       {"shm", {}, true},
+      {"tcp", {}, true},
   };
 }
 
@@ -55,6 +63,327 @@ TEST_CASE("messages of every size arrive by every protocol") {
             NEED(n == 0 || memcmp(sent.data(), got.data(), n) == 0);
           }
         }
+      });
+    }
+  }
+}
+
+namespace {
+
+/// A vector type made of blocks of bytes: `block` of every `stride`.
+type::Datatype* strided(uint64_t blocks, uint64_t block, uint64_t stride) {
+  type::Datatype* made = nullptr;
+  NEED(type::vector(static_cast<int64_t>(blocks), static_cast<int64_t>(block), static_cast<int64_t>(stride), type::of(type::Basic::byte), type::Form{}, made) == 0);
+  made->committed = true;
+  return made;
+}
+
+struct Layout {
+  uint64_t blocks, block, stride;
+  uint64_t bytes() const { return blocks * block; }
+  uint64_t span() const { return (blocks - 1) * stride + block; }
+};
+
+}  // namespace
+
+TEST_CASE("strided data arrives whatever the layout of the other side") {
+  const Layout layouts[] = {{3, 5, 8}, {10, 100, 128}, {70, 1000, 1500}, {6, 4096, 5000}, {90, 4096, 4100}, {1000, 8, 24}, {12, 50000, 50010}};
+  for (const Bed& bed : beds()) {
+    DYNAMIC_SECTION(bed.name) {
+      run_ranks(2, bed, false, [&](Rank& me) {
+        for (const Layout& l : layouts) {
+          for (int which = 0; which < 3; ++which) {  // strided to contiguous, contiguous to strided, both strided
+            type::Datatype* type = strided(l.blocks, l.block, l.stride);
+            const auto data = pattern(l.bytes(), l.bytes());
+            std::vector<std::byte> flat = data, wide(l.span(), std::byte{0xee});
+            pml::Outcome outcome;
+            if (me.rank == 0) {
+              type::unpack(*type, 1, data.data(), data.size(), wide.data());
+              const pml::Buffer buffer = which == 1 ? bytes(flat.data(), flat.size()) : pml::Buffer{wide.data(), 1, type};
+              NEED(me.lane.send(me.world, 1, which, Traffic::user, buffer) == Status::ok);
+            } else {
+              std::fill(flat.begin(), flat.end(), std::byte{0});
+              const pml::Buffer buffer = which == 0 ? bytes(flat.data(), flat.size()) : pml::Buffer{wide.data(), 1, type};
+              NEED(me.lane.receive(me.world, 0, which, Traffic::user, buffer, outcome) == Status::ok);
+              NEED(outcome.bytes == l.bytes());
+              if (which != 0) type::pack(*type, 1, wide.data(), flat.data());
+              NEED(flat == data);
+              if (which != 0 && l.stride > l.block) NEED(wide[l.block] == std::byte{0xee});  // gaps stay as they were
+            }
+            release(type);
+          }
+        }
+      });
+    }
+  }
+}
+
+TEST_CASE("messages between two ranks do not overtake each other") {
+  const uint32_t seed = std::random_device{}();
+  INFO("seed " << seed);
+  for (const Bed& bed : beds()) {
+    DYNAMIC_SECTION(bed.name) {
+      run_ranks(3, bed, false, [&](Rank& me) {
+        constexpr int count = 400;
+        std::mt19937 random(seed + me.rank);
+        std::vector<std::vector<std::byte>> kept;
+        std::vector<pml::Request*> sends;
+        // everybody sends to everybody, sizes on both sides of every limit; the number of the message is its content
+        for (int i = 0; i < count; ++i)
+          for (uint32_t to = 0; to < me.size; ++to) {
+            static constexpr uint64_t sizes[] = {4, 30, 200, 700, 5000, 70000};
+            auto& message = kept.emplace_back(pattern(sizes[random() % (i % 8 == 0 ? 6 : 4)], 0));
+            memcpy(message.data(), &i, sizeof i);
+            sends.push_back(me.lane.isend(me.world, static_cast<int>(to), 1, Traffic::user, bytes(message.data(), message.size()),
+                                          random() % 9 == 0 ? Mode::synchronous : Mode::standard));
+          }
+        std::vector<int> next(me.size, 0);
+        std::vector<std::byte> got(70000);
+        for (uint32_t i = 0; i < count * me.size; ++i) {
+          pml::Outcome outcome;
+          NEED(me.lane.receive(me.world, pml::any_source, random() % 2 ? 1 : pml::any_tag, Traffic::user, bytes(got.data(), got.size()), outcome) == Status::ok);
+          int number;
+          memcpy(&number, got.data(), sizeof number);
+          NEED(number == next[static_cast<size_t>(outcome.source)]++);
+        }
+        for (pml::Request* r : sends) {
+          NEED(me.lane.wait(*r) == Status::ok);
+          NEED(r->outcome.error == 0);
+          release(r);
+        }
+      });
+    }
+  }
+}
+
+TEST_CASE("a message longer than the buffer is cut, and its sender ends well") {
+  for (const Bed& bed : beds()) {
+    DYNAMIC_SECTION(bed.name) {
+      run_ranks(2, bed, false, [](Rank& me) {
+        for (uint64_t n : {8, 100, 1000, 10000, 300000})
+          for (uint64_t room : {uint64_t{0}, n / 2, n - 1}) {
+            const auto data = pattern(n, 3);
+            std::vector<std::byte> got(n, std::byte{0xee});
+            pml::Outcome outcome;
+            if (me.rank == 0) {
+              NEED(me.lane.send(me.world, 1, 0, Traffic::user, bytes(data.data(), n)) == Status::ok);
+            } else {
+              NEED(me.lane.receive(me.world, 0, 0, Traffic::user, bytes(got.data(), room), outcome) == Status::truncated);
+              NEED(outcome.error == MPI_ERR_TRUNCATE);
+              NEED(outcome.bytes == room);
+              NEED(room == 0 || memcmp(got.data(), data.data(), room) == 0);
+              NEED(got[room] == std::byte{0xee});
+              NEED(last_failure().find("longer than the receive buffer") != std::string_view::npos);
+            }
+          }
+      });
+    }
+  }
+}
+
+TEST_CASE("probes tell what waits, matched probes take it") {
+  for (const Bed& bed : beds()) {
+    DYNAMIC_SECTION(bed.name) {
+      run_ranks(2, bed, false, [](Rank& me) {
+        for (uint64_t n : {16, 900, 50000}) {
+          const auto data = pattern(n, n);
+          std::vector<std::byte> got(n);
+          pml::Outcome outcome;
+          if (me.rank == 0) {
+            std::vector<std::vector<std::byte>> messages;
+            std::vector<pml::Request*> sends;
+            for (int tag : {7, 7, 8}) {
+              messages.push_back(data);
+              messages.back()[0] = static_cast<std::byte>(tag);
+              sends.push_back(me.lane.isend(me.world, 1, tag, Traffic::user, bytes(messages.back().data(), n)));
+            }
+            for (auto* r : sends) {
+              NEED(me.lane.wait(*r) == Status::ok);
+              release(r);
+            }
+            continue;
+          }
+          NEED(!me.lane.probe_now(me.world, 0, 99, outcome));
+          NEED(me.lane.probe(me.world, pml::any_source, pml::any_tag, outcome) == Status::ok);
+          NEED(outcome.tag == 7 && outcome.source == 0 && outcome.bytes == n);
+          pml::Message* first = nullptr;
+          NEED(me.lane.match(me.world, 0, pml::any_tag, first, outcome) == Status::ok && first);
+          NEED(me.lane.receive(me.world, 0, 7, Traffic::user, bytes(got.data(), n), outcome) == Status::ok);  // the second: the first is taken
+          NEED(me.lane.probe(me.world, 0, 8, outcome) == Status::ok && outcome.tag == 8 && outcome.bytes == n);
+          pml::Request* r = me.lane.ireceive(first, bytes(got.data(), n));
+          NEED(me.lane.wait(*r) == Status::ok);
+          NEED(r->outcome.bytes == n && got[0] == std::byte{7} && memcmp(got.data() + 1, data.data() + 1, n - 1) == 0);
+          release(r);
+          NEED(me.lane.receive(me.world, pml::any_source, pml::any_tag, Traffic::user, bytes(got.data(), n), outcome) == Status::ok);
+          NEED(outcome.tag == 8 && got[0] == std::byte{8});
+        }
+      });
+    }
+  }
+}
+
+TEST_CASE("a receive can be cancelled until it is matched") {
+  for (const Bed& bed : beds()) {
+    DYNAMIC_SECTION(bed.name) {
+      run_ranks(2, bed, false, [](Rank& me) {
+        int a = 1, b = 0, c = 0;
+        if (me.rank == 0) {
+          NEED(me.lane.send(me.world, 1, 3, Traffic::user, bytes(&a, 4)) == Status::ok);
+          return;
+        }
+        pml::Request* first = me.lane.ireceive(me.world, 0, 3, Traffic::user, bytes(&b, 4));
+        pml::Request* second = me.lane.ireceive(me.world, 0, 3, Traffic::user, bytes(&c, 4));
+        pml::Request* never = me.lane.ireceive(me.world, pml::any_source, 4, Traffic::user, bytes(&c, 4));
+        NEED(me.lane.wait(*first) == Status::ok);
+        me.lane.cancel(*first);
+        me.lane.cancel(*second);
+        me.lane.cancel(*never);
+        NEED(b == 1 && !first->outcome.cancelled);
+        NEED(second->complete && second->outcome.cancelled && never->complete && never->outcome.cancelled);
+        for (auto* r : {first, second, never}) release(r);
+      });
+    }
+  }
+}
+
+TEST_CASE("unexpected data is bounded and nothing is lost") {
+  for (const Bed& bed : beds()) {
+    DYNAMIC_SECTION(bed.name) {
+      run_ranks(2, bed, false, [](Rank& me) {
+        constexpr int count = 4000;
+        if (me.rank == 0) {
+          std::vector<std::byte> data(400);
+          std::vector<pml::Request*> sends;
+          for (int i = 0; i < count; ++i) sends.push_back(me.lane.isend(me.world, 1, 1, Traffic::user, bytes(data.data(), data.size())));
+          int go = 0;
+          NEED(me.lane.send(me.world, 1, 2, Traffic::user, bytes(&go, 4)) == Status::ok);
+          for (auto* r : sends) {
+            NEED(me.lane.wait(*r) == Status::ok);
+            release(r);
+          }
+          NEED(me.lane.counters().without_credit > 0);
+          return;
+        }
+        int go;
+        pml::Outcome outcome;
+        NEED(me.lane.receive(me.world, 0, 2, Traffic::user, bytes(&go, 4), outcome) == Status::ok);
+        NEED(me.lane.counters().unexpected_bytes_peak < (5u << 18));  // the window and little more; the rest came as announcements
+        std::vector<std::byte> got(400);
+        for (int i = 0; i < count; ++i) NEED(me.lane.receive(me.world, 0, 1, Traffic::user, bytes(got.data(), got.size()), outcome) == Status::ok);
+        NEED(me.lane.counters().unexpected_bytes == 0);
+      });
+    }
+  }
+}
+
+TEST_CASE("persistent requests start again and again") {
+  for (const Bed& bed : beds()) {
+    DYNAMIC_SECTION(bed.name) {
+      run_ranks(2, bed, false, [](Rank& me) {
+        for (uint64_t n : {4, 3000, 100000}) {
+          std::vector<std::byte> data(n);
+          const int other = 1 - static_cast<int>(me.rank);
+          pml::Request* r = me.rank == 0 ? me.lane.send_init(me.world, other, 9, bytes(data.data(), n), Mode::synchronous)
+                                         : me.lane.receive_init(me.world, other, 9, bytes(data.data(), n));
+          NEED(!r->active);
+          for (int i = 0; i < 20; ++i) {
+            if (me.rank == 0) std::fill(data.begin(), data.end(), static_cast<std::byte>(i));
+            r->ops->start(*r);
+            NEED(me.lane.wait(*r) == Status::ok);
+            r->active = false;
+            NEED(data[n - 1] == static_cast<std::byte>(i));
+          }
+          release(r);
+        }
+      });
+    }
+  }
+}
+
+TEST_CASE("nobody is a peer like any other") {
+  run_ranks(1, beds().front(), false, [](Rank& me) {
+    pml::Outcome outcome;
+    int a = 5;
+    NEED(me.lane.send(me.world, pml::proc_null, 1, Traffic::user, bytes(&a, 4)) == Status::ok);
+    NEED(me.lane.receive(me.world, pml::proc_null, 1, Traffic::user, bytes(&a, 4), outcome) == Status::ok);
+    NEED(outcome.source == pml::proc_null && outcome.tag == pml::any_tag && outcome.bytes == 0 && a == 5);
+    pml::Message* none = nullptr;
+    NEED(me.lane.match(me.world, pml::proc_null, 1, none, outcome) == Status::ok && none == pml::Lane::no_process());
+  });
+}
+
+TEST_CASE("poison ends waits") {
+  run_ranks(2, beds().front(), true, [](Rank& me) {
+    std::thread later([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(30));
+      me.lane.poison(Status::aborted);
+    });
+    int a;
+    pml::Outcome outcome;
+    const Status status = me.lane.receive(me.world, 1 - static_cast<int>(me.rank), 1, Traffic::user, bytes(&a, 4), outcome);
+    later.join();
+    NEED(status == Status::aborted);
+    me.lane.poison(Status::ok);  // so that the lane closes as others do
+  });
+}
+
+TEST_CASE("a failed peer fails what waits for it, and says who") {
+  auto job = boot::open_fake_job(3);
+  auto& boots = job.ranks;
+  auto post = std::make_shared<Post>(3, Abilities{.get = true});
+  std::vector<std::unique_ptr<pml::Lane>> lanes;
+  for (auto& boot : boots) {
+    auto lane = open_lane({"", {.get = true}}, post, *boot, false);
+    REQUIRE(lane);
+    lanes.push_back(std::move(*lane));
+  }
+  auto everyone = std::make_shared<const pml::Members>(pml::Members::range(0, 3));
+  pml::Team world(*lanes[0], 2, everyone, 0);
+  std::vector<std::byte> large(100000);
+  int a;
+  pml::Request* from_dead = lanes[0]->ireceive(world, 1, 0, Traffic::user, bytes(&a, 4));
+  pml::Request* from_any = lanes[0]->ireceive(world, pml::any_source, 0, Traffic::user, bytes(&a, 4));
+  pml::Request* from_living = lanes[0]->ireceive(world, 2, 0, Traffic::user, bytes(&a, 4));
+  pml::Request* to_dead = lanes[0]->isend(world, 1, 0, Traffic::user, bytes(large.data(), large.size()));
+  CHECK_FALSE(to_dead->complete);
+  job.job->kill(1);
+  for (auto* r : {from_dead, from_any, to_dead}) {
+    CHECK(lanes[0]->wait(*r) == Status::ok);
+    CHECK(r->outcome.error == MPI_ERR_PROC_ABORTED);
+    CHECK(pml::Lane::explain(*r) == MPI_ERR_PROC_ABORTED);
+    CHECK(std::string(last_failure()).find("rank 1") != std::string::npos);
+    release(r);
+  }
+  CHECK_FALSE(from_living->complete);
+  lanes[0]->cancel(*from_living);
+  release(from_living);
+  CHECK(lanes[0]->send(world, 1, 0, Traffic::user, bytes(&a, 4)) == Status::peer_failed);
+  pml::Outcome outcome;
+  CHECK(lanes[0]->receive(world, 1, 0, Traffic::user, bytes(&a, 4), outcome) == Status::peer_failed);
+}
+
+TEST_CASE("several threads send and receive at once") {
+  for (const Bed& bed : beds()) {
+    DYNAMIC_SECTION(bed.name) {
+      run_ranks(2, bed, true, [](Rank& me) {
+        constexpr int threads = 3, count = 150;
+        std::vector<std::thread> all;
+        std::atomic<int> wrong{0};
+        for (int t = 0; t < threads; ++t)
+          all.emplace_back([&, t] {
+            const int other = 1 - static_cast<int>(me.rank);
+            for (int i = 0; i < count; ++i) {
+              const uint64_t n = i % 10 == 0 ? 20000 : i % 3 == 0 ? 1000 : 8;
+              auto data = pattern(n, static_cast<uint64_t>(t * 1000 + i));
+              std::vector<std::byte> got(n);
+              pml::Request* r = me.lane.ireceive(me.world, other, t, Traffic::user, bytes(got.data(), n));
+              if (me.lane.send(me.world, other, t, Traffic::user, bytes(data.data(), n)) != Status::ok) ++wrong;
+              if (me.lane.wait(*r) != Status::ok || got != data) ++wrong;
+              release(r);
+            }
+          });
+        for (auto& t : all) t.join();
+        NEED(wrong == 0);
       });
     }
   }
