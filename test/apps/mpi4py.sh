@@ -16,7 +16,7 @@ build() {
   now=$(cat "$PREFIX/include/mpi.h" "$PREFIX/bin/mpicc" | cksum; echo "$PREFIX")
   if [ -d "$sources" ] && [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$now" ]; then return; fi
   say "building mpi4py $version"
-  python_environment setuptools build numpy
+  python_environment setuptools wheel build cython numpy
   if [ ! -d "$sources" ]; then
     ls "$DOWNLOADS/mpi4py-$version.tar.gz" >/dev/null 2>&1 || pip_download --no-binary mpi4py "mpi4py==$version"
     mkdir -p "$OUT/apps"

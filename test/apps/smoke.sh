@@ -20,7 +20,7 @@ for run in $(seq "$runs"); do
     die "run $run of $runs on $ranks ranks: status $status$([ $status -eq 124 ] && echo ' (a hang)')"
   }
   grep -q "crossing ok on $ranks ranks" "$work/out.$ranks" || { cat "$work/out.$ranks"; die "run $run of $runs: no result"; }
-  slowest=$(awk -v a="$slowest" -v b="$(seconds_since "$begin")" 'BEGIN { print a > b ? a : b }')
+  slowest=$(awk -v a="$slowest" -v b="$(seconds_since "$begin")" 'BEGIN { print (a > b) ? a : b }')
 done
 left=$(pgrep -f "smoke-$$" -a | grep -v "$0" || true)
 [ -z "$left" ] || die "processes were left: $left"
