@@ -25,7 +25,7 @@ build() {
   # one large file: through ccache where it is there, and with little optimisation, as nobody measures this build
   if command -v ccache >/dev/null; then export WEFT_CC="ccache gcc" CCACHE_NOHASHDIR=1; fi
   rm -rf "$sources/build"
-  CFLAGS="-O1 -g0" MPICC=$PREFIX/bin/mpicc "$python" -m pip --disable-pip-version-check install --quiet --no-cache-dir --force-reinstall \
+  CFLAGS="-O0 -g0" MPICC=$PREFIX/bin/mpicc "$python" -m pip --disable-pip-version-check install --quiet --no-cache-dir --force-reinstall \
     --no-deps --no-build-isolation "$sources"
   printf '%s\n' "$now" >"$stamp"
 }
