@@ -17,13 +17,34 @@ inline constexpr int kTagUb = INT_MAX;
 /// Where the world model stands.
 enum class Phase : uint8_t { before, active, finalized };
 
+/// The instance, never destroyed at exit: a process that ends without MPI_Finalize says no farewell to the others and to its
+/// launcher, so that they see it for what it is.
+class Held {
+ public:
+  Held() : instance_() {}
+  ~Held() {}
+  Held& operator=(std::shared_ptr<comm::Instance> instance) {
+    instance_ = std::move(instance);
+    return *this;
+  }
+  operator const std::shared_ptr<comm::Instance>&() const { return instance_; }
+  explicit operator bool() const { return instance_ != nullptr; }
+  comm::Instance* operator->() const { return instance_.get(); }
+  void reset() { instance_.reset(); }
+
+ private:
+  union {
+    std::shared_ptr<comm::Instance> instance_;
+  };
+};
+
 /// Members read by every entry come first. Written under `lock` by initialisation, finalisation and sessions only.
 struct State {
   bool active = false;  ///< the world model or some session is initialised: MPI may be called
   Phase world_phase = Phase::before;
   comm::Communicator* world = nullptr;             ///< MPI_COMM_WORLD while the world model is active
   comm::Communicator* self = nullptr;              ///< MPI_COMM_SELF likewise
-  std::shared_ptr<comm::Instance> instance;        ///< of world model and sessions; closed with the last of them
+  Held instance;                                   ///< of world model and sessions; closed with the last of them
   int sessions = 0;                                ///< sessions not yet finalised
   int thread_level = 0;                            ///< MPI_THREAD_* provided by the world model
   std::thread::id main_thread;                     ///< the thread that called MPI_Init

@@ -63,8 +63,8 @@ bool core_files_allowed() {
 bool stale(const char* variable) {
   for (const char* start :
        {"PMIX_NAMESPACE=", "PMIX_RANK=", "PMIX_SERVER_", "PMIX_DSTORE_", "PMIX_SECURITY_MODE=", "PMIX_PTL_MODULE=",
-        "PMIX_BFROP_BUFFER_TYPE=", "PMIX_GDS_MODULE=", "PMIX_HOSTNAME=", "PMIX_VERSION=", "PMI_", "OMPI_COMM_WORLD_",
-        "OMPI_UNIVERSE_SIZE=", "MPI_LOCALRANKID=", "MPI_LOCALNRANKS=", "PRTE_LAUNCHED=", "NS_META_SEG_SIZE=", "NS_DATA_SEG_SIZE="})
+        "PMIX_BFROP_BUFFER_TYPE=", "PMIX_GDS_MODULE=", "PMIX_HOSTNAME=", "PMIX_VERSION=", "PMI_", "OMPI_COMM_WORLD_", "OMPI_UNIVERSE_SIZE=",
+        "MPI_LOCALRANKID=", "MPI_LOCALNRANKS=", "PMIX_OUTPUT_STDERR_FD=", "PRTE_LAUNCHED=", "NS_META_SEG_SIZE=", "NS_DATA_SEG_SIZE="})
     if (!strncmp(variable, start, strlen(start))) return true;
   return false;
 }
@@ -287,8 +287,14 @@ void Daemon::check_clocks() {
 void Daemon::read_mailbox() {
   Mailbox::Letters letters = mailbox_.take();
   for (const Mailbox::Work& work : letters.works) work();
-  for (const Event& event : letters.events) take(event);
-  if (server_) server_->answer_aborts();
+  auto is_abort = [](const Event& event) { return std::holds_alternative<event::Aborted>(event); };
+  for (const Event& event : letters.events)
+    if (!is_abort(event)) take(event);
+  if (std::none_of(letters.events.begin(), letters.events.end(), is_abort)) return;
+  reap();  // a rank that aborts because another has died is not the culprit
+  for (const Event& event : letters.events)
+    if (is_abort(event)) take(event);
+  server_->answer_aborts();
 }
 
 void Daemon::read_signals() {

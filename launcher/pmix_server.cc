@@ -1,5 +1,6 @@
 #include "launcher/pmix_server.h"
 
+#include <fcntl.h>
 #include <pmix.h>
 #include <pmix_server.h>
 #include <signal.h>
@@ -349,6 +350,8 @@ Result<void> Server::start(const JobFacts& facts) {
     const size_t equals = variable.find('=');
     setenv(variable.substr(0, equals).c_str(), variable.substr(equals + 1).c_str(), 1);
   }
+  // What PMIx has to say about clients that die in the middle of a message is no news to the user.
+  if (!options_.verbose) setenv("PMIX_OUTPUT_STDERR_FD", std::to_string(open("/dev/null", O_WRONLY | O_CLOEXEC)).c_str(), 1);
   InfoList info;
   // Fresh names per launch: PMIx 5 refuses to start where a dead server of the same name left its files.
   info.add(PMIX_SERVER_TMPDIR, facts.folder);

@@ -90,7 +90,11 @@ PmixBootstrap* current = nullptr;  // guarded by current_mutex; PMIx's event han
 class PmixBootstrap final : public Bootstrap {
  public:
   explicit PmixBootstrap(const Library& lib) : lib_(lib) {}
-  ~PmixBootstrap() override { finalize(); }
+  /// Says no farewell: a process that exits without finalize() has not left in order, and its launcher is to see that.
+  ~PmixBootstrap() override {
+    std::lock_guard lock(current_mutex);
+    if (current == this) current = nullptr;
+  }
 
   Result<void> start();
 
