@@ -193,6 +193,15 @@ test_folder_trouble() {
   TMPDIR=/nonexistent run -n 2 true 2>"$work/err"; want "exit code" $? 1; has "$work/err" "TMPDIR"
 }
 
+test_foreign_launchers() { # PRTERUN: that of an Open MPI; HYDRA: an mpirun of MPICH
+  if command -v "${PRTERUN:-prterun}" >/dev/null; then
+    timeout 60 "${PRTERUN:-prterun}" --allow-run-as-root --map-by :oversubscribe -n 3 "$CLIENT" exchange >"$work/out" 2>"$work/err"
+    want "exit code under prterun" $? 0; has "$work/out" "exchange of 3 ranks passed"
+  fi
+  PMI_FD=9 PMI_RANK=0 PMI_SIZE=2 "$CLIENT" hello >"$work/out" 2>"$work/err"
+  want "lines about a launcher without PMIx" "$(grep -c "offers no PMIx server" "$work/err")" 1
+}
+
 test_repeated_runs() {
   local i
   for i in $(seq 30); do run -n 4 "$CLIENT" hello >"$work/out" 2>&1 || { reasons+="run $i: exit $?: $(head -c 300 "$work/out"); "; break; }
