@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "launcher/daemon_state.h"
 #include "launcher/events.h"
@@ -106,6 +107,7 @@ class Daemon {
   int signals_ = -1, nothing_ = -1;
   uint64_t timeout_ns_ = 0, grace_ns_ = 0;
   int exit_code_ = 0;
+  std::vector<Event> aborts_;  // waiting until it is sure that nobody has died before
 
   void take(const Event& event);
   void act(const Action& action);
@@ -117,6 +119,7 @@ class Daemon {
   int wait_ms();
   void read_signals();
   void reap();
+  void take_letters();
   void read_mailbox();
   void check_clocks();
   void signal_ranks(int signal);
@@ -284,16 +287,24 @@ void Daemon::check_clocks() {
   }
 }
 
-void Daemon::read_mailbox() {
+/// Takes what PMIx's thread has posted, but keeps aborts back.
+void Daemon::take_letters() {
   Mailbox::Letters letters = mailbox_.take();
   for (const Mailbox::Work& work : letters.works) work();
-  auto is_abort = [](const Event& event) { return std::holds_alternative<event::Aborted>(event); };
-  for (const Event& event : letters.events)
-    if (!is_abort(event)) take(event);
-  if (std::none_of(letters.events.begin(), letters.events.end(), is_abort)) return;
+  for (Event& event : letters.events) {
+    if (std::holds_alternative<event::Aborted>(event))
+      aborts_.push_back(std::move(event));
+    else
+      take(event);
+  }
+}
+
+void Daemon::read_mailbox() {
+  take_letters();
+  if (aborts_.empty()) return;
   reap();  // a rank that aborts because another has died is not the culprit
-  for (const Event& event : letters.events)
-    if (is_abort(event)) take(event);
+  const std::vector<Event> aborts = std::exchange(aborts_, {});
+  for (const Event& event : aborts) take(event);
   server_->answer_aborts();
 }
 
@@ -310,7 +321,6 @@ void Daemon::read_signals() {
     if (signal == SIGTSTP) raise(SIGSTOP);  // the shell takes over; SIGCONT comes through here again
   }
   if (!children) return;
-  read_mailbox();  // what the dead said in time counts
   reap();
 }
 
@@ -321,6 +331,7 @@ void Daemon::reap() {
     siginfo_t info{};
     if (waitid(P_PID, id_t(child.pid), &info, WEXITED | WNOHANG | WNOWAIT) || info.si_pid != child.pid) continue;
     child.gone = true;
+    take_letters();  // what the dead said in time counts, and was posted before they died
     output_.drain(rank);
     const bool exited = info.si_code == CLD_EXITED;
     take(event::Exited{rank, exited ? info.si_status : 0, exited ? 0 : info.si_status, info.si_code == CLD_DUMPED});
