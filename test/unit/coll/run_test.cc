@@ -1,5 +1,7 @@
 // Collectives on real lanes against a sequential model: each algorithm, all modes, sizes, layouts, in place or not.
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <cstring>
 #include <optional>
 #include <random>
@@ -588,5 +590,28 @@ TEST_CASE("inter-communicator and neighbourhood calls fail loudly") {
     c.what = Collective::neighbor_alltoall;
     return run(w.state, c) == MPI_ERR_UNSUPPORTED_OPERATION ? std::string() : std::string("no error");
   });
+  CHECK(wrong == "");
+}
+
+TEST_CASE("waiting in shared memory ends when the job does") {
+  force("barrier=node");
+  std::atomic<bool> over{false};
+  const std::string wrong = on_ranks(2, [&over](RankWorld& w) {
+    if (run(w.state, Call{})) return std::string(last_failure());
+    if (w.rank == 1) {  // does not come
+      while (!over) std::this_thread::yield();
+      w.lane.poison(Status::aborted);
+      return std::string();
+    }
+    std::thread killer([&w] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      w.lane.poison(Status::aborted);
+    });
+    const int error = run(w.state, Call{});
+    killer.join();
+    over = true;
+    return error ? std::string() : std::string("the barrier ended well with one rank missing");
+  });
+  force("");
   CHECK(wrong == "");
 }
