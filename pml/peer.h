@@ -28,6 +28,7 @@ struct Protocols {
   uint64_t inline_below = 0;  ///< less than this: one try_inline(), if contiguous
   uint64_t eager_below = 0;   ///< less than this: one buffered send
   Bulk bulk = Bulk::stream_copied;
+  uint64_t get_from = 0;      ///< Bulk::get: less than this is streamed all the same
 };
 
 /// All members are guarded by the lane's lock.

@@ -13,7 +13,7 @@ namespace {
 config::Bytes eager_variable("pml", "eager", "0", "Messages up to this size are sent before their receive is known; 0: by transport.");
 
 constexpr uint64_t kEagerLimit = 64 << 10;
-constexpr uint64_t kEagerLimitRead = 4 << 10;  // above it reading the sender's memory beats copying twice
+constexpr uint64_t kEagerLimitRead = 16 << 10;  // where memory is shared: above it, asking first lets both sides copy at once
 
 std::string name_of(boot::Bootstrap& boot, ProcessId who) {
   auto host = boot.host_of(who);
@@ -67,13 +67,15 @@ const Way* Lane::reading_way(const Peer& peer) {
 /// The table of protocols by size and kind of memory.
 void Lane::choose_protocols(Peer& peer) {
   const btl::Caps& caps = *peer.ways.front().caps;
-  const bool readable = reading_way(peer) != nullptr;
+  const Way* reading = reading_way(peer);
+  const bool readable = reading != nullptr;
   uint64_t eager = eager_variable.get();
   if (!eager) eager = readable ? kEagerLimitRead : kEagerLimit;
   eager = std::min<uint64_t>(eager, caps.max_buffered);
   Protocols& host = peer.protocols[static_cast<size_t>(mem::MemKind::host)];
   host.inline_below = uint64_t{caps.max_inline} + 1;
   host.eager_below = eager + 1;
+  host.get_from = readable ? reading->caps->get_from : 0;
   host.bulk = readable ? Bulk::get : caps.zcopy ? Bulk::stream_zcopy : Bulk::stream_copied;
   peer.protocols[static_cast<size_t>(mem::MemKind::managed)] = host;
   peer.protocols[static_cast<size_t>(mem::MemKind::device)] = host;

@@ -19,7 +19,7 @@ config::Integer spin_variable("pml", "spin", "-1",
                               "Microseconds that an idle wait stays awake before it sleeps; -1: by how crowded the node is.");
 
 constexpr uint32_t kQuietEvery = 32;         // rounds between polls of wires that cost a system call
-constexpr int kSpinRounds = 2000;            // before the first look at the clock, if every rank has a CPU
+constexpr int kSpinRounds = 20000;           // before the first look at the clock, if every rank has a CPU: some 0.2 ms
 constexpr int kSpinRoundsCrowded = 16;
 constexpr uint64_t kAwake_ns = 5'000'000;    // spinning and yielding before the first sleep
 constexpr uint64_t kAwakeCrowded_ns = 200'000;

@@ -133,7 +133,8 @@ Status Lane::emit_announcement(Transfer& t, Peer& to) {
     bulk.id = operations_.add(t);
     bulk.used = true;
     bulk.total = t.capacity;
-    if (to.protocols[static_cast<size_t>(t.buffer.memory)].bulk == Bulk::get) expose(t, bulk, to);
+    const Protocols& protocols = to.protocols[static_cast<size_t>(t.buffer.memory)];
+    if (protocols.bulk == Bulk::get && t.capacity >= protocols.get_from) expose(t, bulk, to);
   }
   payload.head = {bulk.id, t.capacity, bulk.wire, static_cast<uint32_t>(bulk.regions.size())};
   std::copy(bulk.regions.begin(), bulk.regions.end(), payload.regions.begin());
