@@ -115,6 +115,7 @@ Lane::Lane(boot::Bootstrap& boot, bool threads, std::vector<std::unique_ptr<btl:
     wire->cheap = caps.same_node;
     wires_.push_back(std::move(wire));
   }
+  resident_ = take_transfer(RequestKind::receive);
   sent_ = take_transfer(RequestKind::send);
   nowhere_ = take_transfer(RequestKind::receive);
   nowhere_->outcome.source = proc_null;
@@ -133,7 +134,7 @@ Lane::~Lane() {
   for (Unexpected* u : left) discard(*u);
   for (auto& [id, peer] : peers_)
     for (Unexpected* u : peer->early) discard(*u);
-  for (Transfer* t : {sent_, nowhere_}) recycle(*t);
+  for (Transfer* t : {sent_, nowhere_, resident_}) recycle(*t);
   while (Transfer* t = free_transfers_) {
     free_transfers_ = t->next;
     transfers().destroy(t);

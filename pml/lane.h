@@ -240,6 +240,9 @@ class Lane final : private btl::Sink {
   void restore_quick(Peer&);
 
   // receiving (receive.cc)
+  Status receive_slowly(Team&, int source, int tag, Traffic, const Buffer&, Outcome&);
+  static Status received_badly(const Transfer&);
+  Status give_up_receive(Transfer&, Status);
   void start_receive(Transfer&);
   void matched(Transfer&, const btl::Header&, Peer&, const std::byte* payload);
   void deliver(Transfer&, const btl::Header&, const std::byte* data, uint64_t bytes);
@@ -336,6 +339,7 @@ class Lane final : private btl::Sink {
   std::unordered_map<Context, Team*> teams_;
   Operations<Transfer> operations_;
   uint64_t owed_ = 0;  // sends begun and not complete
+  Transfer* resident_ = nullptr;  // for blocking receives
   Transfer* sent_ = nullptr;      // the completed send that quick sends share
   Transfer* nowhere_ = nullptr;   // the completed receive from MPI_PROC_NULL
   uint32_t next_context_ = 0;

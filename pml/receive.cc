@@ -39,36 +39,59 @@ uint64_t message_bytes(const btl::Header& h, const std::byte* payload) {
 
 // Posting
 
+/// Blocking receives of contiguous data use one transfer of the lane's own, which needs neither taking nor giving back.
 Status Lane::receive(Team& team, int source, int tag, Traffic traffic, const Buffer& buffer, Outcome& outcome) {
-  if (source == proc_null) {
-    outcome = nowhere_->outcome;
-    return Status::ok;
-  }
-  Transfer* t;
-  {
-    std::lock_guard hold(lock_);
-    t = &prepare(RequestKind::receive, team, source, tag, traffic, buffer);
-    ring_.add(obs::What::receive, t->match_context, source, tag, t->capacity).type = buffer.type->abi_handle;
-    start_receive(*t);
-    if (!lock_.enabled() && !crowded_)
-      for (int i = 0; i < kQuickRounds && t->stage != Stage::done; ++i) round(false);
-  }
-  const Status status = wait(*t);
-  if (status != Status::ok) {
-    if (!t->complete.load(std::memory_order_acquire)) cancel(*t);
-    release<Request>(t);
+  if (source == proc_null || lock_.enabled() || !buffer.type->contiguous) [[unlikely]]
+    return receive_slowly(team, source, tag, traffic, buffer, outcome);
+  Transfer& t = *resident_;
+  t.match_context = traffic == Traffic::user ? team.context() : collective_context(team.context());
+  t.source = t.dest = source;
+  t.tag = tag;
+  t.team = &team;
+  t.buffer = buffer;
+  t.base = static_cast<std::byte*>(buffer.address) + buffer.type->origin;
+  t.capacity = buffer.count * buffer.type->size;
+  t.outcome.error = 0;
+  t.complete.store(false, std::memory_order_relaxed);
+  ring_.add(obs::What::receive, t.match_context, source, tag, t.capacity).type = buffer.type->abi_handle;
+  start_receive(t);
+  if (!crowded_)
+    for (int i = 0; i < kQuickRounds && t.stage != Stage::done; ++i) round(false);
+  if (t.stage != Stage::done) [[unlikely]]
+    if (const Status status = wait(t); status != Status::ok) return give_up_receive(t, status);
+  outcome = t.outcome;
+  return outcome.error ? received_badly(t) : Status::ok;
+}
+
+Status Lane::receive_slowly(Team& team, int source, int tag, Traffic traffic, const Buffer& buffer, Outcome& outcome) {
+  Request* request = ireceive(team, source, tag, traffic, buffer);
+  Status status = wait(*request);
+  if (status == Status::ok) {
+    outcome = request->outcome;
+    if (outcome.error) status = received_badly(static_cast<Transfer&>(*request));
+  } else {
+    if (!request->complete.load(std::memory_order_acquire)) cancel(*request);
     fail(MPI_ERR_OTHER, "the job is being torn down (%s) during a receive from rank %d", to_string(status), source);
-    return status;
   }
-  outcome = t->outcome;
-  if (outcome.error) [[unlikely]] explain(*t);
-  {
-    std::lock_guard hold(lock_);
-    recycle(*t);
+  release(request);
+  return status;
+}
+
+Status Lane::received_badly(const Transfer& t) {
+  explain(t);
+  if (t.outcome.error == MPI_ERR_TRUNCATE) return Status::truncated;
+  return t.outcome.error == MPI_ERR_PROC_ABORTED ? Status::peer_failed : Status::failed;
+}
+
+/// The wait ended before the receive did. Data may still be on its way into the buffer: the transfer is left to its end.
+Status Lane::give_up_receive(Transfer& t, Status status) {
+  fail(MPI_ERR_OTHER, "the job is being torn down (%s) during a receive from rank %d", to_string(status), t.dest);
+  cancel(t);
+  if (t.stage != Stage::done) {
+    t.orphan = true;
+    resident_ = take_transfer(RequestKind::receive);
   }
-  if (!outcome.error) [[likely]] return Status::ok;
-  if (outcome.error == MPI_ERR_TRUNCATE) return Status::truncated;
-  return outcome.error == MPI_ERR_PROC_ABORTED ? Status::peer_failed : Status::failed;
+  return status;
 }
 
 Request* Lane::ireceive(Team& team, int source, int tag, Traffic traffic, const Buffer& buffer) {
@@ -138,6 +161,23 @@ void Lane::cancel(Request& request) {
 
 // Arrivals
 
+inline void Lane::deliver(Transfer& t, const btl::Header& h, const std::byte* data, uint64_t bytes) {
+  t.outcome.source = h.source;
+  t.outcome.tag = h.tag;
+  if (bytes > t.capacity) [[unlikely]] {
+    bytes = t.capacity;
+    t.outcome.error = MPI_ERR_TRUNCATE;
+  }
+  t.outcome.bytes = bytes;
+  if (t.base) [[likely]]
+    copy(t.base, data, bytes);
+  else
+    type::unpack(*t.buffer.type, t.buffer.count, data, bytes, t.buffer.address);
+  t.stage = Stage::done;  // as end() does, for a transfer that has no bulk
+  complete(t);
+  if (t.orphan) [[unlikely]] recycle(t);
+}
+
 void* Lane::meet(ProcessId from) { return &peer(from); }
 
 void Lane::arrived(void* cookie, const btl::Header& h, const std::byte* payload) {
@@ -193,21 +233,6 @@ void Lane::matched(Transfer& t, const btl::Header& h, Peer& from, const std::byt
       deliver(t, h, payload, h.length);
       take_credit(from, h.length);
   }
-}
-
-void Lane::deliver(Transfer& t, const btl::Header& h, const std::byte* data, uint64_t bytes) {
-  t.outcome.source = h.source;
-  t.outcome.tag = h.tag;
-  if (bytes > t.capacity) [[unlikely]] {
-    bytes = t.capacity;
-    t.outcome.error = MPI_ERR_TRUNCATE;
-  }
-  t.outcome.bytes = bytes;
-  if (t.base) [[likely]]
-    copy(t.base, data, bytes);
-  else
-    type::unpack(*t.buffer.type, t.buffer.count, data, bytes, t.buffer.address);
-  end(t);
 }
 
 Unexpected& Lane::store(Peer& from, const btl::Header& h, const std::byte* payload) {
