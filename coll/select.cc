@@ -109,7 +109,7 @@ bool node_kernel_pays(const Agreed& a, uint64_t bytes) {
     case Pattern::bcast: return a.size <= 8 || bytes <= 64 * kKiB;
     // Each rank reads all operands: the more ranks, the sooner algorithms that share the work out win.
     case Pattern::reduce:
-    case Pattern::allreduce: return bytes <= (a.size == 2 ? 4096 * kKiB : a.size <= 4 ? 256 * kKiB : a.size <= 8 ? 16 * kKiB : 4 * kKiB);
+    case Pattern::allreduce: return bytes <= (a.size == 2 ? 8 * kKiB : a.size <= 4 ? 256 * kKiB : a.size <= 8 ? 16 * kKiB : 4 * kKiB);
     default: return false;
   }
 }
