@@ -188,6 +188,9 @@ int Comm_split(comm::Communicator& comm, int color, int key, MPI_Comm *newcomm);
 int Comm_split_type(comm::Communicator& comm, int split_type, int key, comm::Info* info, MPI_Comm *newcomm);
 int Comm_test_inter(comm::Communicator& comm, int *flag);
 
+// topology: api/topology.cc
+int Topo_test(comm::Communicator& comm, int *status);
+
 // group: api/group.cc
 int Group_compare(comm::Group& group1, comm::Group& group2, int *result);
 int Group_difference(comm::Group& group1, comm::Group& group2, MPI_Group *newgroup);

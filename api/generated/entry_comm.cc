@@ -658,7 +658,14 @@ extern "C" int PMPI_Publish_name(const char *service_name, MPI_Info info, const 
 WEFT_MPI_NAME(MPI_Publish_name);
 
 extern "C" int PMPI_Topo_test(MPI_Comm comm, int *status) {
-  return err::later("MPI_Topo_test", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Topo_test");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Topo_test", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!status) [[unlikely]]
+    return err::null("MPI_Topo_test", comm_, "status");
+  return run("MPI_Topo_test", comm_, [&] { return body::Topo_test(*comm_, status); });
 }
 WEFT_MPI_NAME(MPI_Topo_test);
 

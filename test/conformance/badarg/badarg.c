@@ -6520,7 +6520,12 @@ static void test_MPI_Testsome(void) {
 }
 
 static void test_MPI_Topo_test(void) {
-  TRY("MPI_Topo_test", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Topo_test(MPI_COMM_WORLD, good.out_ints));
+  TRY("MPI_Topo_test", "comm", MPI_ERR_COMM, MPI_Topo_test((MPI_Comm)good.freed_comm, good.out_ints));
+  TRY("MPI_Topo_test", "comm", MPI_ERR_COMM, MPI_Topo_test((MPI_Comm)good.other_kind[0], good.out_ints));
+  TRY("MPI_Topo_test", "comm", MPI_ERR_COMM, MPI_Topo_test((MPI_Comm)(uintptr_t)7, good.out_ints));
+  TRY("MPI_Topo_test", "comm", MPI_ERR_COMM, MPI_Topo_test((MPI_Comm)(uintptr_t)123457, good.out_ints));
+  TRY("MPI_Topo_test", "comm", MPI_ERR_COMM, MPI_Topo_test(MPI_COMM_NULL, good.out_ints));
+  TRY("MPI_Topo_test", "status", MPI_ERR_ARG, MPI_Topo_test(MPI_COMM_WORLD, NULL));
 }
 
 static void test_MPI_Type_commit(void) {
