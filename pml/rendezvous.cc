@@ -31,7 +31,7 @@ void Lane::on_announcement(Transfer& t, const btl::Header& h, Peer& from, const 
   bulk.wire = head.wire;
   bulk.total = std::min(head.total, t.capacity);
   bulk.regions.resize(std::min<size_t>(head.regions, (h.length - sizeof head) / sizeof(btl::Region)));
-  memcpy(bulk.regions.data(), payload + sizeof head, bulk.regions.size() * sizeof(btl::Region));
+  if (!bulk.regions.empty()) memcpy(bulk.regions.data(), payload + sizeof head, bulk.regions.size() * sizeof(btl::Region));
   t.peer = &from;
   t.outcome.source = h.source;
   t.outcome.tag = h.tag;
