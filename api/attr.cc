@@ -1,9 +1,8 @@
 // Attributes of communicators (MPI 5.0, 7.7.2). Those of datatypes stand with the datatypes.
-#include "runtime/base/attributes.h"
-
 #include "api/generated/bodies.h"
 #include "api/handles.h"
 #include "api/raise.h"
+#include "runtime/base/attributes.h"
 #include "runtime/base/error.h"
 
 namespace weft::body {
@@ -21,15 +20,9 @@ const int* predefined_attribute(const comm::Communicator& comm, int keyval) {
     case MPI_HOST: return &host;
     case MPI_IO: return &io;
     case MPI_WTIME_IS_GLOBAL: return &wtime_is_global;
-    case MPI_APPNUM:
-      appnum = comm.instance->job().appnum;
-      return appnum < 0 ? nullptr : &appnum;
-    case MPI_UNIVERSE_SIZE:
-      universe_size = static_cast<int>(comm.instance->job().universe_size);
-      return &universe_size;
-    case MPI_LASTUSEDCODE:
-      last_used_code = api::last_used_code();
-      return &last_used_code;
+    case MPI_APPNUM: appnum = comm.instance->job().appnum; return appnum < 0 ? nullptr : &appnum;
+    case MPI_UNIVERSE_SIZE: universe_size = static_cast<int>(comm.instance->job().universe_size); return &universe_size;
+    case MPI_LASTUSEDCODE: last_used_code = api::last_used_code(); return &last_used_code;
     default: return nullptr;
   }
 }
@@ -46,7 +39,8 @@ int check_key(int keyval) {
 }  // namespace
 
 int Comm_create_keyval(MPI_Comm_copy_attr_function* copy, MPI_Comm_delete_attr_function* remove, int* comm_keyval, void* extra_state) {
-  *comm_keyval = make_keyval(Keyval::For::communicator, reinterpret_cast<Keyval::Copy>(copy), reinterpret_cast<Keyval::Delete>(remove), extra_state);
+  *comm_keyval =
+      make_keyval(Keyval::For::communicator, reinterpret_cast<Keyval::Copy>(copy), reinterpret_cast<Keyval::Delete>(remove), extra_state);
   return MPI_SUCCESS;
 }
 

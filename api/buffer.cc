@@ -121,7 +121,9 @@ int send_buffered(comm::Communicator& comm, int dest, int tag, const pml::Buffer
   return through ? through->send(*comm.team, dest, tag, buffer) : none();
 }
 
-pml::Request* make_buffered(comm::Communicator& comm, int dest, int tag, const pml::Buffer& buffer) { return pool().make(comm, dest, tag, buffer); }
+pml::Request* make_buffered(comm::Communicator& comm, int dest, int tag, const pml::Buffer& buffer) {
+  return pool().make(comm, dest, tag, buffer);
+}
 
 void drop_buffers() {
   std::map<uint64_t, std::shared_ptr<pml::SendBuffer>> all;

@@ -25,7 +25,8 @@ int check_subset(const comm::Communicator& comm, const comm::Group& group) {
   comm::translate(group, ranks, *whole, there.data());
   release(whole);
   for (size_t i = 0; i < there.size(); ++i)
-    if (there[i] == MPI_UNDEFINED) return fail(MPI_ERR_GROUP, "group: its rank %zu is not in the communicator; the group must be a subset", i);
+    if (there[i] == MPI_UNDEFINED)
+      return fail(MPI_ERR_GROUP, "group: its rank %zu is not in the communicator; the group must be a subset", i);
   return MPI_SUCCESS;
 }
 

@@ -41,7 +41,9 @@ int Comm_create_errhandler(MPI_Comm_errhandler_function* function, MPI_Errhandle
   return create(For::communicator, function, errhandler);
 }
 
-int Comm_set_errhandler(comm::Communicator& comm, comm::Errhandler& errhandler) { return attach(errhandler, For::communicator, comm.errhandler); }
+int Comm_set_errhandler(comm::Communicator& comm, comm::Errhandler& errhandler) {
+  return attach(errhandler, For::communicator, comm.errhandler);
+}
 
 int Comm_get_errhandler(comm::Communicator& comm, MPI_Errhandler* errhandler) {
   *errhandler = hand_out(comm.errhandler);
@@ -58,7 +60,9 @@ int Session_create_errhandler(MPI_Session_errhandler_function* function, MPI_Err
   return create(For::session, function, errhandler);
 }
 
-int Session_set_errhandler(comm::Session& session, comm::Errhandler& errhandler) { return attach(errhandler, For::session, session.errhandler); }
+int Session_set_errhandler(comm::Session& session, comm::Errhandler& errhandler) {
+  return attach(errhandler, For::session, session.errhandler);
+}
 
 int Session_get_errhandler(comm::Session& session, MPI_Errhandler* errhandler) {
   *errhandler = hand_out(session.errhandler);

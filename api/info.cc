@@ -15,7 +15,8 @@ namespace {
 int check_key(const char* key) {
   const size_t length = strnlen(key, MPI_MAX_INFO_KEY);
   if (length == 0) return fail(MPI_ERR_INFO_KEY, "key is empty");
-  if (length >= MPI_MAX_INFO_KEY) return fail(MPI_ERR_INFO_KEY, "key is longer than %d characters (MPI_MAX_INFO_KEY - 1)", MPI_MAX_INFO_KEY - 1);
+  if (length >= MPI_MAX_INFO_KEY)
+    return fail(MPI_ERR_INFO_KEY, "key is longer than %d characters (MPI_MAX_INFO_KEY - 1)", MPI_MAX_INFO_KEY - 1);
   return MPI_SUCCESS;
 }
 

@@ -28,11 +28,13 @@ int send(const void* buf, MPI_Count count, const type::Datatype& type, int dest,
   return status == Status::ok ? MPI_SUCCESS : fail(status);
 }
 
-int isend(const void* buf, MPI_Count count, const type::Datatype& type, int dest, int tag, comm::Communicator& comm, Mode mode, MPI_Request* request) {
+int isend(const void* buf, MPI_Count count, const type::Datatype& type, int dest, int tag, comm::Communicator& comm, Mode mode,
+          MPI_Request* request) {
   return hand_out(comm, comm.team->lane().isend(*comm.team, dest, tag, Traffic::user, buffer_of(buf, count, type), mode), request);
 }
 
-int send_init(const void* buf, MPI_Count count, const type::Datatype& type, int dest, int tag, comm::Communicator& comm, Mode mode, MPI_Request* request) {
+int send_init(const void* buf, MPI_Count count, const type::Datatype& type, int dest, int tag, comm::Communicator& comm, Mode mode,
+              MPI_Request* request) {
   return hand_out_persistent(comm, comm.team->lane().send_init(*comm.team, dest, tag, buffer_of(buf, count, type), mode), request);
 }
 
@@ -56,7 +58,8 @@ struct Packed {
   std::byte few[1024];
 };
 
-int exchange(comm::Communicator& comm, const Buffer& out, int dest, int sendtag, const Buffer& in, int source, int recvtag, MPI_Status* status) {
+int exchange(comm::Communicator& comm, const Buffer& out, int dest, int sendtag, const Buffer& in, int source, int recvtag,
+             MPI_Status* status) {
   Lane& lane = comm.lane();
   pml::Request* receive = lane.ireceive(*comm.team, source, recvtag, Traffic::user, in);
   if (!receive->predefined) receive->team_owner = &comm;
@@ -105,7 +108,8 @@ int Ssend_init(const void* buf, MPI_Count count, type::Datatype& type, int dest,
 int Recv(void* buf, MPI_Count count, type::Datatype& type, int source, int tag, comm::Communicator& comm, MPI_Status* status) {
   Outcome outcome;
   const Status ended = comm.team->lane().receive(*comm.team, source, tag, Traffic::user, buffer_of(buf, count, type), outcome);
-  if (ended != Status::ok) [[unlikely]] return conclude(ended, outcome, status);
+  if (ended != Status::ok) [[unlikely]]
+    return conclude(ended, outcome, status);
   api::set_status(status, outcome);
   return MPI_SUCCESS;
 }
@@ -158,19 +162,21 @@ int Mrecv(void* buf, MPI_Count count, type::Datatype& type, MPI_Message* message
 
 int Sendrecv(const void* sendbuf, MPI_Count sendcount, type::Datatype& sendtype, int dest, int sendtag, void* recvbuf, MPI_Count recvcount,
              type::Datatype& recvtype, int source, int recvtag, comm::Communicator& comm, MPI_Status* status) {
-  return exchange(comm, buffer_of(sendbuf, sendcount, sendtype), dest, sendtag, buffer_of(recvbuf, recvcount, recvtype), source, recvtag, status);
+  return exchange(comm, buffer_of(sendbuf, sendcount, sendtype), dest, sendtag, buffer_of(recvbuf, recvcount, recvtype), source, recvtag,
+                  status);
 }
-int Sendrecv_replace(void* buf, MPI_Count count, type::Datatype& type, int dest, int sendtag, int source, int recvtag, comm::Communicator& comm,
-                     MPI_Status* status) {
+int Sendrecv_replace(void* buf, MPI_Count count, type::Datatype& type, int dest, int sendtag, int source, int recvtag,
+                     comm::Communicator& comm, MPI_Status* status) {
   Packed copy(buf, dest == MPI_PROC_NULL ? 0 : count, type);
   return exchange(comm, copy.buffer(), dest, sendtag, buffer_of(buf, count, type), source, recvtag, status);
 }
 int Isendrecv(const void* sendbuf, MPI_Count sendcount, type::Datatype& sendtype, int dest, int sendtag, void* recvbuf, MPI_Count recvcount,
               type::Datatype& recvtype, int source, int recvtag, comm::Communicator& comm, MPI_Request* request) {
-  return api::start_pair(comm, buffer_of(sendbuf, sendcount, sendtype), dest, sendtag, buffer_of(recvbuf, recvcount, recvtype), source, recvtag, nullptr, request);
+  return api::start_pair(comm, buffer_of(sendbuf, sendcount, sendtype), dest, sendtag, buffer_of(recvbuf, recvcount, recvtype), source,
+                         recvtag, nullptr, request);
 }
-int Isendrecv_replace(void* buf, MPI_Count count, type::Datatype& type, int dest, int sendtag, int source, int recvtag, comm::Communicator& comm,
-                      MPI_Request* request) {
+int Isendrecv_replace(void* buf, MPI_Count count, type::Datatype& type, int dest, int sendtag, int source, int recvtag,
+                      comm::Communicator& comm, MPI_Request* request) {
   const uint64_t bytes = dest == MPI_PROC_NULL ? 0 : static_cast<uint64_t>(count) * type.size;
   auto copy = std::make_unique_for_overwrite<std::byte[]>(bytes);
   if (bytes) type::pack(type, static_cast<uint64_t>(count), buf, copy.get());

@@ -274,7 +274,8 @@ int Wait(MPI_Request* request, MPI_Status* status) {
     return MPI_SUCCESS;
   }
   Request& r = *decode(*request);
-  if (const Status ended = lane().wait(r); ended != Status::ok) [[unlikely]] return failed_wait(ended);
+  if (const Status ended = lane().wait(r); ended != Status::ok) [[unlikely]]
+    return failed_wait(ended);
   return conclude(request, status, true);
 }
 
@@ -314,7 +315,8 @@ int Waitany(int count, MPI_Request requests[], int* index, MPI_Status* status) {
   bool any;
   int found = set.first_complete(any);
   if (found < 0 && any) {
-    if (const Status ended = lane().wait_until(one_done, &set); ended != Status::ok) [[unlikely]] return failed_wait(ended);
+    if (const Status ended = lane().wait_until(one_done, &set); ended != Status::ok) [[unlikely]]
+      return failed_wait(ended);
     found = set.first_complete(any);
   }
   *index = found < 0 ? MPI_UNDEFINED : found;
@@ -338,7 +340,8 @@ int Waitsome(int incount, MPI_Request requests[], int* outcount, int indices[], 
   Set set{incount, requests, statuses};
   *outcount = MPI_UNDEFINED;
   if (!any_counts(set)) return MPI_SUCCESS;
-  if (const Status ended = lane().wait_until(one_done, &set); ended != Status::ok) [[unlikely]] return failed_wait(ended);
+  if (const Status ended = lane().wait_until(one_done, &set); ended != Status::ok) [[unlikely]]
+    return failed_wait(ended);
   return conclude_some(set, outcount, indices, true);
 }
 
@@ -410,10 +413,8 @@ int Cancel(MPI_Request* request) {
       lane().cancel(r);
       return MPI_SUCCESS;
     case RequestKind::collective:
-    case RequestKind::persistent_collective:
-      return fail(MPI_ERR_REQUEST, "a collective operation cannot be cancelled");
-    default:
-      return MPI_SUCCESS;  // it completes as if nothing had been asked
+    case RequestKind::persistent_collective: return fail(MPI_ERR_REQUEST, "a collective operation cannot be cancelled");
+    default: return MPI_SUCCESS;  // it completes as if nothing had been asked
   }
 }
 

@@ -25,10 +25,10 @@ namespace weft::btl {
 struct Header {
   uint64_t context = 0;  ///< context id of the team
   int32_t tag = 0;
-  int32_t source = 0;    ///< sender's rank in the team
-  uint32_t length = 0;   ///< payload bytes that follow
-  uint16_t sequence = 0; ///< per pair of processes, over all rails
-  uint8_t kind = 0;      ///< a pml::MessageKind
+  int32_t source = 0;     ///< sender's rank in the team
+  uint32_t length = 0;    ///< payload bytes that follow
+  uint16_t sequence = 0;  ///< per pair of processes, over all rails
+  uint8_t kind = 0;       ///< a pml::MessageKind
   uint8_t flags = 0;
 };
 static_assert(sizeof(Header) == 24, "the small-message path counts on header + 40 bytes in one cache line");
@@ -42,11 +42,11 @@ struct Region {
 
 /// What a transport can do. Limits in bytes; alpha/beta feed the cost model.
 struct Caps {
-  const char* name = "";        ///< "self", "shm", "tcp", ...
-  std::string device;           ///< "eth0", "mlx5_0:1"; empty if there is only one
-  uint32_t max_inline = 0;      ///< payload that try_inline() takes
-  uint32_t max_buffered = 0;    ///< payload of one send()
-  bool zcopy = false;           ///< send_zcopy() works
+  const char* name = "";          ///< "self", "shm", "tcp", ...
+  std::string device;             ///< "eth0", "mlx5_0:1"; empty if there is only one
+  uint32_t max_inline = 0;        ///< payload that try_inline() takes
+  uint32_t max_buffered = 0;      ///< payload of one send()
+  bool zcopy = false;             ///< send_zcopy() works
   uint32_t max_zcopy = 1u << 30;  ///< payload of one send_zcopy()
   bool get = false, put = false;
   uint64_t get_from = 0;        ///< bytes from which get() is faster than messages in a row, if both sides attend to them

@@ -50,7 +50,7 @@ Errhandler& errors_return();
 /// What an MPI_Group handle points to: an ordered set of processes. Immutable.
 struct Group : Object {
   std::shared_ptr<const pml::Members> members;
-  int rank = MPI_UNDEFINED;            ///< own rank in it
+  int rank = MPI_UNDEFINED;      ///< own rank in it
   Instance* instance = nullptr;  ///< null for MPI_GROUP_EMPTY; outlives what is made in it
   Group() : Object(Kind::group) {}
   static void destroy(Group*);
@@ -76,7 +76,7 @@ struct Communicator : Object {
   std::unique_ptr<pml::Team> owned_team;
   coll::TeamStatePtr coll;
   Instance* instance = nullptr;      ///< outlives its communicators
-  Errhandler* errhandler = nullptr;    ///< never null once made
+  Errhandler* errhandler = nullptr;  ///< never null once made
   Attributes attributes;
   Info* info = nullptr;  ///< hints of the user's; null: none
   std::string name;

@@ -86,8 +86,8 @@ void Communicator::destroy(Communicator* comm) {
   pool().destroy(comm);
 }
 
-Communicator* make_communicator(Instance& instance, pml::Context context, std::shared_ptr<const pml::Members> members,
-                                uint32_t rank, const Communicator* like) {
+Communicator* make_communicator(Instance& instance, pml::Context context, std::shared_ptr<const pml::Members> members, uint32_t rank,
+                                const Communicator* like) {
   Communicator* made = make_without_team(instance, like);
   adopt_team(*made, std::make_unique<pml::Team>(instance.lane(), context, std::move(members), rank));
   return made;
@@ -152,7 +152,8 @@ int split(Communicator& comm, int color, int key, Communicator** made) {
   std::vector<ProcessId> members;
   for (uint32_t rank : order) members.push_back(comm.team->members().at(rank));
   const auto mine = static_cast<uint32_t>(std::ranges::find(order, comm.team->rank()) - order.begin());
-  *made = make_communicator(*comm.instance, ballots[order[0]].proposal, std::make_shared<pml::Members>(pml::Members::list(std::move(members))), mine, &comm);
+  *made = make_communicator(*comm.instance, ballots[order[0]].proposal,
+                            std::make_shared<pml::Members>(pml::Members::list(std::move(members))), mine, &comm);
   return MPI_SUCCESS;
 }
 
@@ -199,7 +200,7 @@ int create_from_group(const Group& group, std::string_view stringtag, const Info
   *made = nullptr;
   pml::Context context = 0;
   const auto rank = static_cast<uint32_t>(group.rank);
-  const int tag = agreement_tag(static_cast<int>(std::hash<std::string_view>{}(stringtag) & 0x3fffffff));
+  const int tag = agreement_tag(static_cast<int>(std::hash<std::string_view>{}(stringtag)&0x3fffffff));
   const Status status = agree_on_context(group.instance->carrier(), *group.members, rank, tag, context);
   if (status != Status::ok) return fail(status);
   *made = make_communicator(*group.instance, context, group.members, rank, nullptr);
@@ -215,7 +216,8 @@ int compare(const Communicator& a, const Communicator& b) {
 }
 
 int free(Communicator& comm) {
-  if (const int error = comm.attributes.clear(handle_of(comm))) return fail(error, "a delete callback of an attribute returned error %d", error);
+  if (const int error = comm.attributes.clear(handle_of(comm)))
+    return fail(error, "a delete callback of an attribute returned error %d", error);
   comm.user_freed = true;
   release(&comm);
   return MPI_SUCCESS;

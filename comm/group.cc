@@ -109,7 +109,8 @@ int check_ranks(const Group& group, std::span<const int> ranks) {
   for (size_t i = 0; i < ranks.size(); ++i) {
     if (ranks[i] < 0 || ranks[i] >= group.size())
       return fail(MPI_ERR_RANK, "ranks[%zu] = %d is outside the group (0..%d)", i, ranks[i], group.size() - 1);
-    if (!seen.insert(ranks[i]).second) return fail(MPI_ERR_RANK, "ranks[%zu] = %d is named twice; each process may appear once", i, ranks[i]);
+    if (!seen.insert(ranks[i]).second)
+      return fail(MPI_ERR_RANK, "ranks[%zu] = %d is named twice; each process may appear once", i, ranks[i]);
   }
   return MPI_SUCCESS;
 }
@@ -119,7 +120,8 @@ int expand_ranges(const Group& group, std::span<const RankRange> ranges, std::ve
     const auto [first, last, stride] = ranges[i];
     if (stride == 0) return fail(MPI_ERR_ARG, "ranges[%zu] has stride 0; a stride must be positive or negative", i);
     for (const int rank : {first, last})
-      if (rank < 0 || rank >= group.size()) return fail(MPI_ERR_RANK, "ranges[%zu] names rank %d, outside the group (0..%d)", i, rank, group.size() - 1);
+      if (rank < 0 || rank >= group.size())
+        return fail(MPI_ERR_RANK, "ranges[%zu] names rank %d, outside the group (0..%d)", i, rank, group.size() - 1);
     if ((stride > 0 && first > last) || (stride < 0 && first < last))
       return fail(MPI_ERR_ARG, "ranges[%zu] = (%d, %d, %d) leads away from its end", i, first, last, stride);
     for (int64_t rank = first; stride > 0 ? rank <= last : rank >= last; rank += stride) ranks.push_back(static_cast<int>(rank));

@@ -27,7 +27,9 @@ void Info::set(std::string_view key, std::string_view value) {
     entries.emplace_back(key, value);
 }
 
-bool Info::erase(std::string_view key) { return std::erase_if(entries, [&](const auto& e) { return e.first == key; }) > 0; }
+bool Info::erase(std::string_view key) {
+  return std::erase_if(entries, [&](const auto& e) { return e.first == key; }) > 0;
+}
 
 Info& environment_info() {
   static Info* info = [] {

@@ -105,14 +105,22 @@ Options parse(int argc, char** argv) {
       if (++i >= argc) stop(word + " needs a value");
       return std::string(argv[i]);
     };
-    if (word == "--epochs") o.epochs = std::stoi(value());
-    else if (word == "--batch") o.batch = std::stoi(value());
-    else if (word == "--stale") o.stale = std::stoi(value());
-    else if (word == "--rate") o.rate = std::stod(value());
-    else if (word == "--losses") o.losses = value();
-    else if (word == "--quiet") o.quiet = true;
-    else if (word[0] != '-' && o.data.empty()) o.data = word;
-    else stop("unknown argument " + word);
+    if (word == "--epochs")
+      o.epochs = std::stoi(value());
+    else if (word == "--batch")
+      o.batch = std::stoi(value());
+    else if (word == "--stale")
+      o.stale = std::stoi(value());
+    else if (word == "--rate")
+      o.rate = std::stod(value());
+    else if (word == "--losses")
+      o.losses = value();
+    else if (word == "--quiet")
+      o.quiet = true;
+    else if (word[0] != '-' && o.data.empty())
+      o.data = word;
+    else
+      stop("unknown argument " + word);
   }
   if (o.data.empty()) stop("usage: train digits.csv [--epochs N] [--batch N] [--stale K] [--rate R] [--losses FILE] [--quiet]");
   return o;
@@ -130,8 +138,10 @@ std::vector<Sample> load(const std::string& path, int rank) {
       Sample s;
       int i = 0;
       for (; i <= kPixels && std::getline(fields, field, ','); ++i) {
-        if (i < kPixels) s.pixels[i] = std::stof(field) / 16;
-        else s.digit = int(std::stof(field));
+        if (i < kPixels)
+          s.pixels[i] = std::stof(field) / 16;
+        else
+          s.digit = int(std::stof(field));
       }
       if (i != kPixels + 1 || s.digit < 0 || s.digit >= kDigits) stop(path + " has a line that is not 64 pixels and a digit");
       samples.push_back(s);
@@ -165,7 +175,8 @@ class Trainer {
     std::mt19937 random(unsigned(number) + 99);  // the same shuffle on every rank
     std::shuffle(order.begin(), order.end(), random);
     loss_ = 0;
-    for (size_t at = 0; at < order.size(); at += size_t(options_.batch)) step(order, at, std::min(order.size(), at + size_t(options_.batch)));
+    for (size_t at = 0; at < order.size(); at += size_t(options_.batch))
+      step(order, at, std::min(order.size(), at + size_t(options_.batch)));
     while (!flights_.empty()) land();
     return loss_ / double(order.size());
   }
@@ -189,8 +200,10 @@ class Trainer {
     for (size_t i = begin + size_t(rank_); i < end; i += size_t(ranks_))
       flight.sum[Network::kSize] += network_.backward(training_[size_t(order[i])], flight.sum);
     scale_.push_back(1.0 / double(end - begin));
-    if (options_.stale == 0) MPI_Allreduce(MPI_IN_PLACE, flight.sum.data(), int(flight.sum.size()), MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
-    else MPI_Iallreduce(MPI_IN_PLACE, flight.sum.data(), int(flight.sum.size()), MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, &flight.request);
+    if (options_.stale == 0)
+      MPI_Allreduce(MPI_IN_PLACE, flight.sum.data(), int(flight.sum.size()), MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    else
+      MPI_Iallreduce(MPI_IN_PLACE, flight.sum.data(), int(flight.sum.size()), MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, &flight.request);
     while (int(flights_.size()) > options_.stale) land();
   }
 
@@ -246,7 +259,8 @@ int main(int argc, char** argv) {
   const double accuracy = trainer.accuracy();
   if (rank == 0)
     std::printf("%d ranks, %s: test accuracy %.2f %%, final loss %.6f, %.2f s\n", ranks,
-                options.stale ? ("stale by up to " + std::to_string(options.stale)).c_str() : "synchronous", 100 * accuracy, loss, MPI_Wtime() - begin);
+                options.stale ? ("stale by up to " + std::to_string(options.stale)).c_str() : "synchronous", 100 * accuracy, loss,
+                MPI_Wtime() - begin);
   MPI_Finalize();
   return accuracy > 0.95 ? 0 : 1;
 }

@@ -65,7 +65,9 @@ int SendBuffer::send(Team& team, int dest, int tag, const Buffer& buffer) {
   if (!make_room()) {
     lane_.progress();  // messages that have just left make room
     if (!make_room())
-      return fail(MPI_ERR_BUFFER, "no room for %llu bytes in the attached buffer of %llu bytes, of which %zu messages are still under way; attach a larger one, or MPI_BUFFER_AUTOMATIC",
+      return fail(MPI_ERR_BUFFER,
+                  "no room for %llu bytes in the attached buffer of %llu bytes, of which %zu messages are still under way; attach a larger "
+                  "one, or MPI_BUFFER_AUTOMATIC",
                   static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(size_), by_number_.size());
   }
   type::pack(*buffer.type, buffer.count, buffer.address, block->data);

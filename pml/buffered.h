@@ -15,7 +15,8 @@ namespace weft::pml {
 class SendBuffer {
  public:
   /// `automatic`: memory is allocated as needed.
-  SendBuffer(Lane& lane, void* memory, uint64_t size, bool automatic) : lane_(lane), memory_(static_cast<std::byte*>(memory)), size_(size), automatic_(automatic) {}
+  SendBuffer(Lane& lane, void* memory, uint64_t size, bool automatic)
+      : lane_(lane), memory_(static_cast<std::byte*>(memory)), size_(size), automatic_(automatic) {}
   ~SendBuffer();
   SendBuffer(const SendBuffer&) = delete;
 

@@ -17,8 +17,9 @@ namespace {
 
 config::Bytes window_variable("pml", "window", "1M",
                               "Data that one process may send to another before the receive is posted; more waits at the sender.");
-config::Bytes unexpected_variable("pml", "unexpected", "64M",
-                                  "Data from all other processes together that may wait here for receives; divides the window in large jobs.");
+config::Bytes unexpected_variable(
+    "pml", "unexpected", "64M",
+    "Data from all other processes together that may wait here for receives; divides the window in large jobs.");
 
 constexpr const char* kAddresses = "btl";
 constexpr uint64_t kCloseLimit_ns = 20'000'000'000;  // without any progress
@@ -141,7 +142,8 @@ Lane::~Lane() {
   }
 }
 
-Result<std::unique_ptr<Lane>> Lane::open_over(boot::Bootstrap& boot, bool threads, std::vector<std::unique_ptr<btl::Transport>> transports) {
+Result<std::unique_ptr<Lane>> Lane::open_over(boot::Bootstrap& boot, bool threads,
+                                              std::vector<std::unique_ptr<btl::Transport>> transports) {
   std::unique_ptr<Lane> lane(new Lane(boot, threads, std::move(transports)));
   if (auto done = lane->publish(); !done) return done.failure();
   lane->watch_failures();
@@ -295,11 +297,13 @@ int Lane::explain(const Request& request) {
     return error;
   const auto& t = static_cast<const Transfer&>(request);
   if (error == MPI_ERR_TRUNCATE)
-    return fail(error, "the message from rank %d with tag %d is longer than the receive buffer of %llu bytes; the part that fits was received",
+    return fail(error,
+                "the message from rank %d with tag %d is longer than the receive buffer of %llu bytes; the part that fits was received",
                 t.outcome.source, t.outcome.tag, static_cast<unsigned long long>(t.capacity));
-  if (error == MPI_ERR_PROC_ABORTED && t.peer)
-    return fail(error, "%s", t.peer->failure.c_str());
-  if (error) return fail(error, "the operation with rank %d failed: %s", t.dest, last_failure().empty() ? "no details" : std::string(last_failure()).c_str());
+  if (error == MPI_ERR_PROC_ABORTED && t.peer) return fail(error, "%s", t.peer->failure.c_str());
+  if (error)
+    return fail(error, "the operation with rank %d failed: %s", t.dest,
+                last_failure().empty() ? "no details" : std::string(last_failure()).c_str());
   return error;
 }
 
@@ -367,7 +371,8 @@ std::string Lane::dump() {
   std::string text = matcher_.dump();
   operations_.each([&](const Transfer& t) {
     const char* what = t.stage == Stage::announced ? "waits for its receiver" : "in transfer";
-    text += "message of " + std::to_string(t.capacity) + " bytes with tag " + std::to_string(t.tag) + ", peer rank " + std::to_string(t.dest) + ": " + what + "\n";
+    text += "message of " + std::to_string(t.capacity) + " bytes with tag " + std::to_string(t.tag) + ", peer rank " +
+            std::to_string(t.dest) + ": " + what + "\n";
   });
   return text;
 }

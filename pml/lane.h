@@ -43,24 +43,24 @@ struct Deferred {
 
 /// What a lane counts. Read without a lock for reports: values may be a little old.
 struct Counters {
-  uint64_t unexpected_bytes = 0;       ///< held for receives to come
+  uint64_t unexpected_bytes = 0;  ///< held for receives to come
   uint64_t unexpected_bytes_peak = 0;
-  uint64_t unexpected_messages = 0;    ///< that arrived before their receive, in all
-  uint64_t without_credit = 0;         ///< sends that waited for their receiver because the peer had no room for eager data
-  uint64_t no_room = 0;                ///< sends that found the wire full
-  uint64_t rendezvous = 0;             ///< sends that waited for their receiver, whatever the reason
-  uint64_t early = 0;                  ///< messages that arrived before an earlier one
+  uint64_t unexpected_messages = 0;  ///< that arrived before their receive, in all
+  uint64_t without_credit = 0;       ///< sends that waited for their receiver because the peer had no room for eager data
+  uint64_t no_room = 0;              ///< sends that found the wire full
+  uint64_t rendezvous = 0;           ///< sends that waited for their receiver, whatever the reason
+  uint64_t early = 0;                ///< messages that arrived before an earlier one
   uint64_t sleeps = 0;
 };
 
 /// News from other threads: the one word that every round of progress looks at, and what stands behind it. Shared with the
 /// bootstrap's callback, which may outlive the lane.
 struct Alarm {
-  std::atomic<bool> raised{false};    ///< there are failed processes to handle
-  std::atomic<uint8_t> poison{0};     ///< a Status; every wait ends with it
-  int wake_fd = -1;                   ///< eventfd that ends the sleep of waiting threads
+  std::atomic<bool> raised{false};  ///< there are failed processes to handle
+  std::atomic<uint8_t> poison{0};   ///< a Status; every wait ends with it
+  int wake_fd = -1;                 ///< eventfd that ends the sleep of waiting threads
   std::mutex lock;
-  std::vector<ProcessId> failed;      ///< guarded by `lock`
+  std::vector<ProcessId> failed;  ///< guarded by `lock`
 
   Alarm();
   ~Alarm();
@@ -89,7 +89,8 @@ class Lane final : private btl::Sink {
   // Blocking. Outcome.error is the MPI error class; Status says how the wait ended, and fail() has its text.
   Status send(Team& team, int dest, int tag, Traffic traffic, const Buffer& buffer, Mode mode = Mode::standard) {
     if (dest >= 0 && !lock_.enabled() && buffer.type->contiguous && mode != Mode::synchronous) [[likely]]
-      if (send_quickly(team, dest, tag, traffic, buffer, obs::What::send)) [[likely]] return Status::ok;
+      if (send_quickly(team, dest, tag, traffic, buffer, obs::What::send)) [[likely]]
+        return Status::ok;
     return send_slowly(team, dest, tag, traffic, buffer, mode);
   }
   Status receive(Team&, int source, int tag, Traffic, const Buffer&, Outcome&);
@@ -146,7 +147,8 @@ class Lane final : private btl::Sink {
   void complete(Request& request) {
     if (request.on_done) request.on_done(request);
     request.complete.store(true, std::memory_order_release);
-    if (sleepers_.load(std::memory_order_relaxed)) [[unlikely]] alarm_->wake();
+    if (sleepers_.load(std::memory_order_relaxed)) [[unlikely]]
+      alarm_->wake();
   }
   /// Runs `work` once under the lane's lock (never from inside a callback).
   template <class Work>
@@ -208,10 +210,16 @@ class Lane final : private btl::Sink {
     const auto rank = static_cast<uint32_t>(dest);
     Peer& to = team.peer(rank);
     const uint64_t bytes = buffer.count * buffer.type->size;
-    if (bytes >= to.quick_below || buffer.memory != mem::MemKind::host) [[unlikely]] return false;
+    if (bytes >= to.quick_below || buffer.memory != mem::MemKind::host) [[unlikely]]
+      return false;
     const Context context = traffic == Traffic::user ? team.context() : collective_context(team.context());
-    const btl::Header header{context, tag, static_cast<int32_t>(team.rank()), static_cast<uint32_t>(bytes), to.next_sequence,
-                             static_cast<uint8_t>(MessageKind::eager), 0};
+    const btl::Header header{context,
+                             tag,
+                             static_cast<int32_t>(team.rank()),
+                             static_cast<uint32_t>(bytes),
+                             to.next_sequence,
+                             static_cast<uint8_t>(MessageKind::eager),
+                             0};
     if (to.endpoint->try_inline(header, static_cast<const std::byte*>(buffer.address) + buffer.type->origin) != Status::ok) [[unlikely]]
       return false;
     ++to.next_sequence;
@@ -222,7 +230,8 @@ class Lane final : private btl::Sink {
   static constexpr int64_t kMessageCost = 128;  // memory of an unexpected message besides its data
   void charge(Peer& to, uint64_t bytes) {
     to.credit -= static_cast<int64_t>(bytes) + kMessageCost;
-    if (to.credit <= 0) [[unlikely]] to.quick_below = 0;
+    if (to.credit <= 0) [[unlikely]]
+      to.quick_below = 0;
   }
   Status send_slowly(Team&, int dest, int tag, Traffic, const Buffer&, Mode);
   Transfer& prepare(RequestKind, Team&, int rank, int tag, Traffic, const Buffer&);
@@ -248,7 +257,8 @@ class Lane final : private btl::Sink {
   void deliver(Transfer&, const btl::Header&, const std::byte* data, uint64_t bytes);
   void take_credit(Peer& from, uint64_t bytes) {
     from.consumed += static_cast<int64_t>(bytes) + kMessageCost;
-    if (from.consumed >= give_back_at_) [[unlikely]] give_credit(from);
+    if (from.consumed >= give_back_at_) [[unlikely]]
+      give_credit(from);
   }
   void give_credit(Peer&);
   void keep(Peer&, const btl::Header&, const std::byte* payload);
@@ -320,12 +330,12 @@ class Lane final : private btl::Sink {
   Phase phase_ = Phase::idle;  // polling: transports call back; what is to be sent waits until they have returned
   uint32_t rounds_ = 0;
   const std::shared_ptr<Alarm> alarm_ = std::make_shared<Alarm>();
-  std::atomic<int> sleepers_{0};       // threads in sleep()
-  std::vector<Wire*> busy_wires_;      // polled each round
+  std::atomic<int> sleepers_{0};   // threads in sleep()
+  std::vector<Wire*> busy_wires_;  // polled each round
   Matcher matcher_;
   Transfer* free_transfers_ = nullptr;
-  TransferList to_move_;               // receives that can go on once the transports have returned
-  Peer* to_flush_ = nullptr;           // peers with something to send
+  TransferList to_move_;      // receives that can go on once the transports have returned
+  Peer* to_flush_ = nullptr;  // peers with something to send
   Deferred *deferred_ = nullptr, *last_deferred_ = nullptr;
   int64_t give_back_at_ = 0;
   int64_t window_ = 0;
@@ -338,7 +348,7 @@ class Lane final : private btl::Sink {
   std::unordered_map<ProcessId, std::unique_ptr<Peer>> peers_;
   std::unordered_map<Context, Team*> teams_;
   Operations<Transfer> operations_;
-  uint64_t owed_ = 0;  // sends begun and not complete
+  uint64_t owed_ = 0;             // sends begun and not complete
   Transfer* resident_ = nullptr;  // for blocking receives
   Transfer* sent_ = nullptr;      // the completed send that quick sends share
   Transfer* nowhere_ = nullptr;   // the completed receive from MPI_PROC_NULL

@@ -13,10 +13,12 @@ class LaneLock {
   explicit LaneLock(bool enabled) : enabled_(enabled) {}
 
   void lock() {
-    if (enabled_) [[unlikely]] lock_enabled();
+    if (enabled_) [[unlikely]]
+      lock_enabled();
   }
   void unlock() {
-    if (enabled_) [[unlikely]] unlock_enabled();
+    if (enabled_) [[unlikely]]
+      unlock_enabled();
   }
   bool enabled() const { return enabled_; }
 

@@ -28,7 +28,12 @@ int shift_for(size_t chains) { return 64 - std::countr_zero(chains); }
 }  // namespace
 
 Matcher::Matcher()
-    : exact_shift_(shift_for(kFirstChains)), kept_shift_(exact_shift_), exact_(kFirstChains), wild_(kContexts), kept_(kFirstChains), arrivals_(kContexts) {}
+    : exact_shift_(shift_for(kFirstChains)),
+      kept_shift_(exact_shift_),
+      exact_(kFirstChains),
+      wild_(kContexts),
+      kept_(kFirstChains),
+      arrivals_(kContexts) {}
 
 Matcher::Chain<Transfer>& Matcher::chain_of(const Transfer& r) {
   return wild(r) ? wild_[context_index(r.match_context)] : exact_chain(r.match_context, r.source, r.tag);
@@ -140,8 +145,8 @@ std::string Matcher::dump(size_t limit) const {
   size_t shown = 0;
   auto posted = [&](const Transfer& r) {
     if (shown++ >= limit) return;
-    snprintf(line, sizeof line, "receive posted: context %#lx source %d tag %d room %lu bytes\n", static_cast<unsigned long>(r.match_context),
-             r.source, r.tag, static_cast<unsigned long>(r.capacity));
+    snprintf(line, sizeof line, "receive posted: context %#lx source %d tag %d room %lu bytes\n",
+             static_cast<unsigned long>(r.match_context), r.source, r.tag, static_cast<unsigned long>(r.capacity));
     text += line;
   };
   auto waiting = [&](const Unexpected& u) {

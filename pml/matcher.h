@@ -98,9 +98,9 @@ class Matcher {
   uint64_t next_order_ = 0;
   int exact_shift_, kept_shift_;
   std::vector<Chain<Transfer>> exact_;
-  std::vector<Chain<Transfer>> wild_;         // by context
+  std::vector<Chain<Transfer>> wild_;  // by context
   std::vector<Chain<Unexpected>> kept_;
-  std::vector<Chain<Unexpected>> arrivals_;   // by context
+  std::vector<Chain<Unexpected>> arrivals_;  // by context
 };
 
 template <class Visit>

@@ -12,13 +12,13 @@ namespace weft::pml {
 /// btl::Header::kind. The first three are matched and carry a sequence number; the others name an operation by its id in
 /// Header::context and may overtake.
 enum class MessageKind : uint8_t {
-  eager = 1,    ///< the data itself
-  eager_sync,   ///< uint64 operation of the sender, then the data; answered by `finished` when matched
-  announce,     ///< Announcement, then its regions: the data waits at the sender
-  clear,        ///< ClearToSend: the receiver asks for the data as fragments
-  fragment,     ///< data; tag and source hold its offset
-  finished,     ///< the receiver needs nothing more of a send operation
-  credit,       ///< context holds bytes that the sender may send eagerly again
+  eager = 1,   ///< the data itself
+  eager_sync,  ///< uint64 operation of the sender, then the data; answered by `finished` when matched
+  announce,    ///< Announcement, then its regions: the data waits at the sender
+  clear,       ///< ClearToSend: the receiver asks for the data as fragments
+  fragment,    ///< data; tag and source hold its offset
+  finished,    ///< the receiver needs nothing more of a send operation
+  credit,      ///< context holds bytes that the sender may send eagerly again
 };
 constexpr bool matchable(uint8_t kind) { return kind <= static_cast<uint8_t>(MessageKind::announce); }
 
@@ -60,9 +60,9 @@ struct Peer;
 struct Unexpected {
   btl::Header header;
   Peer* peer = nullptr;
-  std::byte* payload = nullptr;  ///< header.length bytes from the lane's pool
-  Unexpected *next = nullptr, *prev = nullptr;        ///< same source and tag, in order
-  Unexpected *later = nullptr, *earlier = nullptr;    ///< same context, in order
+  std::byte* payload = nullptr;                     ///< header.length bytes from the lane's pool
+  Unexpected *next = nullptr, *prev = nullptr;      ///< same source and tag, in order
+  Unexpected *later = nullptr, *earlier = nullptr;  ///< same context, in order
 };
 
 }  // namespace weft::pml

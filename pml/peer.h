@@ -28,7 +28,7 @@ struct Protocols {
   uint64_t inline_below = 0;  ///< less than this: one try_inline(), if contiguous
   uint64_t eager_below = 0;   ///< less than this: one buffered send
   Bulk bulk = Bulk::stream_copied;
-  uint64_t get_from = 0;      ///< Bulk::get: less than this is streamed all the same
+  uint64_t get_from = 0;  ///< Bulk::get: less than this is streamed all the same
 };
 
 /// All members are guarded by the lane's lock.
@@ -42,7 +42,7 @@ struct Peer {
   uint16_t expected = 0;              ///< of the next matchable message from the peer
   bool connected = false;
   bool failed = false;
-  bool queued = false;  ///< stands in the lane's list of peers with something to send
+  bool queued = false;       ///< stands in the lane's list of peers with something to send
   bool early_waits = false;  ///< `early` is not empty
 
   ProcessId id;
@@ -52,9 +52,9 @@ struct Peer {
   TransferList streams;                ///< fragments being pushed
   std::vector<Control> controls;       ///< answers that found no room
   Peer* next_queued = nullptr;
-  std::vector<Unexpected*> early;      ///< arrived before an earlier one did (several or unordered wires)
+  std::vector<Unexpected*> early;  ///< arrived before an earlier one did (several or unordered wires)
   uint64_t unexpected_bytes = 0;
-  std::string failure;                 ///< why it failed: a sentence for people
+  std::string failure;  ///< why it failed: a sentence for people
 
   const Way* way(uint32_t wire) const {
     for (const Way& w : ways)

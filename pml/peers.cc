@@ -50,8 +50,10 @@ void Lane::connect(Peer& peer) {
     touch(*wire);
   }
   if (peer.ways.empty())
-    return fail_peer(peer, "no transport reaches " + name_of(boot_, peer.id) + (reasons.empty() ? "; see WEFT_NET and `weft doctor`" : " (" + reasons + ")"));
-  if (!reasons.empty()) log(Level::info, "%s is reached over %s only (%s)", name_of(boot_, peer.id).c_str(), peer.ways.front().caps->name, reasons.c_str());
+    return fail_peer(peer, "no transport reaches " + name_of(boot_, peer.id) +
+                               (reasons.empty() ? "; see WEFT_NET and `weft doctor`" : " (" + reasons + ")"));
+  if (!reasons.empty())
+    log(Level::info, "%s is reached over %s only (%s)", name_of(boot_, peer.id).c_str(), peer.ways.front().caps->name, reasons.c_str());
   peer.endpoint = peer.ways.front().endpoint;
   peer.connected = true;
   choose_protocols(peer);

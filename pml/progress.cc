@@ -18,10 +18,10 @@ namespace {
 config::Integer spin_variable("pml", "spin", "-1",
                               "Microseconds that an idle wait stays awake before it sleeps; -1: by how crowded the node is.");
 
-constexpr uint32_t kQuietEvery = 32;         // rounds between polls of wires that cost a system call
-constexpr int kSpinRounds = 20000;           // before the first look at the clock, if every rank has a CPU: some 0.2 ms
+constexpr uint32_t kQuietEvery = 32;  // rounds between polls of wires that cost a system call
+constexpr int kSpinRounds = 20000;    // before the first look at the clock, if every rank has a CPU: some 0.2 ms
 constexpr int kSpinRoundsCrowded = 16;
-constexpr uint64_t kAwake_ns = 5'000'000;    // spinning and yielding before the first sleep
+constexpr uint64_t kAwake_ns = 5'000'000;  // spinning and yielding before the first sleep
 constexpr uint64_t kAwakeCrowded_ns = 200'000;
 constexpr uint64_t kSleep_ns = 100'000'000;  // longest sleep: bounds the cost of a lost wake-up
 constexpr uint64_t kShortSleep_ns = 1'000'000;
@@ -73,11 +73,14 @@ int Lane::round(bool thorough) {
     wire->events += static_cast<uint64_t>(n);
     events += n;
   }
-  if (thorough || ++rounds_ % kQuietEvery == 0) [[unlikely]] events += poll_quiet_wires();
+  if (thorough || ++rounds_ % kQuietEvery == 0) [[unlikely]]
+    events += poll_quiet_wires();
   phase_ = Phase::working;
-  if (to_flush_ || deferred_ || !to_move_.empty() || alarm_->raised.load(std::memory_order_relaxed)) [[unlikely]] events += run_later_work();
+  if (to_flush_ || deferred_ || !to_move_.empty() || alarm_->raised.load(std::memory_order_relaxed)) [[unlikely]]
+    events += run_later_work();
   phase_ = Phase::idle;
-  if (events && sleepers_.load(std::memory_order_relaxed)) [[unlikely]] alarm_->wake();  // it may be theirs
+  if (events && sleepers_.load(std::memory_order_relaxed)) [[unlikely]]
+    alarm_->wake();  // it may be theirs
   return events;
 }
 
@@ -125,7 +128,9 @@ Status Lane::wait_for(bool (*done)(void*), void* argument, uint64_t nanoseconds)
 Status Lane::wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, bool silent) {
   const uint64_t start = limit_ns == kForever ? 0 : now_ns();
   const int spins = crowded_ ? kSpinRoundsCrowded : kSpinRounds;
-  const uint64_t awake_ns = spin_variable.get() >= 0 ? static_cast<uint64_t>(spin_variable.get()) * 1000 : crowded_ ? kAwakeCrowded_ns : kAwake_ns;
+  const uint64_t awake_ns = spin_variable.get() >= 0 ? static_cast<uint64_t>(spin_variable.get()) * 1000
+                            : crowded_               ? kAwakeCrowded_ns
+                                                     : kAwake_ns;
   int idle = 0;
   uint64_t idle_since = 0;
   for (;;) {
@@ -135,7 +140,8 @@ Status Lane::wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, b
       if (done(argument)) return Status::ok;
       idle = events ? 0 : idle + 1;
     }
-    if (const auto poison = alarm_->poison.load(std::memory_order_relaxed)) [[unlikely]] return static_cast<Status>(poison);
+    if (const auto poison = alarm_->poison.load(std::memory_order_relaxed)) [[unlikely]]
+      return static_cast<Status>(poison);
     lock_.give_way();
     if (idle <= spins) continue;
     const uint64_t now = now_ns();

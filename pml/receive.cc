@@ -118,7 +118,8 @@ void Lane::start_receive(Transfer& t) {
     discard(*found);
     return;
   }
-  if (any_failed_) [[unlikely]] refuse_if_failed(t);
+  if (any_failed_) [[unlikely]]
+    refuse_if_failed(t);
 }
 
 Request* Lane::ireceive(Message* message, const Buffer& buffer) {
@@ -145,7 +146,8 @@ Request* Lane::ireceive(Message* message, const Buffer& buffer) {
 
 void Lane::cancel(Request& request) {
   std::lock_guard hold(lock_);
-  if (request.predefined || request.request_kind > RequestKind::persistent_receive || request.request_kind == RequestKind::collective) return;
+  if (request.predefined || request.request_kind > RequestKind::persistent_receive || request.request_kind == RequestKind::collective)
+    return;
   auto& t = static_cast<Transfer&>(request);
   if (t.stage == Stage::posted) {
     matcher_.cancel(t);
@@ -175,7 +177,8 @@ inline void Lane::deliver(Transfer& t, const btl::Header& h, const std::byte* da
     type::unpack(*t.buffer.type, t.buffer.count, data, bytes, t.buffer.address);
   t.stage = Stage::done;  // as end() does, for a transfer that has no bulk
   complete(t);
-  if (t.orphan) [[unlikely]] recycle(t);
+  if (t.orphan) [[unlikely]]
+    recycle(t);
 }
 
 void* Lane::meet(ProcessId from) { return &peer(from); }
@@ -190,7 +193,8 @@ void Lane::arrived(void* cookie, const btl::Header& h, const std::byte* payload)
     } else {
       keep(from, h, payload);
     }
-    if (!from.early.empty()) [[unlikely]] drain_early(from);
+    if (!from.early.empty()) [[unlikely]]
+      drain_early(from);
     return;
   }
   switch (static_cast<MessageKind>(h.kind)) {
@@ -229,9 +233,7 @@ void Lane::matched(Transfer& t, const btl::Header& h, Peer& from, const std::byt
       return;
     }
     case MessageKind::announce: return on_announcement(t, h, from, payload);
-    default:
-      deliver(t, h, payload, h.length);
-      take_credit(from, h.length);
+    default: deliver(t, h, payload, h.length); take_credit(from, h.length);
   }
 }
 

@@ -10,10 +10,10 @@
 namespace weft::pml {
 namespace {
 
-constexpr size_t kRuns = 64;                        // pieces of memory described at a time
+constexpr size_t kRuns = 64;  // pieces of memory described at a time
 constexpr uint64_t kReadPiece = 256 << 20;
-constexpr uint64_t kZcopyPiece = 4 << 20;           // so that small messages get their turn on a stream
-constexpr uint64_t kMinRunBytes = 2048;             // mean piece below which packing is cheaper
+constexpr uint64_t kZcopyPiece = 4 << 20;  // so that small messages get their turn on a stream
+constexpr uint64_t kMinRunBytes = 2048;    // mean piece below which packing is cheaper
 
 bool sends(const Transfer& t) { return t.request_kind == RequestKind::send || t.request_kind == RequestKind::persistent_send; }
 

@@ -35,7 +35,8 @@ Request* Lane::isend(Team& team, int dest, int tag, Traffic traffic, const Buffe
   std::lock_guard hold(lock_);
   if (dest == proc_null) return sent_;
   if (phase_ != Phase::polling && buffer.type->contiguous && mode != Mode::synchronous) [[likely]]
-    if (send_quickly(team, dest, tag, traffic, buffer, obs::What::isend)) [[likely]] return sent_;
+    if (send_quickly(team, dest, tag, traffic, buffer, obs::What::isend)) [[likely]]
+      return sent_;
   Transfer& t = prepare(RequestKind::send, team, dest, tag, traffic, buffer);
   t.mode = mode;
   start_send(t);
@@ -78,7 +79,8 @@ Status Lane::emit(Transfer& t) {
   Peer& to = *t.peer;
   const Protocols& protocols = to.protocols[static_cast<size_t>(t.buffer.memory)];
   if (t.mode == Mode::synchronous) {
-    if (t.capacity + sizeof(OperationId) <= kSyncLimit && t.capacity + sizeof(OperationId) < protocols.inline_below) return emit_synchronous(t, to);
+    if (t.capacity + sizeof(OperationId) <= kSyncLimit && t.capacity + sizeof(OperationId) < protocols.inline_below)
+      return emit_synchronous(t, to);
   } else if (t.capacity < protocols.eager_below) {
     if (to.credit > 0) return emit_eager(t, to);
     ++counters_.without_credit;
@@ -87,8 +89,8 @@ Status Lane::emit(Transfer& t) {
 }
 
 Status Lane::emit_eager(Transfer& t, Peer& to) {
-  const btl::Header header{t.match_context, t.tag, t.source, static_cast<uint32_t>(t.capacity), to.next_sequence,
-                           static_cast<uint8_t>(MessageKind::eager), 0};
+  const btl::Header header{
+      t.match_context, t.tag, t.source, static_cast<uint32_t>(t.capacity), to.next_sequence, static_cast<uint8_t>(MessageKind::eager), 0};
   Status status;
   if (t.base && t.capacity < to.protocols[0].inline_below) {
     status = to.endpoint->try_inline(header, t.base);
@@ -112,8 +114,13 @@ Status Lane::emit_synchronous(Transfer& t, Peer& to) {
   memcpy(payload, &bulk.id, sizeof bulk.id);
   type::Cursor cursor(t.buffer.address, t.buffer.count, *t.buffer.type);
   cursor.pack(payload + sizeof bulk.id, t.capacity);
-  btl::Header header{t.match_context, t.tag, t.source, static_cast<uint32_t>(t.capacity + sizeof bulk.id), to.next_sequence,
-                     static_cast<uint8_t>(MessageKind::eager_sync), 0};
+  btl::Header header{t.match_context,
+                     t.tag,
+                     t.source,
+                     static_cast<uint32_t>(t.capacity + sizeof bulk.id),
+                     to.next_sequence,
+                     static_cast<uint8_t>(MessageKind::eager_sync),
+                     0};
   const Status status = put_on_wire(to, header, payload);
   if (status != Status::ok) return status;
   ++to.next_sequence;
@@ -138,8 +145,13 @@ Status Lane::emit_announcement(Transfer& t, Peer& to) {
   }
   payload.head = {bulk.id, t.capacity, bulk.wire, static_cast<uint32_t>(bulk.regions.size())};
   std::copy(bulk.regions.begin(), bulk.regions.end(), payload.regions.begin());
-  btl::Header header{t.match_context, t.tag, t.source, static_cast<uint32_t>(sizeof payload.head + bulk.regions.size() * sizeof(btl::Region)),
-                     to.next_sequence, static_cast<uint8_t>(MessageKind::announce), 0};
+  btl::Header header{t.match_context,
+                     t.tag,
+                     t.source,
+                     static_cast<uint32_t>(sizeof payload.head + bulk.regions.size() * sizeof(btl::Region)),
+                     to.next_sequence,
+                     static_cast<uint8_t>(MessageKind::announce),
+                     0};
   const Status status = put_on_wire(to, header, &payload);
   if (status != Status::ok) return status;
   ++to.next_sequence;
@@ -183,7 +195,8 @@ void Lane::control(Peer& to, MessageKind kind, uint64_t context, const ClearToSe
   }
   if (!to.connected && phase_ != Phase::polling) connect(to);
   if (to.failed) return;
-  if (to.connected && phase_ != Phase::polling && to.controls.empty() && put_on_wire(to, answer.header, &answer.payload) == Status::ok) return;
+  if (to.connected && phase_ != Phase::polling && to.controls.empty() && put_on_wire(to, answer.header, &answer.payload) == Status::ok)
+    return;
   to.controls.push_back(answer);
   queue(to);
 }

@@ -42,17 +42,17 @@ struct Bulkwork {
   type::Cursor cursor;
   TransferOperation operation;
   OperationId id = 0;
-  OperationId remote = 0;        ///< the other side's operation
-  uint64_t total = 0;            ///< bytes to be moved
+  OperationId remote = 0;  ///< the other side's operation
+  uint64_t total = 0;      ///< bytes to be moved
   uint64_t moved = 0;
   uint32_t wire = 0;
-  uint32_t in_flight = 0;        ///< transport operations not done yet
-  uint64_t piece = 0;            ///< bytes of the one in flight
-  uint32_t region = 0;           ///< being read
+  uint32_t in_flight = 0;  ///< transport operations not done yet
+  uint64_t piece = 0;      ///< bytes of the one in flight
+  uint32_t region = 0;     ///< being read
   uint64_t region_offset = 0;
-  bool used = false;             ///< there is something to give back
-  bool issuing = false;          ///< inside a call that may complete at once
-  bool failed = false;           ///< a transport operation ended with an error
+  bool used = false;     ///< there is something to give back
+  bool issuing = false;  ///< inside a call that may complete at once
+  bool failed = false;   ///< a transport operation ended with an error
   std::vector<btl::Region> regions;
   std::vector<iovec> runs;
 
@@ -81,8 +81,8 @@ struct Transfer final : Request {
   // protocol
   Mode mode = Mode::standard;
   Stage stage = Stage::idle;
-  bool orphan = false;        ///< its last reference is gone; recycled when it is done
-  int32_t dest = 0;           ///< persistent: the rank in the team; receives: the source
+  bool orphan = false;  ///< its last reference is gone; recycled when it is done
+  int32_t dest = 0;     ///< persistent: the rank in the team; receives: the source
   Peer* peer = nullptr;
   Team* team = nullptr;
   std::unique_ptr<Bulkwork> bulk;

@@ -63,8 +63,9 @@ ssize_t Transfer::move(std::span<iovec> local, size_t bytes) {
     return ssize_t(bytes);
   }
   ssize_t n;
-  do n = direction_ == Direction::read ? process_vm_readv(peer_, local.data(), local.size(), &remote, 1, 0)
-                                       : process_vm_writev(peer_, local.data(), local.size(), &remote, 1, 0);
+  do
+    n = direction_ == Direction::read ? process_vm_readv(peer_, local.data(), local.size(), &remote, 1, 0)
+                                      : process_vm_writev(peer_, local.data(), local.size(), &remote, 1, 0);
   while (n < 0 && errno == EINTR);
   return n;
 }

@@ -144,7 +144,8 @@ class Producer {
   /// `write(std::byte* to)` puts h.length bytes there. False: no room, nothing was written.
   template <class Write>
   bool push(const Header& h, Write&& write) {
-    if (tail_ == limit_ && !refresh()) [[unlikely]] return false;
+    if (tail_ == limit_ && !refresh()) [[unlikely]]
+      return false;
     Slot& slot = slots_[tail_ & (shape_.slots - 1)];
     if (h.length <= kSlotPayload) {
       write(slot.payload);

@@ -46,10 +46,10 @@ struct alignas(kLine) RingEntry {
 struct SegmentHead {
   uint64_t magic;
   uint32_t version;
-  uint32_t capacity;    ///< rings
+  uint32_t capacity;  ///< rings
   uint32_t ring_bytes;
-  uint32_t asymmetric;  ///< the owner runs membarrier before it sleeps: registered senders need no fence
-  Cookie cookie;        ///< tells this segment from any other that the same numbers may lead to
+  uint32_t asymmetric;                                 ///< the owner runs membarrier before it sleeps: registered senders need no fence
+  Cookie cookie;                                       ///< tells this segment from any other that the same numbers may lead to
   alignas(2 * kLine) std::atomic<uint32_t> sleeping;   ///< 1: ring the bell after sending
   alignas(2 * kLine) std::atomic<uint32_t> announced;  ///< rings complete: the owner looks at the directory when this changes
   std::atomic<uint32_t> claimed;                       ///< rings given out

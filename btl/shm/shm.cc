@@ -30,14 +30,16 @@ namespace {
 
 using namespace shm;
 
-config::Bytes ring_variable("shm", "ring", "0",
-                            "Memory for messages from one process of a node to another; 0: by the number of ranks on the node, 128K for up to 8, "
-                            "32K from 32 on.");
+config::Bytes ring_variable(
+    "shm", "ring", "0",
+    "Memory for messages from one process of a node to another; 0: by the number of ranks on the node, 128K for up to 8, "
+    "32K from 32 on.");
 config::Text cma_variable("shm", "cma", "auto",
                           "Copy large messages straight between the memories of two processes: auto (where the system allows it), no.");
-config::Text folder_variable("shm", "folder", "", "A tmpfs folder to place shared memory in; empty: anonymous memory, which has no name and no quota.");
+config::Text folder_variable("shm", "folder", "",
+                             "A tmpfs folder to place shared memory in; empty: anonymous memory, which has no name and no quota.");
 
-constexpr int kMessagesPerRing = 16;           // of one poll
+constexpr int kMessagesPerRing = 16;  // of one poll
 constexpr int kMessagesPerPoll = 64;
 constexpr size_t kCopyPiece = 512 << 10;       // bytes of a large copy between two polls: some 40 us
 constexpr uint32_t kAgainsPerCheck = 1 << 12;  // full-ring answers between two looks at the clock
@@ -134,7 +136,8 @@ class ShmEndpoint final : public Endpoint {
       if (!producer_.push(h, write)) return Status::again;
     }
     if (fenced_) full_fence();
-    if (sleeping_->load(std::memory_order_relaxed)) [[unlikely]] wake();
+    if (sleeping_->load(std::memory_order_relaxed)) [[unlikely]]
+      wake();
     return Status::ok;
   }
   Status start(copy::Transfer&& transfer);
@@ -314,7 +317,8 @@ void ShmTransport::adopt(Sink& sink) {
 }
 
 int ShmTransport::poll(Sink& sink) {
-  if (head_->announced.load(std::memory_order_relaxed) != announced_) [[unlikely]] adopt(sink);
+  if (head_->announced.load(std::memory_order_relaxed) != announced_) [[unlikely]]
+    adopt(sink);
   int count = 0;
   const size_t rings = inbound_.size();
   for (size_t i = 0; i < rings && count < kMessagesPerPoll; ++i) {
@@ -322,8 +326,10 @@ int ShmTransport::poll(Sink& sink) {
     Inbound& in = inbound_[first_++];
     count += in.ring.take(kMessagesPerRing, [&](const Header& h, const std::byte* payload) { sink.arrived(in.cookie, h, payload); });
   }
-  if (!transfers_.empty()) [[unlikely]] count += advance_transfer();
-  if (!losses_.empty()) [[unlikely]] report(sink);
+  if (!transfers_.empty()) [[unlikely]]
+    count += advance_transfer();
+  if (!losses_.empty()) [[unlikely]]
+    report(sink);
   return count;
 }
 
@@ -369,7 +375,8 @@ void allow_direct_access() {
 Result<std::unique_ptr<Transport>> open_shm(const Site& site) {
   const boot::Job& job = site.boot.job();
   const size_t ranks = job.node_ranks.size();
-  if (cma_variable.get() != "auto" && cma_variable.get() != "no") return Failure{"WEFT_SHM_CMA is " + cma_variable.get() + "; it may be auto or no"};
+  if (cma_variable.get() != "auto" && cma_variable.get() != "no")
+    return Failure{"WEFT_SHM_CMA is " + cma_variable.get() + "; it may be auto or no"};
   auto bell = Doorbell::create();
   if (!bell) return bell.failure();
   const uint32_t capacity = uint32_t(std::max<size_t>(64, 2 * ranks));

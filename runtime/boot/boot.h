@@ -19,20 +19,20 @@ using Blob = std::vector<std::byte>;
 
 /// What a process knows of its job at start. Grows with the ranks of this node, never with the size of the job.
 struct Job {
-  std::string name;                  ///< PMIx namespace, or "singleton.<pid>"
-  uint32_t rank = 0;                 ///< own rank in MPI_COMM_WORLD
+  std::string name;   ///< PMIx namespace, or "singleton.<pid>"
+  uint32_t rank = 0;  ///< own rank in MPI_COMM_WORLD
   uint32_t size = 1;
   uint32_t local_rank = 0;           ///< own place among the ranks of this node
   std::vector<uint32_t> node_ranks;  ///< world ranks on this node, ascending, own one included
   uint32_t node_count = 1;
-  uint32_t node = 0;                 ///< number of this node in the job
-  uint32_t universe_size = 1;        ///< MPI_UNIVERSE_SIZE
-  int appnum = 0;                    ///< MPI_APPNUM, -1 if none
+  uint32_t node = 0;           ///< number of this node in the job
+  uint32_t universe_size = 1;  ///< MPI_UNIVERSE_SIZE
+  int appnum = 0;              ///< MPI_APPNUM, -1 if none
   std::string host;
-  std::string folder;                ///< the job's folder for temporary files on this node, empty if none
-  std::string secret;                ///< the job's shared secret (authenticates connections), random bytes as hex
-  std::string launcher;              ///< for messages: "weft mpirun", "Slurm", "prterun", "none (singleton)"
-  uint32_t cpus = 1;                 ///< CPUs that the ranks of this node may use together
+  std::string folder;                     ///< the job's folder for temporary files on this node, empty if none
+  std::string secret;                     ///< the job's shared secret (authenticates connections), random bytes as hex
+  std::string launcher;                   ///< for messages: "weft mpirun", "Slurm", "prterun", "none (singleton)"
+  uint32_t cpus = 1;                      ///< CPUs that the ranks of this node may use together
   std::vector<std::string> process_sets;  ///< besides mpi://WORLD and mpi://SELF
 };
 

@@ -138,26 +138,16 @@ class PmixBootstrap final : public Bootstrap {
 
 uint64_t as_number(const pmix_value_t& value, uint64_t otherwise) {
   switch (value.type) {
-    case PMIX_UINT32:
-      return value.data.uint32;
-    case PMIX_INT:
-      return uint64_t(int64_t{value.data.integer});
-    case PMIX_INT32:
-      return uint64_t(int64_t{value.data.int32});
-    case PMIX_UINT16:
-      return value.data.uint16;
-    case PMIX_UINT64:
-      return value.data.uint64;
-    case PMIX_INT64:
-      return uint64_t(value.data.int64);
-    case PMIX_SIZE:
-      return value.data.size;
-    case PMIX_UINT:
-      return value.data.uint;
-    case PMIX_PROC_RANK:
-      return value.data.rank;
-    default:
-      return otherwise;
+    case PMIX_UINT32: return value.data.uint32;
+    case PMIX_INT: return uint64_t(int64_t{value.data.integer});
+    case PMIX_INT32: return uint64_t(int64_t{value.data.int32});
+    case PMIX_UINT16: return value.data.uint16;
+    case PMIX_UINT64: return value.data.uint64;
+    case PMIX_INT64: return uint64_t(value.data.int64);
+    case PMIX_SIZE: return value.data.size;
+    case PMIX_UINT: return value.data.uint;
+    case PMIX_PROC_RANK: return value.data.rank;
+    default: return otherwise;
   }
 }
 

@@ -107,7 +107,8 @@ std::string Variable::environment_name() const {
 
 bool Variable::set(std::string_view value, Origin origin, std::string* why) {
   int64_t number = 0;
-  const bool good = type_ == Type::text || (type_ == Type::boolean ? parse_boolean(value, number) : parse_number(value, type_ == Type::bytes, number));
+  const bool good =
+      type_ == Type::text || (type_ == Type::boolean ? parse_boolean(value, number) : parse_number(value, type_ == Type::bytes, number));
   if (!good) {
     if (why) *why = environment_name() + "=" + std::string(value) + " is not " + form_of(type_) + "; keeping " + text_;
     return false;
@@ -143,7 +144,8 @@ std::vector<std::string> load_environment() {
     }
     if (std::ranges::find(reserved(), name) != reserved().end()) continue;
     const std::string close = nearest(name);
-    complaints.push_back(std::string(name) + " is not a variable of Weft" + (close.empty() ? "; `weft info --variables` lists them" : "; did you mean " + close + "?"));
+    complaints.push_back(std::string(name) + " is not a variable of Weft" +
+                         (close.empty() ? "; `weft info --variables` lists them" : "; did you mean " + close + "?"));
   }
   return complaints;
 }

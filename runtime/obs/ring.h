@@ -16,14 +16,14 @@ enum class State : uint8_t { started, done, failed };
 
 /// One operation. Half a cache line; no clock, because reading one costs as much as a small send.
 struct Record {
-  uint64_t context = 0;   ///< of the team
+  uint64_t context = 0;  ///< of the team
   uint64_t bytes = 0;
-  int32_t peer = -1;      ///< rank in the team; a root for collectives; negative: none or any
-  int32_t tag = 0;        ///< a collective's number in its team
-  uint32_t type = 0;      ///< ABI handle of the datatype, 0 for derived ones
+  int32_t peer = -1;  ///< rank in the team; a root for collectives; negative: none or any
+  int32_t tag = 0;    ///< a collective's number in its team
+  uint32_t type = 0;  ///< ABI handle of the datatype, 0 for derived ones
   What what = What::none;
   State state = State::started;
-  uint8_t detail = 0;     ///< which collective, which mode
+  uint8_t detail = 0;  ///< which collective, which mode
 };
 static_assert(sizeof(Record) == 32);
 
@@ -48,9 +48,7 @@ class Ring {
   /// Operations recorded in all, overwritten ones included.
   uint64_t count() const { return count_; }
   /// The record `age` operations ago (0: the latest); null if there is none any more.
-  const Record* latest(uint64_t age) const {
-    return age < count_ && age < capacity ? &records_[(count_ - 1 - age) % capacity] : nullptr;
-  }
+  const Record* latest(uint64_t age) const { return age < count_ && age < capacity ? &records_[(count_ - 1 - age) % capacity] : nullptr; }
 
  private:
   uint64_t count_ = 0;

@@ -42,10 +42,10 @@ template <class Body>
 #define WEFT_LENGTH(n) \
   case n: return body(std::integral_constant<size_t, n>());
     WEFT_LENGTH(1)
-    WEFT_LENGTH(2) WEFT_LENGTH(4) WEFT_LENGTH(8) WEFT_LENGTH(12) WEFT_LENGTH(16) WEFT_LENGTH(24) WEFT_LENGTH(32) WEFT_LENGTH(48)
-        WEFT_LENGTH(64)
+    WEFT_LENGTH(2)
+    WEFT_LENGTH(4) WEFT_LENGTH(8) WEFT_LENGTH(12) WEFT_LENGTH(16) WEFT_LENGTH(24) WEFT_LENGTH(32) WEFT_LENGTH(48) WEFT_LENGTH(64)
 #undef WEFT_LENGTH
-            default : return body(std::integral_constant<size_t, 0>());
+        default : return body(std::integral_constant<size_t, 0>());
   }
 }
 

@@ -5,12 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHECK(condition)                                                        \
-  do {                                                                          \
-    if (!(condition)) {                                                         \
+#define CHECK(condition)                                                            \
+  do {                                                                              \
+    if (!(condition)) {                                                             \
       fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #condition); \
-      MPI_Abort(MPI_COMM_WORLD, 3);                                             \
-    }                                                                           \
+      MPI_Abort(MPI_COMM_WORLD, 3);                                                 \
+    }                                                                               \
   } while (0)
 
 static void longer(void* in, void* inout, int* count, MPI_Datatype* type) {

@@ -45,26 +45,30 @@ const MPI_Info no_info = MPI_INFO_NULL;
 void rooted(Way way, long n, int root) {
   const int count = int(n);
   Vector data = rank == root ? mine(n, root) : Vector(size_t(n), -1);
-  run(way, [&] { MPI_Bcast(data.data(), count, MPI_LONG, root, world); },
+  run(
+      way, [&] { MPI_Bcast(data.data(), count, MPI_LONG, root, world); },
       [&](MPI_Request* r) { MPI_Ibcast(data.data(), count, MPI_LONG, root, world, r); },
       [&](MPI_Request* r) { MPI_Bcast_init(data.data(), count, MPI_LONG, root, world, no_info, r); });
   CHECK(data == mine(n, root));
 
   const Vector in = mine(n);
   Vector out(rank == root ? size_t(n) : 0, -1);
-  run(way, [&] { MPI_Reduce(in.data(), out.data(), count, MPI_LONG, MPI_SUM, root, world); },
+  run(
+      way, [&] { MPI_Reduce(in.data(), out.data(), count, MPI_LONG, MPI_SUM, root, world); },
       [&](MPI_Request* r) { MPI_Ireduce(in.data(), out.data(), count, MPI_LONG, MPI_SUM, root, world, r); },
       [&](MPI_Request* r) { MPI_Reduce_init(in.data(), out.data(), count, MPI_LONG, MPI_SUM, root, world, no_info, r); });
   for (long i = 0; i < long(out.size()); ++i) CHECK(out[size_t(i)] == sum_cell(i, ranks));
 
   Vector gathered(rank == root ? size_t(n * ranks) : 0, -1);
-  run(way, [&] { MPI_Gather(in.data(), count, MPI_LONG, gathered.data(), count, MPI_LONG, root, world); },
+  run(
+      way, [&] { MPI_Gather(in.data(), count, MPI_LONG, gathered.data(), count, MPI_LONG, root, world); },
       [&](MPI_Request* r) { MPI_Igather(in.data(), count, MPI_LONG, gathered.data(), count, MPI_LONG, root, world, r); },
       [&](MPI_Request* r) { MPI_Gather_init(in.data(), count, MPI_LONG, gathered.data(), count, MPI_LONG, root, world, no_info, r); });
   for (long i = 0; i < long(gathered.size()); ++i) CHECK(gathered[size_t(i)] == cell(int(i / n), i % n));
 
   Vector part(size_t(n), -1);
-  run(way, [&] { MPI_Scatter(gathered.data(), count, MPI_LONG, part.data(), count, MPI_LONG, root, world); },
+  run(
+      way, [&] { MPI_Scatter(gathered.data(), count, MPI_LONG, part.data(), count, MPI_LONG, root, world); },
       [&](MPI_Request* r) { MPI_Iscatter(gathered.data(), count, MPI_LONG, part.data(), count, MPI_LONG, root, world, r); },
       [&](MPI_Request* r) { MPI_Scatter_init(gathered.data(), count, MPI_LONG, part.data(), count, MPI_LONG, root, world, no_info, r); });
   CHECK(part == in);
@@ -74,43 +78,51 @@ void everybody(Way way, long n) {
   const int count = int(n);
   const Vector in = mine(n);
   Vector out(size_t(n), -1);
-  run(way, [&] { MPI_Allreduce(in.data(), out.data(), count, MPI_LONG, MPI_SUM, world); },
+  run(
+      way, [&] { MPI_Allreduce(in.data(), out.data(), count, MPI_LONG, MPI_SUM, world); },
       [&](MPI_Request* r) { MPI_Iallreduce(in.data(), out.data(), count, MPI_LONG, MPI_SUM, world, r); },
       [&](MPI_Request* r) { MPI_Allreduce_init(in.data(), out.data(), count, MPI_LONG, MPI_SUM, world, no_info, r); });
   for (long i = 0; i < n; ++i) CHECK(out[size_t(i)] == sum_cell(i, ranks));
   out = in;
-  run(way, [&] { MPI_Allreduce(MPI_IN_PLACE, out.data(), count, MPI_LONG, MPI_SUM, world); },
+  run(
+      way, [&] { MPI_Allreduce(MPI_IN_PLACE, out.data(), count, MPI_LONG, MPI_SUM, world); },
       [&](MPI_Request* r) { MPI_Iallreduce(MPI_IN_PLACE, out.data(), count, MPI_LONG, MPI_SUM, world, r); },
       [&](MPI_Request* r) { MPI_Allreduce_init(MPI_IN_PLACE, out.data(), count, MPI_LONG, MPI_SUM, world, no_info, r); });
   for (long i = 0; i < n; ++i) CHECK(out[size_t(i)] == sum_cell(i, ranks));
 
-  run(way, [&] { MPI_Scan(in.data(), out.data(), count, MPI_LONG, MPI_SUM, world); },
+  run(
+      way, [&] { MPI_Scan(in.data(), out.data(), count, MPI_LONG, MPI_SUM, world); },
       [&](MPI_Request* r) { MPI_Iscan(in.data(), out.data(), count, MPI_LONG, MPI_SUM, world, r); },
       [&](MPI_Request* r) { MPI_Scan_init(in.data(), out.data(), count, MPI_LONG, MPI_SUM, world, no_info, r); });
   for (long i = 0; i < n; ++i) CHECK(out[size_t(i)] == sum_cell(i, rank + 1));
-  run(way, [&] { MPI_Exscan(in.data(), out.data(), count, MPI_LONG, MPI_SUM, world); },
+  run(
+      way, [&] { MPI_Exscan(in.data(), out.data(), count, MPI_LONG, MPI_SUM, world); },
       [&](MPI_Request* r) { MPI_Iexscan(in.data(), out.data(), count, MPI_LONG, MPI_SUM, world, r); },
       [&](MPI_Request* r) { MPI_Exscan_init(in.data(), out.data(), count, MPI_LONG, MPI_SUM, world, no_info, r); });
   for (long i = 0; rank > 0 && i < n; ++i) CHECK(out[size_t(i)] == sum_cell(i, rank));
 
   Vector all(size_t(n * ranks), -1), back(all.size(), -1);
-  run(way, [&] { MPI_Allgather(in.data(), count, MPI_LONG, all.data(), count, MPI_LONG, world); },
+  run(
+      way, [&] { MPI_Allgather(in.data(), count, MPI_LONG, all.data(), count, MPI_LONG, world); },
       [&](MPI_Request* r) { MPI_Iallgather(in.data(), count, MPI_LONG, all.data(), count, MPI_LONG, world, r); },
       [&](MPI_Request* r) { MPI_Allgather_init(in.data(), count, MPI_LONG, all.data(), count, MPI_LONG, world, no_info, r); });
   for (long i = 0; i < n * ranks; ++i) CHECK(all[size_t(i)] == cell(int(i / n), i % n));
 
   for (long i = 0; i < n * ranks; ++i) all[size_t(i)] = cell(rank, i);
-  run(way, [&] { MPI_Alltoall(all.data(), count, MPI_LONG, back.data(), count, MPI_LONG, world); },
+  run(
+      way, [&] { MPI_Alltoall(all.data(), count, MPI_LONG, back.data(), count, MPI_LONG, world); },
       [&](MPI_Request* r) { MPI_Ialltoall(all.data(), count, MPI_LONG, back.data(), count, MPI_LONG, world, r); },
       [&](MPI_Request* r) { MPI_Alltoall_init(all.data(), count, MPI_LONG, back.data(), count, MPI_LONG, world, no_info, r); });
   for (long i = 0; i < n * ranks; ++i) CHECK(back[size_t(i)] == cell(int(i / n), rank * n + i % n));
-  run(way, [&] { MPI_Alltoall(MPI_IN_PLACE, 0, MPI_LONG, all.data(), count, MPI_LONG, world); },
+  run(
+      way, [&] { MPI_Alltoall(MPI_IN_PLACE, 0, MPI_LONG, all.data(), count, MPI_LONG, world); },
       [&](MPI_Request* r) { MPI_Ialltoall(MPI_IN_PLACE, 0, MPI_LONG, all.data(), count, MPI_LONG, world, r); },
       [&](MPI_Request* r) { MPI_Alltoall_init(MPI_IN_PLACE, 0, MPI_LONG, all.data(), count, MPI_LONG, world, no_info, r); });
   if (way != Way::persistent) CHECK(all == back);
 
   for (long i = 0; i < n * ranks; ++i) all[size_t(i)] = cell(rank, i);
-  run(way, [&] { MPI_Reduce_scatter_block(all.data(), out.data(), count, MPI_LONG, MPI_SUM, world); },
+  run(
+      way, [&] { MPI_Reduce_scatter_block(all.data(), out.data(), count, MPI_LONG, MPI_SUM, world); },
       [&](MPI_Request* r) { MPI_Ireduce_scatter_block(all.data(), out.data(), count, MPI_LONG, MPI_SUM, world, r); },
       [&](MPI_Request* r) { MPI_Reduce_scatter_block_init(all.data(), out.data(), count, MPI_LONG, MPI_SUM, world, no_info, r); });
   for (long i = 0; i < n; ++i) CHECK(out[size_t(i)] == sum_cell(rank * n + i, ranks));
@@ -133,20 +145,31 @@ void vectors(Way way, long n) {
       CHECK(out[size_t(places[size_t(r)] + counts[size_t(r)])] == -9);
     }
   };
-  run(way, [&] { MPI_Allgatherv(in.data(), own, MPI_LONG, out.data(), counts.data(), places.data(), MPI_LONG, world); },
+  run(
+      way, [&] { MPI_Allgatherv(in.data(), own, MPI_LONG, out.data(), counts.data(), places.data(), MPI_LONG, world); },
       [&](MPI_Request* r) { MPI_Iallgatherv(in.data(), own, MPI_LONG, out.data(), counts.data(), places.data(), MPI_LONG, world, r); },
-      [&](MPI_Request* r) { MPI_Allgatherv_init(in.data(), own, MPI_LONG, out.data(), counts.data(), places.data(), MPI_LONG, world, no_info, r); });
+      [&](MPI_Request* r) {
+        MPI_Allgatherv_init(in.data(), own, MPI_LONG, out.data(), counts.data(), places.data(), MPI_LONG, world, no_info, r);
+      });
   right_blocks();
   const int root = ranks - 1;
   out.assign(out.size(), -9);
-  run(way, [&] { MPI_Gatherv(in.data(), own, MPI_LONG, out.data(), counts.data(), places.data(), MPI_LONG, root, world); },
+  run(
+      way, [&] { MPI_Gatherv(in.data(), own, MPI_LONG, out.data(), counts.data(), places.data(), MPI_LONG, root, world); },
       [&](MPI_Request* r) { MPI_Igatherv(in.data(), own, MPI_LONG, out.data(), counts.data(), places.data(), MPI_LONG, root, world, r); },
-      [&](MPI_Request* r) { MPI_Gatherv_init(in.data(), own, MPI_LONG, out.data(), counts.data(), places.data(), MPI_LONG, root, world, no_info, r); });
+      [&](MPI_Request* r) {
+        MPI_Gatherv_init(in.data(), own, MPI_LONG, out.data(), counts.data(), places.data(), MPI_LONG, root, world, no_info, r);
+      });
   if (rank == root) right_blocks();
   Vector part(in.size(), -1);
-  run(way, [&] { MPI_Scatterv(out.data(), counts.data(), places.data(), MPI_LONG, part.data(), own, MPI_LONG, root, world); },
-      [&](MPI_Request* r) { MPI_Iscatterv(out.data(), counts.data(), places.data(), MPI_LONG, part.data(), own, MPI_LONG, root, world, r); },
-      [&](MPI_Request* r) { MPI_Scatterv_init(out.data(), counts.data(), places.data(), MPI_LONG, part.data(), own, MPI_LONG, root, world, no_info, r); });
+  run(
+      way, [&] { MPI_Scatterv(out.data(), counts.data(), places.data(), MPI_LONG, part.data(), own, MPI_LONG, root, world); },
+      [&](MPI_Request* r) {
+        MPI_Iscatterv(out.data(), counts.data(), places.data(), MPI_LONG, part.data(), own, MPI_LONG, root, world, r);
+      },
+      [&](MPI_Request* r) {
+        MPI_Scatterv_init(out.data(), counts.data(), places.data(), MPI_LONG, part.data(), own, MPI_LONG, root, world, no_info, r);
+      });
   CHECK(part == in);
 
   // Rank r sends (r + s) % 3 * n elements to rank s.
@@ -169,15 +192,37 @@ void vectors(Way way, long n) {
     for (int r = 0; r < ranks; ++r)
       for (int i = 0; i < from[size_t(r)]; ++i) CHECK(incoming[size_t(from_places[size_t(r)] + i)] == cell(r * 100 + rank, i));
   };
-  run(way, [&] { MPI_Alltoallv(outgoing.data(), to.data(), to_places.data(), MPI_LONG, incoming.data(), from.data(), from_places.data(), MPI_LONG, world); },
-      [&](MPI_Request* r) { MPI_Ialltoallv(outgoing.data(), to.data(), to_places.data(), MPI_LONG, incoming.data(), from.data(), from_places.data(), MPI_LONG, world, r); },
-      [&](MPI_Request* r) { MPI_Alltoallv_init(outgoing.data(), to.data(), to_places.data(), MPI_LONG, incoming.data(), from.data(), from_places.data(), MPI_LONG, world, no_info, r); });
+  run(
+      way,
+      [&] {
+        MPI_Alltoallv(outgoing.data(), to.data(), to_places.data(), MPI_LONG, incoming.data(), from.data(), from_places.data(), MPI_LONG,
+                      world);
+      },
+      [&](MPI_Request* r) {
+        MPI_Ialltoallv(outgoing.data(), to.data(), to_places.data(), MPI_LONG, incoming.data(), from.data(), from_places.data(), MPI_LONG,
+                       world, r);
+      },
+      [&](MPI_Request* r) {
+        MPI_Alltoallv_init(outgoing.data(), to.data(), to_places.data(), MPI_LONG, incoming.data(), from.data(), from_places.data(),
+                           MPI_LONG, world, no_info, r);
+      });
   right_parts();
   incoming.assign(incoming.size(), -1);
   const std::vector<MPI_Datatype> types(size_t(ranks), MPI_LONG);
-  run(way, [&] { MPI_Alltoallw(outgoing.data(), to.data(), to_bytes.data(), types.data(), incoming.data(), from.data(), from_bytes.data(), types.data(), world); },
-      [&](MPI_Request* r) { MPI_Ialltoallw(outgoing.data(), to.data(), to_bytes.data(), types.data(), incoming.data(), from.data(), from_bytes.data(), types.data(), world, r); },
-      [&](MPI_Request* r) { MPI_Alltoallw_init(outgoing.data(), to.data(), to_bytes.data(), types.data(), incoming.data(), from.data(), from_bytes.data(), types.data(), world, no_info, r); });
+  run(
+      way,
+      [&] {
+        MPI_Alltoallw(outgoing.data(), to.data(), to_bytes.data(), types.data(), incoming.data(), from.data(), from_bytes.data(),
+                      types.data(), world);
+      },
+      [&](MPI_Request* r) {
+        MPI_Ialltoallw(outgoing.data(), to.data(), to_bytes.data(), types.data(), incoming.data(), from.data(), from_bytes.data(),
+                       types.data(), world, r);
+      },
+      [&](MPI_Request* r) {
+        MPI_Alltoallw_init(outgoing.data(), to.data(), to_bytes.data(), types.data(), incoming.data(), from.data(), from_bytes.data(),
+                           types.data(), world, no_info, r);
+      });
   right_parts();
 
   Vector whole(static_cast<size_t>(total)), piece(size_t(own), -1);
@@ -187,7 +232,8 @@ void vectors(Way way, long n) {
     length += counts[size_t(r)];
   }
   for (int i = 0; i < length; ++i) whole[size_t(i)] = cell(rank, i);
-  run(way, [&] { MPI_Reduce_scatter(whole.data(), piece.data(), counts.data(), MPI_LONG, MPI_SUM, world); },
+  run(
+      way, [&] { MPI_Reduce_scatter(whole.data(), piece.data(), counts.data(), MPI_LONG, MPI_SUM, world); },
       [&](MPI_Request* r) { MPI_Ireduce_scatter(whole.data(), piece.data(), counts.data(), MPI_LONG, MPI_SUM, world, r); },
       [&](MPI_Request* r) { MPI_Reduce_scatter_init(whole.data(), piece.data(), counts.data(), MPI_LONG, MPI_SUM, world, no_info, r); });
   for (int i = 0; i < own; ++i) CHECK(piece[size_t(i)] == sum_cell(begin + i, ranks));
@@ -259,8 +305,10 @@ void strided() {
   MPI_Allgather(matrix.data(), 1, column, out.data(), 20, MPI_LONG, world);
   for (int i = 0; i < 20 * ranks; ++i) CHECK(out[size_t(i)] == cell(i / 20, i % 20));
   Vector data = rank == 0 ? mine(20) : matrix;
-  if (rank == 0) MPI_Bcast(data.data(), 20, MPI_LONG, 0, world);
-  else MPI_Bcast(data.data(), 1, column, 0, world);
+  if (rank == 0)
+    MPI_Bcast(data.data(), 20, MPI_LONG, 0, world);
+  else
+    MPI_Bcast(data.data(), 1, column, 0, world);
   for (int i = 0; rank && i < 20; ++i) CHECK(data[size_t(3 * i)] == cell(0, i) && data[size_t(3 * i) + 1] == -1);
   MPI_Type_free(&column);
 }

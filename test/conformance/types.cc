@@ -79,7 +79,8 @@ void subarray_and_darray() {
   ring(type, 1, memory, expected);
   MPI_Type_free(&type);
 
-  const int global[] = {9, 10}, kinds[] = {MPI_DISTRIBUTE_CYCLIC, MPI_DISTRIBUTE_BLOCK}, arguments[] = {2, MPI_DISTRIBUTE_DFLT_DARG}, grid[] = {2, 2};
+  const int global[] = {9, 10}, kinds[] = {MPI_DISTRIBUTE_CYCLIC, MPI_DISTRIBUTE_BLOCK}, arguments[] = {2, MPI_DISTRIBUTE_DFLT_DARG},
+            grid[] = {2, 2};
   size_t covered = 0;
   for (int process = 0; process < 4; ++process) {
     MPI_Type_create_darray(4, process, 2, global, kinds, arguments, grid, MPI_ORDER_C, MPI_INT, &type);

@@ -13,22 +13,22 @@
 enum { BATCHES = 11, WINDOW = 64, LARGEST = 4 << 20 };
 
 static int rank, ranks, quick;
-static const char *only;
+static const char* only;
 static char *send_buffer, *receive_buffer;
 
-static int wanted(const char *name) { return !only || strcmp(only, name) == 0; }
+static int wanted(const char* name) { return !only || strcmp(only, name) == 0; }
 
-static int ascending(const void *a, const void *b) {
-  const double x = *(const double *)a, y = *(const double *)b;
+static int ascending(const void* a, const void* b) {
+  const double x = *(const double*)a, y = *(const double*)b;
   return (x > y) - (x < y);
 }
 
-static double median(double *values, int n) {
+static double median(double* values, int n) {
   qsort(values, (size_t)n, sizeof *values, ascending);
   return values[n / 2];
 }
 
-static void report(const char *name, long bytes, double value, const char *unit) {
+static void report(const char* name, long bytes, double value, const char* unit) {
   if (rank != 0) return;
   printf("%s %ld %.6g %s\n", name, bytes, value, unit);
   fflush(stdout);
@@ -40,7 +40,7 @@ static long rounds_for(long bytes) {
 }
 
 /* Two ranks take turns through buffers of the caller's. */
-static void ping_pong_with(char *out, char *in, long bytes, long rounds) {
+static void ping_pong_with(char* out, char* in, long bytes, long rounds) {
   for (long i = 0; i < rounds; ++i) {
     if (rank == 0) {
       MPI_Send(out, (int)bytes, MPI_CHAR, 1, 1, MPI_COMM_WORLD);
@@ -93,22 +93,29 @@ static void bandwidth(long bytes) {
     const double seconds = MPI_Wtime() - begin;
     values[b] = bytes <= 8 ? (double)(windows * WINDOW) / seconds : (double)(windows * WINDOW * bytes) / seconds / 1e6;
   }
-  if (bytes <= 8) report("message_rate", bytes, median(values, BATCHES), "1/s");
-  else report("bandwidth", bytes, median(values, BATCHES), "MB/s");
+  if (bytes <= 8)
+    report("message_rate", bytes, median(values, BATCHES), "1/s");
+  else
+    report("bandwidth", bytes, median(values, BATCHES), "MB/s");
 }
 
 typedef void collective(int count);
-static void do_barrier(int n) { (void)n; MPI_Barrier(MPI_COMM_WORLD); }
+static void do_barrier(int n) {
+  (void)n;
+  MPI_Barrier(MPI_COMM_WORLD);
+}
 static void do_bcast(int n) { MPI_Bcast(send_buffer, n, MPI_DOUBLE, 0, MPI_COMM_WORLD); }
 static void do_reduce(int n) { MPI_Reduce(send_buffer, receive_buffer, n, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD); }
 static void do_allreduce(int n) { MPI_Allreduce(send_buffer, receive_buffer, n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD); }
-static void do_allgather(int n) { MPI_Allgather(send_buffer, n / ranks, MPI_DOUBLE, receive_buffer, n / ranks, MPI_DOUBLE, MPI_COMM_WORLD); }
+static void do_allgather(int n) {
+  MPI_Allgather(send_buffer, n / ranks, MPI_DOUBLE, receive_buffer, n / ranks, MPI_DOUBLE, MPI_COMM_WORLD);
+}
 static void do_alltoall(int n) { MPI_Alltoall(send_buffer, n / ranks, MPI_DOUBLE, receive_buffer, n / ranks, MPI_DOUBLE, MPI_COMM_WORLD); }
 static void do_reduce_scatter(int n) {
   MPI_Reduce_scatter_block(send_buffer, receive_buffer, n / ranks, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
 }
 
-static void time_collective(const char *name, collective *run, long bytes) {
+static void time_collective(const char* name, collective* run, long bytes) {
   double times[BATCHES], mine, slowest;
   const long rounds = bytes <= 1024 ? (quick ? 200 : 2000) : bytes <= 65536 ? (quick ? 50 : 500) : (quick ? 5 : 40);
   const int count = (int)(bytes / (long)sizeof(double));
@@ -125,9 +132,11 @@ static void time_collective(const char *name, collective *run, long bytes) {
 }
 
 static void collectives(void) {
-  static const struct { const char *name; collective *run; } all[] = {
-      {"bcast", do_bcast},         {"reduce", do_reduce},     {"allreduce", do_allreduce},
-      {"allgather", do_allgather}, {"alltoall", do_alltoall}, {"reduce_scatter", do_reduce_scatter}};
+  static const struct {
+    const char* name;
+    collective* run;
+  } all[] = {{"bcast", do_bcast},         {"reduce", do_reduce},     {"allreduce", do_allreduce},
+             {"allgather", do_allgather}, {"alltoall", do_alltoall}, {"reduce_scatter", do_reduce_scatter}};
   static const long sizes[] = {64, 4096, 65536, 1 << 20};
   if (wanted("barrier")) time_collective("barrier", do_barrier, 0);
   for (size_t c = 0; c < sizeof all / sizeof *all; ++c)
@@ -136,14 +145,14 @@ static void collectives(void) {
 
 static long resident_kib(void) {
   long pages = 0, skip;
-  FILE *f = fopen("/proc/self/statm", "r");
+  FILE* f = fopen("/proc/self/statm", "r");
   if (!f) return 0;
   if (fscanf(f, "%ld %ld", &skip, &pages) != 2) pages = 0;
   fclose(f);
   return pages * 4;
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   for (int i = 1; i < argc; ++i) {
     if (!strcmp(argv[i], "--quick")) quick = 1;
@@ -164,7 +173,7 @@ int main(int argc, char **argv) {
   receive_buffer = malloc(2 * LARGEST);
   if (!send_buffer || !receive_buffer) MPI_Abort(MPI_COMM_WORLD, 1);
   /* Written before use: untouched memory is one page of zeros, which copies faster than anything real. */
-  for (size_t i = 0; i < 2 * LARGEST / sizeof(double); ++i) ((double *)send_buffer)[i] = ((double *)receive_buffer)[i] = (double)(i % 100);
+  for (size_t i = 0; i < 2 * LARGEST / sizeof(double); ++i) ((double*)send_buffer)[i] = ((double*)receive_buffer)[i] = (double)(i % 100);
   static const long sizes[] = {1, 8, 64, 512, 4096, 16384, 65536, 262144, 1 << 20, LARGEST};
   for (size_t s = 0; wanted("latency") && ranks > 1 && s < sizeof sizes / sizeof *sizes; ++s) latency(sizes[s]);
   if (wanted("message_rate") && ranks > 1) bandwidth(8);

@@ -237,7 +237,8 @@ void side(uint32_t me, Shared& shared) {
     } else {
       auto samples = rounds([&] { return pair.stream(bytes); });
       pair.stop();
-      snprintf(name, sizeof name, "stream %zu KiB (%.1f GB/s at best)", bytes >> 10, double(bytes) / *std::min_element(samples.begin(), samples.end()));
+      snprintf(name, sizeof name, "stream %zu KiB (%.1f GB/s at best)", bytes >> 10,
+               double(bytes) / *std::min_element(samples.begin(), samples.end()));
       row(name, samples, "ns");
     }
   }
@@ -256,7 +257,8 @@ void side(uint32_t me, Shared& shared) {
         if (pair.get(region, near.data(), bytes) != Status::ok) _exit(4);
         return double(now_ns() - start);
       });
-      snprintf(name, sizeof name, "get %zu KiB (%.1f GB/s at best)", bytes >> 10, double(bytes) / *std::min_element(samples.begin(), samples.end()));
+      snprintf(name, sizeof name, "get %zu KiB (%.1f GB/s at best)", bytes >> 10,
+               double(bytes) / *std::min_element(samples.begin(), samples.end()));
       row(name, samples, "ns");
     }
     pair.stop();

@@ -36,7 +36,8 @@ uint32_t random_length(std::mt19937& random, uint32_t most) {
 }
 
 Header header(uint64_t number, uint32_t length) {
-  return {number * 0x9e3779b97f4a7c15, int32_t(number), -int32_t(number), length, uint16_t(number), uint8_t(number >> 3), uint8_t(number >> 5)};
+  return {number * 0x9e3779b97f4a7c15, int32_t(number),     -int32_t(number), length, uint16_t(number),
+          uint8_t(number >> 3),        uint8_t(number >> 5)};
 }
 
 bool push(Producer& ring, uint64_t number, uint32_t length) {
@@ -138,7 +139,8 @@ TEST_CASE("ring: two threads", "[shm]") {
   std::mt19937 random(seed);
   uint64_t received = 0, wrong = 0;
   while (received < messages)
-    if (!consumer.take(16, [&](const Header& h, const std::byte* payload) { wrong += !same(h, received++, random_length(random, most), payload); }))
+    if (!consumer.take(
+            16, [&](const Header& h, const std::byte* payload) { wrong += !same(h, received++, random_length(random, most), payload); }))
       std::this_thread::yield();
   sender.join();
   CHECK(wrong == 0);

@@ -21,13 +21,15 @@ class Bed {
   Bed() : home_(this_network()) {
     good_ = run("command -v ip") && make(0) && make(1);
     for (int wire = 0; wire < 2 && good_; ++wire) {
-      const std::string name = "eth" + std::to_string(wire), net = "10.77." + std::to_string(wire) + ".", far = std::to_string(200 + hosts_[0].get());
+      const std::string name = "eth" + std::to_string(wire), net = "10.77." + std::to_string(wire) + ".",
+                        far = std::to_string(200 + hosts_[0].get());
       enter(1);
       good_ = run("ip link add " + name + " type veth peer name x" + far);
       good_ = good_ && run("ip link set x" + far + " netns /proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(hosts_[0].get()));
       good_ = good_ && run("ip addr add " + net + "2/24 dev " + name + " && ip link set " + name + " up");
       enter(0);
-      good_ = good_ && run("ip link set x" + far + " name " + name + " && ip addr add " + net + "1/24 dev " + name + " && ip link set " + name + " up");
+      good_ = good_ && run("ip link set x" + far + " name " + name + " && ip addr add " + net + "1/24 dev " + name + " && ip link set " +
+                           name + " up");
     }
   }
   ~Bed() { setns(home_.get(), CLONE_NEWNET); }

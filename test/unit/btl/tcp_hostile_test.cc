@@ -132,8 +132,8 @@ TEST_CASE("whoever does not know the secret or the card is refused") {
 
   // the secret, but not the card's token
   fd = knock(world, 0);
-  CHECK(shake(world, fd, net::hmac(net::bytes_of(world.boots[0]->job().secret), {net::bytes_of("weft btl tcp"), Blob(16)}), introduction(world, 1, 0)) ==
-        net::Verdict::none);
+  CHECK(shake(world, fd, net::hmac(net::bytes_of(world.boots[0]->job().secret), {net::bytes_of("weft btl tcp"), Blob(16)}),
+              introduction(world, 1, 0)) == net::Verdict::none);
   still_works(world);
   CHECK(world[0].met <= 1);
 }
@@ -143,9 +143,9 @@ TEST_CASE("a proven process that claims nonsense is refused") {
   const auto good = introduction(world, 1, 0);
   std::vector<tcp::Introduction> claims(6, good);
   claims[0].job ^= 1;
-  claims[1].rank = 3;      // no such rank
-  claims[2].rank = 0;      // the acceptor itself
-  claims[3].wanted = 2;    // somebody else
+  claims[1].rank = 3;    // no such rank
+  claims[2].rank = 0;    // the acceptor itself
+  claims[3].wanted = 2;  // somebody else
   claims[4].wanted_rail = 1;
   claims[5].rank = ~0u;
   for (const auto& claim : claims) CHECK(shake(world, knock(world, 0), key_for(world, 0), claim) == net::Verdict::refused);

@@ -168,8 +168,12 @@ TEST_CASE("the inbox finds messages in any division of the stream") {
     std::vector<std::pair<Header, Blob>> model;
     for (int i = 0; i < 40; ++i) {
       const uint32_t scale = random() % 4;
-      const auto length = uint32_t(scale == 0 ? 0 : scale == 1 ? random() % 64 : scale == 2 ? random() % 10'000 : random() % (round % 10 == 0 ? 900'000 : 20'000));
-      model.emplace_back(Header{random() % 5, int32_t(random()), 3, length, uint16_t(i), uint8_t(random()), 0}, random_bytes(random, length));
+      const auto length = uint32_t(scale == 0   ? 0
+                                   : scale == 1 ? random() % 64
+                                   : scale == 2 ? random() % 10'000
+                                                : random() % (round % 10 == 0 ? 900'000 : 20'000));
+      model.emplace_back(Header{random() % 5, int32_t(random()), 3, length, uint16_t(i), uint8_t(random()), 0},
+                         random_bytes(random, length));
       append(stream, model.back().first, model.back().second);
     }
     append(stream, bye(), {});
@@ -221,8 +225,8 @@ TEST_CASE("a header that promises much costs little") {
   CHECK(inbox.within_message());
   Blob scratch(16);
   iovec places[2];
-  CHECK(inbox.places(scratch, places) == 1);       // the bounce buffer only,
-  CHECK(places[0].iov_len <= 256 * 1024);          // and not a gigabyte of it
+  CHECK(inbox.places(scratch, places) == 1);  // the bounce buffer only,
+  CHECK(places[0].iov_len <= 256 * 1024);     // and not a gigabyte of it
 }
 
 TEST_CASE("random and damaged bytes do no harm to the parser") {
@@ -236,7 +240,8 @@ TEST_CASE("random and damaged bytes do no harm to the parser") {
       append(stream, {random() % 3 ? 1 : kControl, 0, 0, length, 0, uint8_t(random() % 100), 0}, random_bytes(random, length));
     }
     if (round % 3 == 0) stream = random_bytes(random, random() % 2000);
-    for (uint32_t damage = random() % 4; damage > 0 && !stream.empty(); --damage) stream[random() % stream.size()] ^= std::byte(1u << random() % 8);
+    for (uint32_t damage = random() % 4; damage > 0 && !stream.empty(); --damage)
+      stream[random() % stream.size()] ^= std::byte(1u << random() % 8);
     // lengths from damage shall not make the landing of this test huge
     Recorder recorder;
     Inbox inbox;
@@ -250,7 +255,8 @@ TEST_CASE("cards survive their encoding, and nothing else is a card") {
   card.host = "node7";
   card.host_id = "boot.4026531840";
   card.token.fill(std::byte{9});
-  card.rails = {{"eth0", {*net::parse_address("10.0.0.1/8"), *net::parse_address("fd00::1/64")}}, {"ib0", {*net::parse_address("10.9.0.1/16")}}};
+  card.rails = {{"eth0", {*net::parse_address("10.0.0.1/8"), *net::parse_address("fd00::1/64")}},
+                {"ib0", {*net::parse_address("10.9.0.1/16")}}};
   card.rails[0].addresses[0].port = 4711;
   const boot::Blob bytes = card.encode();
   const auto back = Card::decode(bytes);
@@ -297,8 +303,12 @@ TEST_CASE("both sides pair their rails alike, by best reach and once each") {
   }
   Card a, b;
   a.host_id = "a", b.host_id = "b";
-  a.rails = {{"docker0", {*net::parse_address("172.17.0.1/16")}}, {"eth0", {*net::parse_address("10.1.0.1/16")}}, {"eth1", {*net::parse_address("10.2.0.1/16")}}};
-  b.rails = {{"ens4", {*net::parse_address("10.2.0.2/16")}}, {"ens3", {*net::parse_address("10.1.0.2/16")}}, {"docker0", {*net::parse_address("172.17.0.1/16")}}};
+  a.rails = {{"docker0", {*net::parse_address("172.17.0.1/16")}},
+             {"eth0", {*net::parse_address("10.1.0.1/16")}},
+             {"eth1", {*net::parse_address("10.2.0.1/16")}}};
+  b.rails = {{"ens4", {*net::parse_address("10.2.0.2/16")}},
+             {"ens3", {*net::parse_address("10.1.0.2/16")}},
+             {"docker0", {*net::parse_address("172.17.0.1/16")}}};
   CHECK(partner_of(a, 0, 1, b, 1) == 1);
   CHECK(partner_of(a, 0, 2, b, 1) == 0);
   CHECK(partner_of(a, 0, 0, b, 1) == -1);

@@ -135,7 +135,8 @@ TEST_CASE("a message of many pieces goes from user memory to its landing") {
   Bulk bulk;
   bulk.bytes.resize(20 << 20);
   for (size_t i = 0; i < bulk.bytes.size(); i += 64) bulk.bytes[i] = std::byte(random());
-  for (size_t at = 0; at < bulk.bytes.size(); at += 100'000) bulk.runs.push_back({bulk.bytes.data() + at, std::min<size_t>(100'000, bulk.bytes.size() - at)});
+  for (size_t at = 0; at < bulk.bytes.size(); at += 100'000)
+    bulk.runs.push_back({bulk.bytes.data() + at, std::min<size_t>(100'000, bulk.bytes.size() - at)});
   REQUIRE(world[0].to(1).send_zcopy(header_of(uint32_t(bulk.bytes.size())), bulk.runs, bulk.done) == Status::ok);
   CHECK(bulk.done.times == 0);
   CHECK(world[0].to(1).backlog() > bulk.bytes.size());
@@ -176,8 +177,10 @@ TEST_CASE("crossing connects end in one connection and keep the order") {
     uint32_t sent[2] = {0, 0};
     for (int step = 0; step < 60; ++step) {
       const uint32_t who = random() % 2;
-      if (random() % 3 == 0 && sent[who] < 5) REQUIRE(world[who].send(1 - who, header_of(1, int32_t(sent[who]++)), "x") == Status::ok);
-      else world[who].rail->poll(world[who]);
+      if (random() % 3 == 0 && sent[who] < 5)
+        REQUIRE(world[who].send(1 - who, header_of(1, int32_t(sent[who]++)), "x") == Status::ok);
+      else
+        world[who].rail->poll(world[who]);
     }
     for (uint32_t who : {0u, 1u})
       while (sent[who] < 5) REQUIRE(world[who].send(1 - who, header_of(1, int32_t(sent[who]++)), "x") == Status::ok);
@@ -189,7 +192,9 @@ TEST_CASE("crossing connects end in one connection and keep the order") {
     }
     // one connection: the ends name each other
     const std::string a = world[0].to(1).describe(), b = world[1].to(0).describe();
-    const auto ends = [](const std::string& s) { return std::pair(s.substr(s.rfind(' ', s.find(" -> ") - 1) + 1), s.substr(s.find(" -> ") + 4)); };
+    const auto ends = [](const std::string& s) {
+      return std::pair(s.substr(s.rfind(' ', s.find(" -> ") - 1) + 1), s.substr(s.find(" -> ") + 4));
+    };
     CHECK(ends(a).first.substr(0, ends(a).first.find(' ')) == ends(b).second);
   }
 }
@@ -327,7 +332,8 @@ TEST_CASE("a first contact while the other side sleeps") {
         ::poll(&p, 1, 10'000);
       }
       world[1].rail->disarm();
-      while (world[1].rail->poll(world[1]) > 0) {}
+      while (world[1].rail->poll(world[1]) > 0) {
+      }
     }
   });
   REQUIRE(world[0].send(1, header_of(1), "x") == Status::ok);

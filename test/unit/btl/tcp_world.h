@@ -29,7 +29,7 @@ struct Node : Sink {
   std::unique_ptr<tcp::Rail> rail;
   std::vector<boot::Blob>* addresses = nullptr;
   std::map<uint32_t, Endpoint*> endpoints;
-  std::map<uint32_t, std::vector<Message>> received;   // by sender
+  std::map<uint32_t, std::vector<Message>> received;  // by sender
   std::map<uint32_t, std::string> losses;
   std::map<uint32_t, std::vector<std::byte>> landings;
   std::function<void(uint32_t, const Header&)> on_arrival;

@@ -195,8 +195,8 @@ TEST_CASE("plans are read strictly") {
   CHECK(plan->fail_peer == 3);
   CHECK(plan->seed == 7);
   CHECK(wrapping::parse_plan(""));
-  for (const char* bad : {"delay", "delay=5", "delay=-5us", "delay=2ms-1ms", "delay=1e9s", "reorder=2", "reorder=-1", "again=1", "again=0.1x0", "drop=1",
-                          "fail_after=x", "fail_peer=-1", "sed=1", "seed=1,,x=2", "again=nan", "delay=inf"}) {
+  for (const char* bad : {"delay", "delay=5", "delay=-5us", "delay=2ms-1ms", "delay=1e9s", "reorder=2", "reorder=-1", "again=1",
+                          "again=0.1x0", "drop=1", "fail_after=x", "fail_peer=-1", "sed=1", "seed=1,,x=2", "again=nan", "delay=inf"}) {
     INFO(bad);
     CHECK_FALSE(wrapping::parse_plan(bad));
   }
@@ -205,7 +205,8 @@ TEST_CASE("plans are read strictly") {
 TEST_CASE("messages stay whole and in order whatever the plan") {
   const uint32_t seed = std::random_device{}();
   INFO("seed " << seed);
-  for (const char* plan : {"", "delay=1us", "delay=0ns-200us,seed=3", "reorder=0.2", "again=0.3x5", "delay=5us-50us,reorder=0.1,again=0.05x20,drop=0.5"}) {
+  for (const char* plan :
+       {"", "delay=1us", "delay=0ns-200us,seed=3", "reorder=0.2", "again=0.3x5", "delay=5us-50us,reorder=0.1,again=0.05x20,drop=0.5"}) {
     INFO(plan);
     Bench bench(plan, 4);
     uint64_t refusals = 0;

@@ -378,7 +378,7 @@ class Simulation {
   const Question& q_;
   std::vector<State> ranks_;
   std::map<std::pair<Rank, Rank>, std::deque<Message>> sends_, receives_;
-  std::vector<std::pair<Rank, Rank>> fresh_;  // pairs that may have a message to match
+  std::vector<std::pair<Rank, Rank>> fresh_;      // pairs that may have a message to match
   std::map<std::pair<Rank, Cell>, int> buffers_;  // by which name a cell was received into
 };
 

@@ -175,8 +175,10 @@ TEST_CASE("context ids are never shared by communicators that overlap") {
     std::vector<Communicator*> alive;
     for (int round = 0; round < 30; ++round) {
       Communicator* made = nullptr;
-      if (round % 2) NEED(dup(*instance.world(), nullptr, &made) == MPI_SUCCESS);
-      else NEED(split(*instance.world(), instance.world()->rank() / 2, 0, &made) == MPI_SUCCESS);
+      if (round % 2)
+        NEED(dup(*instance.world(), nullptr, &made) == MPI_SUCCESS);
+      else
+        NEED(split(*instance.world(), instance.world()->rank() / 2, 0, &made) == MPI_SUCCESS);
       NEED(mine.insert(made->team->context()).second);
       NEED(made->team->context() % 2 == 0);
       alive.push_back(made);

@@ -1,7 +1,6 @@
 // Messages between ranks as threads: every protocol, over every wire.
-#include <catch2/catch.hpp>
-
 #include <atomic>
+#include <catch2/catch.hpp>
 #include <random>
 
 #include "include/mpi.h"
@@ -45,7 +44,8 @@ TEST_CASE("messages of every size arrive by every protocol") {
   for (const Bed& bed : beds()) {
     DYNAMIC_SECTION(bed.name) {
       run_ranks(2, bed, false, [](Rank& me) {
-        for (uint64_t n : {0, 1, 8, 23, 24, 25, 40, 41, 63, 64, 65, 500, 599, 600, 601, 2047, 2048, 2049, 4095, 4096, 4097, 20000, 65536, 65537, 1000000}) {
+        for (uint64_t n : {0,   1,   8,    23,   24,   25,   40,   41,   63,    64,    65,    500,    599,
+                           600, 601, 2047, 2048, 2049, 4095, 4096, 4097, 20000, 65536, 65537, 1000000}) {
           for (Mode mode : {Mode::standard, Mode::synchronous, Mode::ready}) {
             const auto sent = pattern(n, n);
             std::vector<std::byte> got(n + 1);
@@ -73,7 +73,8 @@ namespace {
 /// A vector type made of blocks of bytes: `block` of every `stride`.
 type::Datatype* strided(uint64_t blocks, uint64_t block, uint64_t stride) {
   type::Datatype* made = nullptr;
-  NEED(type::vector(static_cast<int64_t>(blocks), static_cast<int64_t>(block), static_cast<int64_t>(stride), type::of(type::Basic::byte), type::Form{}, made) == 0);
+  NEED(type::vector(static_cast<int64_t>(blocks), static_cast<int64_t>(block), static_cast<int64_t>(stride), type::of(type::Basic::byte),
+                    type::Form{}, made) == 0);
   made->committed = true;
   return made;
 }
@@ -87,7 +88,8 @@ struct Layout {
 }  // namespace
 
 TEST_CASE("strided data arrives whatever the layout of the other side") {
-  const Layout layouts[] = {{3, 5, 8}, {10, 100, 128}, {70, 1000, 1500}, {6, 4096, 5000}, {90, 4096, 4100}, {1000, 8, 24}, {12, 50000, 50010}};
+  const Layout layouts[] = {{3, 5, 8},        {10, 100, 128}, {70, 1000, 1500},  {6, 4096, 5000},
+                            {90, 4096, 4100}, {1000, 8, 24},  {12, 50000, 50010}};
   for (const Bed& bed : beds()) {
     DYNAMIC_SECTION(bed.name) {
       run_ranks(2, bed, false, [&](Rank& me) {
@@ -141,7 +143,8 @@ TEST_CASE("messages between two ranks do not overtake each other") {
         std::vector<std::byte> got(70000);
         for (uint32_t i = 0; i < count * me.size; ++i) {
           pml::Outcome outcome;
-          NEED(me.lane.receive(me.world, pml::any_source, random() % 2 ? 1 : pml::any_tag, Traffic::user, bytes(got.data(), got.size()), outcome) == Status::ok);
+          NEED(me.lane.receive(me.world, pml::any_source, random() % 2 ? 1 : pml::any_tag, Traffic::user, bytes(got.data(), got.size()),
+                               outcome) == Status::ok);
           int number;
           memcpy(&number, got.data(), sizeof number);
           NEED(number == next[static_cast<size_t>(outcome.source)]++);
@@ -208,7 +211,8 @@ TEST_CASE("probes tell what waits, matched probes take it") {
           NEED(outcome.tag == 7 && outcome.source == 0 && outcome.bytes == n);
           pml::Message* first = nullptr;
           NEED(me.lane.match(me.world, 0, pml::any_tag, first, outcome) == Status::ok && first);
-          NEED(me.lane.receive(me.world, 0, 7, Traffic::user, bytes(got.data(), n), outcome) == Status::ok);  // the second: the first is taken
+          NEED(me.lane.receive(me.world, 0, 7, Traffic::user, bytes(got.data(), n), outcome) ==
+               Status::ok);  // the second: the first is taken
           NEED(me.lane.probe(me.world, 0, 8, outcome) == Status::ok && outcome.tag == 8 && outcome.bytes == n);
           pml::Request* r = me.lane.ireceive(first, bytes(got.data(), n));
           NEED(me.lane.wait(*r) == Status::ok);
@@ -269,7 +273,8 @@ TEST_CASE("unexpected data is bounded and nothing is lost") {
         NEED(me.lane.receive(me.world, 0, 2, Traffic::user, bytes(&go, 4), outcome) == Status::ok);
         NEED(me.lane.counters().unexpected_bytes_peak < (5u << 18));  // the window and little more; the rest came as announcements
         std::vector<std::byte> got(400);
-        for (int i = 0; i < count; ++i) NEED(me.lane.receive(me.world, 0, 1, Traffic::user, bytes(got.data(), got.size()), outcome) == Status::ok);
+        for (int i = 0; i < count; ++i)
+          NEED(me.lane.receive(me.world, 0, 1, Traffic::user, bytes(got.data(), got.size()), outcome) == Status::ok);
         NEED(me.lane.counters().unexpected_bytes == 0);
       });
     }

@@ -1,10 +1,9 @@
 // The matcher against a model that searches lists from the front.
-#include <catch2/catch.hpp>
+#include "pml/matcher.h"
 
+#include <catch2/catch.hpp>
 #include <deque>
 #include <random>
-
-#include "pml/matcher.h"
 
 using namespace weft;
 using namespace weft::pml;
@@ -82,7 +81,8 @@ struct Bench {
     return u ? static_cast<int>(u->header.length) : -1;
   }
   int arrive(const Model::Key& key, int number) {
-    const btl::Header header{key.context, key.tag, key.source, static_cast<uint32_t>(number), 0, static_cast<uint8_t>(MessageKind::eager), 0};
+    const btl::Header header{
+        key.context, key.tag, key.source, static_cast<uint32_t>(number), 0, static_cast<uint8_t>(MessageKind::eager), 0};
     if (Transfer* t = matcher.arrived(header)) {
       t->stage = Stage::done;
       return number_of(*t);

@@ -36,7 +36,8 @@ inline void need(bool holds, const char* what, int line) {
 }
 #define NEED(x) ::weft::test::need(static_cast<bool>(x), #x, __LINE__)
 
-inline Result<std::unique_ptr<pml::Lane>> open_lane(const Bed& bed, const std::shared_ptr<Post>& post, boot::Bootstrap& boot, bool threads) {
+inline Result<std::unique_ptr<pml::Lane>> open_lane(const Bed& bed, const std::shared_ptr<Post>& post, boot::Bootstrap& boot,
+                                                    bool threads) {
   std::vector<std::unique_ptr<btl::Transport>> wires;
   if (!bed.real) {
     wires.push_back(std::make_unique<ThreadTransport>(post, boot.job().rank));

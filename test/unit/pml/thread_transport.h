@@ -19,10 +19,10 @@ struct Abilities {
   uint32_t max_buffered = 4096;
   bool zcopy = false;
   bool get = false;
-  bool ordered = true;       ///< false: messages of one sender overtake each other
-  size_t room = 64;          ///< messages a mailbox takes before senders hear `again`
+  bool ordered = true;  ///< false: messages of one sender overtake each other
+  size_t room = 64;     ///< messages a mailbox takes before senders hear `again`
   bool get_fails = false;
-  bool lazy = false;         ///< zero-copy operations and reads complete in a later poll
+  bool lazy = false;  ///< zero-copy operations and reads complete in a later poll
 };
 
 struct Parcel {
