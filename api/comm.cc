@@ -1,5 +1,6 @@
 // Communicators (MPI 5.0, 7.4).
 #include <cstring>
+#include <string_view>
 
 #include "api/generated/bodies.h"
 #include "api/handles.h"
@@ -141,9 +142,10 @@ int Comm_set_name(comm::Communicator& comm, const char* comm_name) {
   return MPI_SUCCESS;
 }
 
-int Comm_get_name(comm::Communicator& comm, char* comm_name, int* resultlen) {
-  std::memcpy(comm_name, comm.name.c_str(), comm.name.size() + 1);
-  *resultlen = static_cast<int>(comm.name.size());
+int Comm_get_name(comm::Communicator* comm, char* comm_name, int* resultlen) {
+  const std::string_view name = comm ? std::string_view(comm->name) : "MPI_COMM_NULL";
+  *resultlen = static_cast<int>(name.copy(comm_name, MPI_MAX_OBJECT_NAME - 1));
+  comm_name[*resultlen] = 0;
   return MPI_SUCCESS;
 }
 

@@ -178,9 +178,10 @@ int Type_free(MPI_Datatype* datatype) {
   return MPI_SUCCESS;
 }
 
-int Type_get_name(Datatype& datatype, char* type_name, int* resultlen) {
-  *resultlen = static_cast<int>(datatype.name.size());
-  std::memcpy(type_name, datatype.name.c_str(), datatype.name.size() + 1);
+int Type_get_name(Datatype* datatype, char* type_name, int* resultlen) {
+  const std::string_view name = datatype ? std::string_view(datatype->name) : "MPI_DATATYPE_NULL";
+  *resultlen = static_cast<int>(name.copy(type_name, MPI_MAX_OBJECT_NAME - 1));
+  type_name[*resultlen] = 0;
   return MPI_SUCCESS;
 }
 

@@ -174,7 +174,7 @@ int Comm_dup(comm::Communicator& comm, MPI_Comm *newcomm);
 int Comm_dup_with_info(comm::Communicator& comm, comm::Info* info, MPI_Comm *newcomm);
 int Comm_free(MPI_Comm *comm);
 int Comm_get_info(comm::Communicator& comm, MPI_Info *info_used);
-int Comm_get_name(comm::Communicator& comm, char *comm_name, int *resultlen);
+int Comm_get_name(comm::Communicator* comm, char *comm_name, int *resultlen);
 int Comm_group(comm::Communicator& comm, MPI_Group *group);
 int Comm_idup(comm::Communicator& comm, MPI_Comm *newcomm, MPI_Request *request);
 int Comm_idup_with_info(comm::Communicator& comm, comm::Info* info, MPI_Comm *newcomm, MPI_Request *request);
@@ -189,6 +189,7 @@ int Comm_split_type(comm::Communicator& comm, int split_type, int key, comm::Inf
 int Comm_test_inter(comm::Communicator& comm, int *flag);
 
 // topology: api/topology.cc
+int Dims_create(int nnodes, int ndims, int dims[]);
 int Topo_test(comm::Communicator& comm, int *status);
 
 // group: api/group.cc
@@ -287,7 +288,7 @@ int Type_get_contents(type::Datatype& datatype, MPI_Count max_integers, MPI_Coun
 int Type_get_envelope(type::Datatype& datatype, MPI_Count* num_integers, MPI_Count* num_addresses, MPI_Count* num_large_counts, MPI_Count* num_datatypes, int *combiner, bool large);
 int Type_get_extent(type::Datatype& datatype, MPI_Count* lb, MPI_Count* extent);
 int Type_get_extent_x(type::Datatype& datatype, MPI_Count *lb, MPI_Count *extent);
-int Type_get_name(type::Datatype& datatype, char *type_name, int *resultlen);
+int Type_get_name(type::Datatype* datatype, char *type_name, int *resultlen);
 int Type_get_true_extent(type::Datatype& datatype, MPI_Count* true_lb, MPI_Count* true_extent);
 int Type_get_true_extent_x(type::Datatype& datatype, MPI_Count *true_lb, MPI_Count *true_extent);
 int Type_get_value_index(type::Datatype& value_type, type::Datatype& index_type, MPI_Datatype *pair_type);
@@ -304,6 +305,10 @@ int Unpack_external(const char *datarep, const void *inbuf, MPI_Count insize, MP
 int Op_commutative(op::Op& op, int *commute);
 int Op_create(void* user_fn, int commute, MPI_Op *op, bool large);
 int Op_free(MPI_Op *op);
+
+// dynamic: api/dynamic.cc
+int Comm_disconnect(MPI_Comm *comm);
+int Comm_get_parent(MPI_Comm *parent);
 
 // tool: api/misc.cc
 int T_finalize();

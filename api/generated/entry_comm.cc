@@ -135,7 +135,15 @@ extern "C" int PMPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, M
 WEFT_MPI_NAME(MPI_Comm_create_group);
 
 extern "C" int PMPI_Comm_disconnect(MPI_Comm *comm) {
-  return err::later("MPI_Comm_disconnect", nullptr, "dynamic-processes");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Comm_disconnect");
+  if (!comm) [[unlikely]]
+    return err::null("MPI_Comm_disconnect", nullptr, "comm");
+  if (!decode(*comm)) [[unlikely]]
+    return err::handle("MPI_Comm_disconnect", nullptr, "comm", bits(*comm), MPI_ERR_COMM, "communicator");
+  if (bits(*comm) < kPredefinedEnd) [[unlikely]]
+    return err::predefined("MPI_Comm_disconnect", nullptr, "comm", MPI_ERR_COMM, "communicator");
+  return run("MPI_Comm_disconnect", nullptr, [&] { return body::Comm_disconnect(comm); });
 }
 WEFT_MPI_NAME(MPI_Comm_disconnect);
 
@@ -195,18 +203,22 @@ extern "C" int PMPI_Comm_get_name(MPI_Comm comm, char *comm_name, int *resultlen
   if (!state.active) [[unlikely]]
     return err::inactive("MPI_Comm_get_name");
   auto* const comm_ = decode(comm);
-  if (!comm_) [[unlikely]]
+  if (!comm_ && comm != MPI_COMM_NULL) [[unlikely]]
     return err::handle("MPI_Comm_get_name", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
   if (!comm_name) [[unlikely]]
     return err::null("MPI_Comm_get_name", comm_, "comm_name");
   if (!resultlen) [[unlikely]]
     return err::null("MPI_Comm_get_name", comm_, "resultlen");
-  return run("MPI_Comm_get_name", comm_, [&] { return body::Comm_get_name(*comm_, comm_name, resultlen); });
+  return run("MPI_Comm_get_name", comm_, [&] { return body::Comm_get_name(comm_, comm_name, resultlen); });
 }
 WEFT_MPI_NAME(MPI_Comm_get_name);
 
 extern "C" int PMPI_Comm_get_parent(MPI_Comm *parent) {
-  return err::later("MPI_Comm_get_parent", nullptr, "dynamic-processes");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Comm_get_parent");
+  if (!parent) [[unlikely]]
+    return err::null("MPI_Comm_get_parent", nullptr, "parent");
+  return run("MPI_Comm_get_parent", nullptr, [&] { return body::Comm_get_parent(parent); });
 }
 WEFT_MPI_NAME(MPI_Comm_get_parent);
 
@@ -381,7 +393,11 @@ extern "C" int PMPI_Comm_test_inter(MPI_Comm comm, int *flag) {
 WEFT_MPI_NAME(MPI_Comm_test_inter);
 
 extern "C" int PMPI_Dims_create(int nnodes, int ndims, int dims[]) {
-  return err::later("MPI_Dims_create", nullptr, "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Dims_create");
+  if (ndims > 0 && !dims) [[unlikely]]
+    return err::null("MPI_Dims_create", nullptr, "dims");
+  return run("MPI_Dims_create", nullptr, [&] { return body::Dims_create(nnodes, ndims, dims); });
 }
 WEFT_MPI_NAME(MPI_Dims_create);
 

@@ -862,13 +862,13 @@ extern "C" int PMPI_Type_get_name(MPI_Datatype datatype, char *type_name, int *r
   if (!state.active) [[unlikely]]
     return err::inactive("MPI_Type_get_name");
   auto* const datatype_ = decode(datatype);
-  if (!datatype_) [[unlikely]]
+  if (!datatype_ && datatype != MPI_DATATYPE_NULL) [[unlikely]]
     return err::handle("MPI_Type_get_name", nullptr, "datatype", bits(datatype), MPI_ERR_TYPE, "datatype");
   if (!type_name) [[unlikely]]
     return err::null("MPI_Type_get_name", nullptr, "type_name");
   if (!resultlen) [[unlikely]]
     return err::null("MPI_Type_get_name", nullptr, "resultlen");
-  return run("MPI_Type_get_name", nullptr, [&] { return body::Type_get_name(*datatype_, type_name, resultlen); });
+  return run("MPI_Type_get_name", nullptr, [&] { return body::Type_get_name(datatype_, type_name, resultlen); });
 }
 WEFT_MPI_NAME(MPI_Type_get_name);
 

@@ -120,10 +120,13 @@ Datatype* value_index(const Datatype& value, const Datatype& index) {
       {Basic::float32, Basic::int32, Basic::float_int},   {Basic::float64, Basic::int32, Basic::double_int},
       {Basic::int64, Basic::int32, Basic::long_int},      {Basic::int32, Basic::int32, Basic::two_int},
       {Basic::int16, Basic::int32, Basic::short_int},     {Basic::long_double, Basic::int32, Basic::long_double_int},
-      {Basic::float32, Basic::float32, Basic::two_float}, {Basic::float64, Basic::float64, Basic::two_double},
   };
   if (!value.predefined || !index.predefined) return nullptr;
-  if (value.abi_handle == 537 && index.abi_handle == 537) return predefined(562);  // MPI_INTEGER twice is MPI_2INTEGER
+  // Pairs of one Fortran type are asked for by the Fortran names.
+  const auto both = [&](MPI_Datatype name) { return value.abi_handle == reinterpret_cast<uintptr_t>(name) && index.abi_handle == value.abi_handle; };
+  if (both(MPI_INTEGER)) return predefined(reinterpret_cast<uintptr_t>(MPI_2INTEGER));
+  if (both(MPI_REAL)) return predefined(reinterpret_cast<uintptr_t>(MPI_2REAL));
+  if (both(MPI_DOUBLE_PRECISION)) return predefined(reinterpret_cast<uintptr_t>(MPI_2DOUBLE_PRECISION));
   for (const Pair& pair : kPairs)
     if (pair.value == value.basic && pair.index == index.basic) return &of(pair.pair);
   return nullptr;
