@@ -161,7 +161,8 @@ int split_type(Communicator& comm, int type, int key, const Info* info, Communic
   const std::string* resource = info ? info->find("mpi_hw_resource_type") : nullptr;
   int color = MPI_UNDEFINED;
   if (type == MPI_COMM_TYPE_SHARED) color = shared_memory_color(comm);
-  if ((type == MPI_COMM_TYPE_HW_GUIDED || type == MPI_COMM_TYPE_RESOURCE_GUIDED) && resource && *resource == "mpi_shared_memory") color = shared_memory_color(comm);
+  if ((type == MPI_COMM_TYPE_HW_GUIDED || type == MPI_COMM_TYPE_RESOURCE_GUIDED) && resource && *resource == "mpi_shared_memory")
+    color = shared_memory_color(comm);
   if (type == MPI_COMM_TYPE_HW_UNGUIDED) {
     // The host is the only level below a communicator that is known; a communicator within one host has no proper subset.
     Communicator* hosts = nullptr;

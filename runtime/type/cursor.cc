@@ -35,18 +35,17 @@ namespace {
   }
 }
 
-/// Calls `body` with the block length as a constant where that is worth a copy of the code, else with 0.
+/// Calls `body` with the block length as a constant where it is one of `kLengths`, else with 0.
+template <size_t... kLengths, class Body>
+[[gnu::always_inline]] inline void by_length_of(uint64_t bytes, Body&& body) {
+  const bool known = ((bytes == kLengths && (body(std::integral_constant<size_t, kLengths>()), true)) || ...);
+  if (!known) body(std::integral_constant<size_t, 0>());
+}
+
+/// The same for the lengths that are worth a copy of the code: those of the basic types and of small vectors of them.
 template <class Body>
 [[gnu::always_inline]] inline void by_length(uint64_t bytes, Body&& body) {
-  switch (bytes) {
-#define WEFT_LENGTH(n) \
-  case n: return body(std::integral_constant<size_t, n>());
-    WEFT_LENGTH(1)
-    WEFT_LENGTH(2)
-    WEFT_LENGTH(4) WEFT_LENGTH(8) WEFT_LENGTH(12) WEFT_LENGTH(16) WEFT_LENGTH(24) WEFT_LENGTH(32) WEFT_LENGTH(48) WEFT_LENGTH(64)
-#undef WEFT_LENGTH
-        default : return body(std::integral_constant<size_t, 0>());
-  }
+  by_length_of<1, 2, 4, 8, 12, 16, 24, 32, 48, 64>(bytes, std::forward<Body>(body));
 }
 
 /// Copies between memory and a packed stream.

@@ -117,13 +117,15 @@ Datatype* value_index(const Datatype& value, const Datatype& index) {
     Basic value, index, pair;
   };
   constexpr Pair kPairs[] = {
-      {Basic::float32, Basic::int32, Basic::float_int},   {Basic::float64, Basic::int32, Basic::double_int},
-      {Basic::int64, Basic::int32, Basic::long_int},      {Basic::int32, Basic::int32, Basic::two_int},
-      {Basic::int16, Basic::int32, Basic::short_int},     {Basic::long_double, Basic::int32, Basic::long_double_int},
+      {Basic::float32, Basic::int32, Basic::float_int}, {Basic::float64, Basic::int32, Basic::double_int},
+      {Basic::int64, Basic::int32, Basic::long_int},    {Basic::int32, Basic::int32, Basic::two_int},
+      {Basic::int16, Basic::int32, Basic::short_int},   {Basic::long_double, Basic::int32, Basic::long_double_int},
   };
   if (!value.predefined || !index.predefined) return nullptr;
   // Pairs of one Fortran type are asked for by the Fortran names.
-  const auto both = [&](MPI_Datatype name) { return value.abi_handle == reinterpret_cast<uintptr_t>(name) && index.abi_handle == value.abi_handle; };
+  const auto both = [&](MPI_Datatype name) {
+    return value.abi_handle == reinterpret_cast<uintptr_t>(name) && index.abi_handle == value.abi_handle;
+  };
   if (both(MPI_INTEGER)) return predefined(reinterpret_cast<uintptr_t>(MPI_2INTEGER));
   if (both(MPI_REAL)) return predefined(reinterpret_cast<uintptr_t>(MPI_2REAL));
   if (both(MPI_DOUBLE_PRECISION)) return predefined(reinterpret_cast<uintptr_t>(MPI_2DOUBLE_PRECISION));
