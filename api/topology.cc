@@ -35,7 +35,6 @@ bool closest(int n, int free, int most, std::vector<int>& best) {
 
 int Dims_create(int nnodes, int ndims, int* dims) {
   if (nnodes < 1) return fail(MPI_ERR_ARG, "nnodes is %d; there must be at least one process", nnodes);
-  if (ndims < 0) return fail(MPI_ERR_DIMS, "ndims is %d", ndims);
   int left = nnodes, free = 0;
   for (int i = 0; i < ndims; ++i) {
     if (dims[i] < 0) return fail(MPI_ERR_DIMS, "dims[%d] is %d; use 0 for an extent that is to be chosen", i, dims[i]);

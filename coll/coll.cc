@@ -9,8 +9,7 @@ namespace weft::coll {
 namespace {
 
 constexpr size_t kKeepScratch = size_t{1} << 20;
-constexpr int kTagMask = (1 << 30) - 1;
-constexpr int kPersistentTag = 1 << 30;
+constexpr int kSequenceBits = 29;
 
 bool rooted(Pattern p) { return p == Pattern::bcast || p == Pattern::gather || p == Pattern::scatter || p == Pattern::reduce; }
 
@@ -71,12 +70,14 @@ void TeamStateDeleter::operator()(TeamState* s) const { delete s; }
 
 TeamStatePtr attach(pml::Team& team) { return TeamStatePtr(new TeamState(team)); }
 
-int TeamState::next_tag() { return static_cast<int>(sequence_++ & kTagMask); }
-int TeamState::next_persistent_tag() { return kPersistentTag | static_cast<int>(persistent_sequence_++ & kTagMask); }
+int TeamState::next_tag(Form form) {
+  const int kind = static_cast<int>(form);
+  return kind << kSequenceBits | static_cast<int>(sequences_[kind]++ & ((1U << kSequenceBits) - 1));
+}
 
 int TeamState::run_schedule(const Call& c, const Agreed& a) {
   const SchedulePtr& schedule = plans_.find(a, in_place_here(*this, c), static_cast<Rank>(team_.rank()));
-  const int tag = next_tag();
+  const int tag = next_tag(Form::blocking);
   if (!frame_.bind(*schedule, c, static_cast<int32_t>(team_.rank()), static_cast<int32_t>(team_.size()))) return MPI_ERR_NO_MEM;
   const int error = run_rounds(team_, tag, frame_, requests_);
   frame_.trim(kKeepScratch);

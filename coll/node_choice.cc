@@ -42,7 +42,7 @@ bool TeamState::try_node(const Call& c, const Agreed& a, int& error) {
       return false;
     }
     if (++node_chances_ <= kPatience && !forced(a.pattern).node) return false;
-    node_ = node::Segment::wire(team_, next_tag());
+    node_ = node::Segment::wire(team_, next_tag(Form::blocking));
     node_state_ = node_ ? Node::ready : Node::impossible;
     if (!node_) return false;
   }

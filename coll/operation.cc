@@ -74,7 +74,7 @@ Operation::Operation(TeamState& s, bool is_persistent)
   persistent = is_persistent;
   active = !is_persistent;
   complete.store(is_persistent, std::memory_order_relaxed);
-  tag_ = is_persistent ? s.next_persistent_tag() : s.next_tag();
+  tag_ = s.next_tag(is_persistent ? TeamState::Form::persistent : TeamState::Form::nonblocking);
   work_.run = resume;
   work_.operation = this;
 }

@@ -18,10 +18,11 @@ class TeamState {
   pml::Team& team() const { return team_; }
   Plans& plans() { return plans_; }
 
-  /// A tag tells the collectives of a team apart: those started in the same order on all ranks, and persistent ones, which are
-  /// made in the same order but may be started in any. Between two ranks the messages of one collective match in order.
-  int next_tag();
-  int next_persistent_tag();
+  /// A tag tells the collectives of a team apart; between two ranks the messages of one collective match in order. Each form has
+  /// numbers of its own: persistent ones are made in the same order on all ranks but may be started in any, and blocking and
+  /// nonblocking ones get along even where a program, against the standard (MPI-5.0, 6.12), starts them in different orders.
+  enum class Form : uint8_t { blocking, nonblocking, persistent };
+  int next_tag(Form);
 
   int run_schedule(const Call&, const Agreed&);
   /// Runs the call in shared memory if that is for all ranks to do. All ranks decide alike.
@@ -31,7 +32,7 @@ class TeamState {
   bool node_wanted(const Call&, const Agreed&);
 
   pml::Team& team_;
-  uint32_t sequence_ = 0, persistent_sequence_ = 0;
+  uint32_t sequences_[3] = {};
   Plans plans_;
   Frame frame_;
   std::vector<pml::Request*> requests_;

@@ -395,6 +395,10 @@ WEFT_MPI_NAME(MPI_Comm_test_inter);
 extern "C" int PMPI_Dims_create(int nnodes, int ndims, int dims[]) {
   if (!state.active) [[unlikely]]
     return err::inactive("MPI_Dims_create");
+  if (nnodes < 0) [[unlikely]]
+    return err::negative("MPI_Dims_create", nullptr, "nnodes", nnodes, MPI_ERR_ARG);
+  if (ndims < 0) [[unlikely]]
+    return err::negative("MPI_Dims_create", nullptr, "ndims", ndims, MPI_ERR_ARG);
   if (ndims > 0 && !dims) [[unlikely]]
     return err::null("MPI_Dims_create", nullptr, "dims");
   return run("MPI_Dims_create", nullptr, [&] { return body::Dims_create(nnodes, ndims, dims); });

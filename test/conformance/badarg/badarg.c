@@ -1536,7 +1536,9 @@ static void test_MPI_Compare_and_swap(void) {
 }
 
 static void test_MPI_Dims_create(void) {
-  TRY("MPI_Dims_create", "dims", MPI_ERR_ARG, MPI_Dims_create(0, 0, NULL));
+  TRY("MPI_Dims_create", "nnodes", MPI_ERR_ARG, MPI_Dims_create(-1, 1, good.out_ints));
+  TRY("MPI_Dims_create", "ndims", MPI_ERR_ARG, MPI_Dims_create(1, -1, good.out_ints));
+  TRY("MPI_Dims_create", "dims", MPI_ERR_ARG, MPI_Dims_create(1, 1, NULL));
 }
 
 static void test_MPI_Dist_graph_create(void) {
