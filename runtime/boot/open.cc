@@ -13,6 +13,9 @@ bool env_above(const char* name, long least) {
   return text && strtol(text, nullptr, 10) > least;
 }
 
+/// Whether others of the same launch, whom we cannot reach, say the same: the first of them speaks for all.
+bool another_speaks() { return env_above("SLURM_PROCID", 0) || env_above("OMPI_COMM_WORLD_RANK", 0) || env_above("PMI_RANK", 0); }
+
 }  // namespace
 
 std::string foreign_launcher() {
@@ -32,14 +35,16 @@ std::string foreign_launcher() {
 Result<std::unique_ptr<Bootstrap>> open() {
   if (getenv("PMIX_NAMESPACE")) {
     auto joined = open_pmix();
+    // A member of the job cannot go on alone: the others wait for it. Nor with others that cannot prove who they are.
+    if (joined && (*joined)->job().secret.empty()) return Failure{"the ranks have no secret in common by which they would know each other"};
     if (joined) return joined;
     log(Level::warning, "cannot join the job that this process was started in (%s); it runs alone, as rank 0 of 1",
         joined.failure().text.c_str());
     return open_singleton();
   }
-  if (const std::string who = foreign_launcher(); !who.empty())
+  if (const std::string who = foreign_launcher(); !who.empty() && !another_speaks())
     log(Level::warning,
-        "started by %s, which offers no PMIx server: this process runs alone, as rank 0 of 1. "
+        "started by %s, which offers no PMIx server: each process runs alone, as rank 0 of 1. "
         "Start it with Weft's mpirun, srun --mpi=pmix, or prterun.",
         who.c_str());
   return open_singleton();

@@ -19,6 +19,7 @@ namespace weft::boot {
 namespace {
 
 config::Integer patience("boot", "timeout", "120", "seconds to wait for another rank's start-up data before giving up");
+config::Text own_library("boot", "pmix", "", "PMIx client library to open instead of the system's libpmix.so.2");
 
 /// The functions of libpmix that we use.
 struct Library {
@@ -37,9 +38,9 @@ struct Library {
 
 Result<Library> open_library() {
   void* handle = nullptr;
-  const char* own = getenv("WEFT_BOOT_PMIX");
-  for (const char* name : {own && *own ? own : "libpmix.so.2", "libpmix.so.2"})
-    if (!handle) handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  const std::string own = own_library.get();
+  if (!own.empty()) handle = dlopen(own.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!handle) handle = dlopen("libpmix.so.2", RTLD_NOW | RTLD_LOCAL);
   if (!handle) return Failure{std::string("cannot open the PMIx client library: ") + dlerror()};
   Library lib{};
   const char* missing = nullptr;
@@ -130,7 +131,7 @@ class PmixBootstrap final : public Bootstrap {
   uint64_t job_number(uint32_t rank, const char* key, uint64_t otherwise) const;
   void read_job();
   void read_node();
-  void agree_on_secret();
+  Result<void> agree_on_secret();
   void report(uint32_t rank);
   static void on_event(size_t, pmix_status_t, const pmix_proc_t*, pmix_info_t[], size_t, pmix_info_t[], size_t,
                        pmix_event_notification_cbfunc_fn_t, void*);
@@ -211,7 +212,9 @@ Result<void> PmixBootstrap::start() {
   }
   read_job();
   read_node();
-  if (job_.secret.empty()) agree_on_secret();
+  if (job_.secret.empty()) {
+    if (auto agreed = agree_on_secret(); !agreed) log(Level::warning, "%s", agreed.failure().text.c_str());
+  }
   {
     std::lock_guard lock(current_mutex);
     current = this;
@@ -258,18 +261,16 @@ void PmixBootstrap::read_node() {
 
 /// Under a foreign launcher rank 0 makes the secret. PMIx hands it to clients of the same job only, and these the server has
 /// authenticated as the job's own user, so it is known to whoever could ptrace the ranks anyway.
-void PmixBootstrap::agree_on_secret() {
+Result<void> PmixBootstrap::agree_on_secret() {
   if (job_.rank == 0) {
     job_.secret = random_secret();
-    auto bytes = std::as_bytes(std::span(job_.secret));
-    if (job_.size > 1 && !put(key_secret, bytes)) log(Level::warning, "cannot publish the job's secret");
-    return;
+    return job_.size > 1 ? put(key_secret, std::as_bytes(std::span(job_.secret))) : Result<void>{};
   }
   auto secret = get(ProcessId{0, 0}, key_secret);
-  if (secret)
-    job_.secret.assign(reinterpret_cast<const char*>(secret->data()), secret->size());
-  else
-    log(Level::warning, "no secret from rank 0: %s", secret.failure().text.c_str());
+  if (!secret) return secret.failure();
+  job_.secret.assign(reinterpret_cast<const char*>(secret->data()), secret->size());
+  if (job_.secret.empty()) return Failure{"rank 0 has published an empty secret"};
+  return {};
 }
 
 Result<void> PmixBootstrap::put(std::string_view name, std::span<const std::byte> value) {
