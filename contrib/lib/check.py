@@ -155,6 +155,7 @@ def main():
             print(f"{c.name:<36} {'slow' if 'slow' in c.tags else '':<6}{c.command}")
         return 0
     checks = select(checks, options)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # no check outlives us
     passed, failed, skipped, broken = 0, [], [], set()
     start = time.monotonic()
     for number, check in enumerate(checks, 1):
