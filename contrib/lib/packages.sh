@@ -1,7 +1,7 @@
 # Installs what is missing, on Debian and its relatives. Sourced after common.sh.
 
 # package=probe: a package is asked for only if its probe fails, so that what came from elsewhere counts too.
-#   cmd:NAME a command   pc:NAME a pkg-config module   h:FILE a header   py:CODE a Python statement   dpkg a Debian package
+#   cmd:NAME a command   pc:NAME a pkg-config module   h:FILE a header   py:CODE a Python statement   x:FILE an executable
 wanted_packages="
   g++=cmd:g++ gcc=cmd:gcc make=cmd:make autoconf=cmd:autoconf automake=cmd:automake libtool=cmd:libtoolize pkg-config=cmd:pkg-config
   ccache=cmd:ccache git=cmd:git xz-utils=cmd:xz procps=cmd:ps
@@ -9,9 +9,13 @@ wanted_packages="
   catch2=h:catch2/catch.hpp libucx-dev=pc:ucx libibverbs-dev=pc:libibverbs
   python3=cmd:python3 python3-dev=py:import,sysconfig,os;assert(os.path.exists(sysconfig.get_path('include')+'/Python.h'))
   python3-venv=py:import,ensurepip,venv cmake=cmd:cmake clang-format=cmd:clang-format dpkg-dev=cmd:dpkg-source libblas-dev=pc:blas"
+# For test/beds, asked for by contrib/check only. They bring services, which stay neither started nor enabled.
+bed_packages="
+  slurm-wlm=x:/usr/sbin/slurmctld munge=x:/usr/sbin/munged openssh-server=x:/usr/sbin/sshd openssh-client=cmd:ssh iproute2=cmd:ip"
 
 probe() {
   case $1 in
+    x:*) [ -x "${1#x:}" ] ;;
     cmd:*) command -v "${1#cmd:}" >/dev/null 2>&1 ;;
     pc:*) pkg-config --exists "${1#pc:}" 2>/dev/null ;;
     h:*) echo "#include <${1#h:}>" | g++ -std=c++20 -E -x c++ - >/dev/null 2>&1 ;;
@@ -19,9 +23,9 @@ probe() {
   esac
 }
 
-missing_packages() {
+missing_packages() { # missing_packages "$list"
   local entry
-  for entry in $wanted_packages; do
+  for entry in $1; do
     probe "${entry#*=}" || printf '%s ' "${entry%%=*}"
   done
 }
@@ -34,9 +38,38 @@ apt_install() {
   $get install -y --no-install-recommends "$@" || { $get update && $get install -y --no-install-recommends "$@"; }
 }
 
+# The same without starting or enabling the services that come along: an sshd for tests is not to listen on the user's machine.
+apt_install_idle() (
+  guard=/usr/sbin/policy-rc.d fresh=""
+  for unit in ssh munge slurmd slurmctld; do
+    [ ! -d /run/systemd/system ] || systemctl cat $unit >/dev/null 2>&1 || fresh="$fresh $unit"
+  done
+  if [ ! -e $guard ]; then
+    trap 'rm -f $guard' EXIT
+    printf '#!/bin/sh\nexit 101\n' | install -m 755 /dev/stdin $guard || exit 1
+  fi
+  apt_install "$@" || exit 1
+  # shellcheck disable=SC2086
+  [ -z "$fresh" ] || systemctl --quiet disable $fresh
+)
+
+# What the test beds need beyond the rest. Without it their tests are skipped.
+install_bed_packages() {
+  local missing
+  missing=$(missing_packages "$bed_packages")
+  missing=${missing% }
+  [ -n "$missing" ] || return 0
+  if ! command -v apt-get >/dev/null 2>&1 || [ "$(id -u)" -ne 0 ]; then
+    say "  the test beds, which only root can use, would need: $missing"
+    return 0
+  fi
+  # shellcheck disable=SC2086
+  step "installing for the test beds: $missing" apt_install_idle $missing || say "  the tests in beds will be skipped"
+}
+
 install_packages() {
   local missing
-  missing=$(missing_packages)
+  missing=$(missing_packages "$wanted_packages")
   missing=${missing% }
   if [ -z "$missing" ]; then
     say "  everything needed is installed"
@@ -50,6 +83,6 @@ install_packages() {
   fi
   # shellcheck disable=SC2086
   step "installing $(echo "$missing" | wc -w) packages" apt_install $missing || die "apt-get could not install: $missing"
-  missing=$(missing_packages)
+  missing=$(missing_packages "$wanted_packages")
   [ -z "$missing" ] || say "  still not found (some checks will fail): $missing"
 }
