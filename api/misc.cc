@@ -9,7 +9,9 @@
 #include <string>
 
 #include "api/generated/bodies.h"
+#include "api/state.h"
 #include "api/status.h"
+#include "comm/create.h"
 #include "include/mpi.h"
 #include "runtime/base/clock.h"
 
@@ -98,9 +100,9 @@ int Free_mem(void* base) {
   return MPI_SUCCESS;
 }
 
-/// Hardware resource types for MPI_Comm_split_type (MPI 5.0, 11.1.2): only what every node has is promised.
 int Get_hw_resource_info(MPI_Info* hw_info) {
   comm::Info* made = comm::Info::make();
+  for (const auto& [name, bound] : comm::hardware_resources(api::state.instance->job())) made->set(name, bound ? "true" : "false");
   *hw_info = api::encode(made);
   return MPI_SUCCESS;
 }

@@ -27,12 +27,6 @@ Communicator* make_without_team(Instance& instance, const Communicator* like) {
   return made;
 }
 
-void set_info(Communicator& comm, const Info* info) {
-  if (!info) return;
-  comm.info = Info::make();
-  comm.info->entries = info->entries;
-}
-
 coll::Call broadcast_bytes(void* data, uint64_t bytes) {
   coll::Call call;
   call.what = coll::Collective::bcast;
@@ -76,9 +70,13 @@ void finish_dup(pml::Request& request) {
   adopt_team(*pending->made, std::make_unique<pml::Team>(*request.lane, pending->context, pending->members, pending->rank));
 }
 
-int shared_memory_color(Communicator& comm) { return static_cast<int>(comm.lane().boot().job().node); }
-
 }  // namespace
+
+void set_info(Communicator& comm, const Info* info) {
+  if (!info) return;
+  comm.info = Info::make();
+  comm.info->entries = info->entries;
+}
 
 void Communicator::destroy(Communicator* comm) {
   release(comm->errhandler);
@@ -155,26 +153,6 @@ int split(Communicator& comm, int color, int key, Communicator** made) {
   *made = make_communicator(*comm.instance, ballots[order[0]].proposal,
                             std::make_shared<pml::Members>(pml::Members::list(std::move(members))), mine, &comm);
   return MPI_SUCCESS;
-}
-
-int split_type(Communicator& comm, int type, int key, const Info* info, Communicator** made) {
-  const std::string* resource = info ? info->find("mpi_hw_resource_type") : nullptr;
-  int color = MPI_UNDEFINED;
-  if (type == MPI_COMM_TYPE_SHARED) color = shared_memory_color(comm);
-  if ((type == MPI_COMM_TYPE_HW_GUIDED || type == MPI_COMM_TYPE_RESOURCE_GUIDED) && resource && *resource == "mpi_shared_memory")
-    color = shared_memory_color(comm);
-  if (type == MPI_COMM_TYPE_HW_UNGUIDED) {
-    // The host is the only level below a communicator that is known; a communicator within one host has no proper subset.
-    Communicator* hosts = nullptr;
-    if (const int error = split(comm, shared_memory_color(comm), key, &hosts)) return error;
-    const bool proper = hosts->size() < comm.size();
-    *made = proper ? hosts : nullptr;
-    if (!proper) release(hosts);
-    return MPI_SUCCESS;
-  }
-  const int error = split(comm, color, key, made);
-  if (!error && *made) set_info(**made, info);
-  return error;
 }
 
 int create_group(Communicator& comm, const Group& group, int tag, Communicator** made) {

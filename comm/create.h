@@ -1,6 +1,10 @@
 // Making communicators (MPI 5.0, 7.4.2). Each function is collective as the standard says and returns an MPI error class.
 #pragma once
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "comm/comm.h"
 #include "comm/group.h"
 
@@ -15,8 +19,12 @@ int dup(Communicator&, const Info* info, Communicator** made);
 int idup(Communicator&, const Info* info, Communicator** made, pml::Request** request);
 /// MPI_Comm_split: `*made` is null for color MPI_UNDEFINED.
 int split(Communicator&, int color, int key, Communicator** made);
-/// MPI_Comm_split_type. MPI_COMM_TYPE_SHARED splits by host; hardware-guided and unguided splits know that level only.
+/// MPI_Comm_split_type. Hardware-guided splits know the names of `hardware_resources`; resource-guided ones also mpi://WORLD and
+/// mpi://SELF as mpi_pset_name; unguided ones go to the first level, from the host down, at which the ranks are not all together.
 int split_type(Communicator&, int split_type, int key, const Info* info, Communicator** made);
+/// MPI_Get_hw_resource_info (MPI 5.0, 11.1.2): the types of resource, and whether the calling thread is bound to one instance.
+/// "hwloc://Package" and so on where our launcher described the node; else the host alone, "mpi_shared_memory".
+std::vector<std::pair<std::string, bool>> hardware_resources(const boot::Job&);
 /// MPI_Comm_create: `*made` is null in processes outside `group`.
 int create(Communicator&, const Group& group, Communicator** made);
 /// MPI_Comm_create_group: collective over `group` only.
@@ -29,6 +37,9 @@ int compare(const Communicator&, const Communicator&);
 
 /// MPI_Comm_free / MPI_Comm_disconnect: runs the delete callbacks and drops the user's reference.
 int free(Communicator&);
+
+/// The hints that it was made with.
+void set_info(Communicator&, const Info*);
 
 /// What the new communicator inherits by MPI_Comm_dup: attributes by their callbacks.
 int copy_attributes(const Communicator& from, Communicator& to);

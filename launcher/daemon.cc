@@ -28,7 +28,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/boot/internal.h"
 #include "runtime/topo/cpus.h"
-#include "runtime/topo/node.h"
+#include "runtime/topo/hardware.h"
 
 extern char** environ;
 
@@ -157,7 +157,7 @@ Result<void> Daemon::allocate() {
   facts.folder = folder_.path();
   facts.host = host_;
   facts.secret = boot::random_secret();
-  facts.topology = hardware_ ? hardware_->node().summary() : "";
+  facts.topology = hardware_ ? hardware_->describe() : "";
   facts.hwloc_topology = hardware_ ? hardware_->handle() : nullptr;
   facts.cpus = topo::usable_cpus();
   facts.options = &options_;

@@ -17,7 +17,7 @@ struct JobFacts {
   std::string folder;  ///< the job's folder on this host
   std::string host;    ///< name of this host
   std::string secret;
-  std::string topology;  ///< summary of the node
+  std::string topology;  ///< what topo::Node::parse reads
   void* hwloc_topology = nullptr;
   uint32_t cpus = 1;  ///< that ranks of this host may use
   const Options* options = nullptr;

@@ -33,6 +33,7 @@ struct Job {
   std::string secret;                     ///< the job's shared secret (authenticates connections), random bytes as hex
   std::string launcher;                   ///< for messages: "weft mpirun", "Slurm", "prterun", "none (singleton)"
   uint32_t cpus = 1;                      ///< CPUs that the ranks of this node may use together
+  std::string topology;                   ///< the node's hardware as topo::Node::parse reads it, empty if the launcher did not tell
   std::vector<std::string> process_sets;  ///< besides mpi://WORLD and mpi://SELF
 };
 

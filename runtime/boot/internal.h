@@ -9,7 +9,7 @@ namespace weft::boot {
 inline constexpr char key_secret[] = "weft.secret";      ///< string: the job's secret
 inline constexpr char key_cpus[] = "weft.cpus";          ///< uint32: CPUs that the ranks of this node may use
 inline constexpr char key_launcher[] = "weft.launcher";  ///< string: name and version of the launcher
-inline constexpr char key_topology[] = "weft.topology";  ///< string: counts of the node's hardware, see topo::Node
+inline constexpr char key_topology[] = "weft.topology";  ///< string: the node's hardware, see topo::Node
 
 /// 32 random bytes as hex.
 std::string random_secret();

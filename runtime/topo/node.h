@@ -1,39 +1,32 @@
-// The hardware of this node as the launcher sees it, through hwloc. Ranks never load hwloc: they get `summary()` through PMIx.
-// Compiled into the launcher only.
+// The hardware of a node, as far as its ranks need to know it: which CPUs belong to each instance of each resource.
 #pragma once
 
-#include <cstdint>
-#include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "runtime/base/status.h"
+#include "runtime/topo/cpu_set.h"
 
 namespace weft::topo {
 
-/// What the ranks of a node want to know of it: counts only.
-struct Node {
-  uint32_t packages = 1, numa_nodes = 1, l3_caches = 1, cores = 1, pus = 1;
-  uint64_t memory_bytes = 0;
-  uint64_t l2_bytes = 0, l3_bytes = 0;  ///< of one cache
+/// One kind of resource, by hwloc's name: "Package", "NUMANode", "L3Cache", "L2Cache", "Core", "PU".
+struct Resource {
+  std::string name;
+  std::vector<CpuSet> instances;
 
-  /// "packages=1 numa=1 l3=1 cores=2 pus=2 memory=4294967296 l2=1048576 l3=33554432"
-  std::string summary() const;
+  /// The instance that `bound` lies in; none if `bound` is empty or spans several.
+  std::optional<uint32_t> instance_around(const CpuSet& bound) const;
 };
 
-/// A topology loaded by hwloc without I/O devices and without plugins (about 1.5 ms).
-class HardwareTopology {
- public:
-  /// `synthetic`: a description as hwloc's, for tests; empty: this machine.
-  static Result<HardwareTopology> load(const std::string& synthetic = "");
-  Node node() const;
-  /// The hwloc_topology_t, for PMIx.
-  void* handle() const { return topology_.get(); }
+/// The launcher discovers the hardware (hardware.h) and describes it in one text, which PMIx keeps in memory that all ranks of the
+/// node share: a line per resource, from the largest to the smallest, "L3Cache 0-7 8-15".
+struct Node {
+  std::vector<Resource> resources;
 
- private:
-  struct Destroy {
-    void operator()(void* topology) const;
-  };
-  std::unique_ptr<void, Destroy> topology_;
+  /// Empty for an empty text: a launcher other than ours told nothing.
+  static Result<Node> parse(std::string_view text);
 };
 
 }  // namespace weft::topo

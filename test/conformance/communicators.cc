@@ -1,4 +1,9 @@
 // Communicators and groups: dup, split, create, attributes, error handlers, info, names, sessions.
+#include <sched.h>
+
+#include <string>
+#include <vector>
+
 #include "check.h"
 
 using check::rank;
@@ -68,6 +73,50 @@ void splits() {
   CHECK(size_of(shared) >= 1 && size_of(shared) <= ranks);
   sum_of_ranks(shared);
   MPI_Comm_free(&shared);
+}
+
+/// Splits by the types of hardware that the library names, in processes bound to one CPU each.
+void hardware() {
+  cpu_set_t all, one;
+  sched_getaffinity(0, sizeof all, &all);
+  int nth = rank % CPU_COUNT(&all), cpu = 0;
+  while (!CPU_ISSET(cpu, &all) || nth-- > 0) ++cpu;
+  CPU_ZERO(&one);
+  CPU_SET(cpu, &one);
+  sched_setaffinity(0, sizeof one, &one);
+  MPI_Info types, wish;
+  MPI_Get_hw_resource_info(&types);
+  MPI_Info_create(&wish);
+  int count = 0;
+  MPI_Info_get_nkeys(types, &count);
+  for (int i = 0; i < count; ++i) {
+    char type[MPI_MAX_INFO_KEY + 1], bound[8];
+    int length = sizeof bound, found = 0;
+    MPI_Info_get_nthkey(types, i, type);
+    MPI_Info_get_string(types, type, &length, bound, &found);
+    MPI_Info_set(wish, "mpi_hw_resource_type", type);
+    MPI_Comm part;
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_HW_GUIDED, 0, wish, &part);
+    CHECK((part != MPI_COMM_NULL) == (std::string(bound) == "true"));
+    if (part == MPI_COMM_NULL) continue;
+    const bool finest = std::string(type) == "hwloc://PU";
+    std::vector<int> cpus(static_cast<size_t>(size_of(part)));
+    MPI_Allgather(&cpu, 1, MPI_INT, cpus.data(), 1, MPI_INT, part);
+    if (finest) CHECK(cpus == std::vector<int>(cpus.size(), cpu));
+    MPI_Comm_free(&part);
+  }
+  MPI_Info_set(wish, "mpi_hw_resource_type", "no such thing");
+  MPI_Comm none, part;
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_HW_GUIDED, 0, wish, &none);
+  CHECK(none == MPI_COMM_NULL);
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_HW_UNGUIDED, 0, MPI_INFO_NULL, &part);
+  if (part != MPI_COMM_NULL) {
+    CHECK(size_of(part) < ranks);
+    MPI_Comm_free(&part);
+  }
+  MPI_Info_free(&wish);
+  MPI_Info_free(&types);
+  sched_setaffinity(0, sizeof all, &all);
 }
 
 void from_groups() {
@@ -225,6 +274,7 @@ int main(int argc, char** argv) {
   check::begin(argc, argv);
   duplicates();
   splits();
+  hardware();
   from_groups();
   attributes();
   error_handlers();

@@ -1,0 +1,89 @@
+#include "comm/create.h"
+#include "runtime/base/log.h"
+#include "runtime/topo/node.h"
+
+namespace weft::comm {
+namespace {
+
+/// More instances of a resource than a node has.
+constexpr int kInstances = 1 << 13;
+constexpr std::string_view kPrefix = "hwloc://";
+
+topo::Node node_of(const boot::Job& job) {
+  auto node = topo::Node::parse(job.topology);
+  if (node) return std::move(*node);
+  log(Level::warning, "the launcher's description of the hardware is unreadable (%s); splits by hardware know hosts only",
+      node.failure().text.c_str());
+  return {};
+}
+
+int host_color(const boot::Job& job) { return static_cast<int>(job.node); }
+
+/// Equal in the ranks that are bound to the same instance.
+int instance_color(const boot::Job& job, const topo::Resource& resource) {
+  const auto instance = resource.instance_around(topo::CpuSet::of_this_thread());
+  return instance && *instance < kInstances ? host_color(job) * kInstances + static_cast<int>(*instance) : MPI_UNDEFINED;
+}
+
+int resource_color(const boot::Job& job, std::string_view name) {
+  if (name == "mpi_shared_memory") return host_color(job);
+  if (name.starts_with(kPrefix))
+    for (const topo::Resource& resource : node_of(job).resources)
+      if (resource.name == name.substr(kPrefix.size())) return instance_color(job, resource);
+  return MPI_UNDEFINED;
+}
+
+int guided_color(const Communicator& comm, const boot::Job& job, bool by_set_too, const Info* info) {
+  if (!info) return MPI_UNDEFINED;
+  if (const std::string* resource = info->find("mpi_hw_resource_type")) return resource_color(job, *resource);
+  const std::string* set = by_set_too ? info->find("mpi_pset_name") : nullptr;
+  if (set && *set == "mpi://WORLD") return 0;
+  if (set && *set == "mpi://SELF") return static_cast<int>(comm.team->rank());
+  return MPI_UNDEFINED;
+}
+
+/// Goes down from the host until a level separates the ranks. All ranks see alike whether it does: those that it leaves together
+/// make up the whole communicator, or none of them does.
+int split_unguided(Communicator& comm, const boot::Job& job, int key, Communicator** made) {
+  const topo::Node node = node_of(job);
+  int error = split(comm, host_color(job), key, made);
+  for (const topo::Resource& resource : node.resources) {
+    if (error || !*made || (*made)->size() < comm.size()) break;
+    release(*made);
+    error = split(comm, instance_color(job, resource), key, made);
+  }
+  if (!error && *made && (*made)->size() == comm.size()) {
+    release(*made);
+    *made = nullptr;
+  }
+  return error;
+}
+
+}  // namespace
+
+int split_type(Communicator& comm, int type, int key, const Info* info, Communicator** made) {
+  const boot::Job& job = comm.instance->job();
+  int error = MPI_SUCCESS;
+  switch (type) {
+    case MPI_COMM_TYPE_SHARED: error = split(comm, host_color(job), key, made); break;
+    case MPI_COMM_TYPE_HW_UNGUIDED: error = split_unguided(comm, job, key, made); break;
+    case MPI_COMM_TYPE_HW_GUIDED:
+    case MPI_COMM_TYPE_RESOURCE_GUIDED:
+      error = split(comm, guided_color(comm, job, type == MPI_COMM_TYPE_RESOURCE_GUIDED, info), key, made);
+      break;
+    default: error = split(comm, MPI_UNDEFINED, key, made); break;
+  }
+  if (!error && *made) set_info(**made, info);
+  return error;
+}
+
+std::vector<std::pair<std::string, bool>> hardware_resources(const boot::Job& job) {
+  const topo::CpuSet bound = topo::CpuSet::of_this_thread();
+  std::vector<std::pair<std::string, bool>> result;
+  result.emplace_back("mpi_shared_memory", true);
+  for (const topo::Resource& resource : node_of(job).resources)
+    result.emplace_back(std::string(kPrefix) + resource.name, resource.instance_around(bound).has_value());
+  return result;
+}
+
+}  // namespace weft::comm

@@ -1,0 +1,64 @@
+#include "runtime/topo/hardware.h"
+
+#include <errno.h>
+#include <hwloc.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+namespace weft::topo {
+namespace {
+
+struct Line {
+  int largest = 0;  ///< CPUs of the largest instance
+  std::string text;
+};
+
+Line describe_resource(hwloc_topology_t topology, hwloc_obj_type_t type) {
+  Line line;
+  const int count = std::max(0, hwloc_get_nbobjs_by_type(topology, type));
+  for (int i = 0; i < count; ++i) {
+    const hwloc_const_cpuset_t cpus = hwloc_get_obj_by_type(topology, type, static_cast<unsigned>(i))->cpuset;
+    char* list = nullptr;
+    if (!cpus || hwloc_bitmap_iszero(cpus) || hwloc_bitmap_list_asprintf(&list, cpus) < 0) continue;  // a NUMA node may be memory alone
+    line.text += std::string(" ") + list;
+    line.largest = std::max(line.largest, hwloc_bitmap_weight(cpus));
+    free(list);
+  }
+  if (!line.text.empty()) line.text.insert(0, hwloc_obj_type_string(type));
+  return line;
+}
+
+}  // namespace
+
+void HardwareTopology::Destroy::operator()(void* topology) const { hwloc_topology_destroy(static_cast<hwloc_topology_t>(topology)); }
+
+Result<HardwareTopology> HardwareTopology::load(const std::string& synthetic) {
+  // Plugins (OpenCL, GL, PCI, XML) are nearly all of hwloc's loading time and tell nothing that is asked here.
+  if (!getenv("HWLOC_PLUGINS_PATH")) setenv("HWLOC_PLUGINS_PATH", "/nonexistent", 0);
+  hwloc_topology_t raw;
+  if (hwloc_topology_init(&raw)) return Failure{std::string("hwloc cannot start: ") + strerror(errno)};
+  HardwareTopology result;
+  result.topology_.reset(raw);
+  if (!synthetic.empty() && hwloc_topology_set_synthetic(raw, synthetic.c_str()))
+    return Failure{"hwloc does not understand \"" + synthetic + "\""};
+  hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_NONE);
+  if (hwloc_topology_load(raw)) return Failure{std::string("hwloc cannot read this machine's topology: ") + strerror(errno)};
+  return result;
+}
+
+std::string HardwareTopology::describe() const {
+  std::vector<Line> lines;
+  for (const hwloc_obj_type_t type :
+       {HWLOC_OBJ_PACKAGE, HWLOC_OBJ_NUMANODE, HWLOC_OBJ_L3CACHE, HWLOC_OBJ_L2CACHE, HWLOC_OBJ_CORE, HWLOC_OBJ_PU})
+    if (Line line = describe_resource(static_cast<hwloc_topology_t>(handle()), type); !line.text.empty()) lines.push_back(std::move(line));
+  // a NUMA node may be smaller or larger than an L3 cache
+  std::ranges::stable_sort(lines, std::ranges::greater(), &Line::largest);
+  std::string text;
+  for (const Line& line : lines) text += line.text + "\n";
+  return text;
+}
+
+}  // namespace weft::topo
