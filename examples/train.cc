@@ -15,6 +15,7 @@
 #include <cstring>
 #include <deque>
 #include <fstream>
+#include <iomanip>
 #include <numeric>
 #include <random>
 #include <sstream>
@@ -254,7 +255,7 @@ int main(int argc, char** argv) {
     loss = trainer.epoch(epoch);
     if (rank != 0) continue;
     if (!options.quiet && (epoch <= 5 || epoch % 5 == 0)) draw(epoch, loss);
-    if (losses.is_open()) losses << std::scientific << loss << "\n";
+    if (losses.is_open()) losses << std::setprecision(17) << loss << "\n";
   }
   const double accuracy = trainer.accuracy();
   if (rank == 0)
