@@ -55,17 +55,21 @@ step() {
 # result TEXT: one line that contrib/try shows in its table.
 result() { printf 'result: %s\n' "$*"; }
 
-# download_wheel NAME[==VERSION] [pip options]: puts a wheel or sdist into DOWNLOADS once.
-pip_download() { python3 -m pip --disable-pip-version-check download --quiet --no-deps --dest "$DOWNLOADS" "$@"; }
-
-# The Python environment of the tests, made once. $1...: packages beyond pip.
+# The Python environment of the tests, made once. $1...: packages beyond pip. Debian's python3 brings no pip outside of it.
 python_environment() {
   local folder=$OUT/venv package
-  [ -x "$folder/bin/python" ] || python3 -m venv "$folder" || return 1
+  mkdir -p "$OUT"
+  flock "$OUT/venv.lock" sh -c '[ -x "$1/bin/pip" ] || python3 -m venv "$1"' sh "$folder" || return 1
   for package; do
     "$folder/bin/python" -c "import importlib.metadata as m, sys; m.version(sys.argv[1])" "${package%%[=<>]*}" 2>/dev/null ||
       "$folder/bin/python" -m pip --disable-pip-version-check install --quiet "$package" || return 1
   done
+}
+
+# pip_download NAME[==VERSION] [pip options]: puts a wheel or sdist into DOWNLOADS.
+pip_download() {
+  python_environment &&
+    "$OUT/venv/bin/python" -m pip --disable-pip-version-check download --quiet --no-deps --dest "$DOWNLOADS" "$@"
 }
 
 # run_mpi RANKS command...: under our launcher, with a limit of time (LIMIT seconds, default 300).
