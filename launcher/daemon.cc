@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "launcher/daemon_state.h"
+#include "launcher/environment.h"
 #include "launcher/events.h"
 #include "launcher/guardian.h"
 #include "launcher/input.h"
@@ -60,26 +61,6 @@ bool core_files_allowed() {
   return getrlimit(RLIMIT_CORE, &limit) == 0 && limit.rlim_cur > 0;
 }
 
-/// Is this a variable that says who a rank is, left over from an outer job?
-bool stale(const char* variable) {
-  for (const char* start :
-       {"PMIX_NAMESPACE=", "PMIX_RANK=", "PMIX_SERVER_", "PMIX_DSTORE_", "PMIX_SECURITY_MODE=", "PMIX_PTL_MODULE=",
-        "PMIX_BFROP_BUFFER_TYPE=", "PMIX_GDS_MODULE=", "PMIX_HOSTNAME=", "PMIX_VERSION=", "PMI_", "OMPI_COMM_WORLD_", "OMPI_UNIVERSE_SIZE=",
-        "MPI_LOCALRANKID=", "MPI_LOCALNRANKS=", "PMIX_OUTPUT_STDERR_FD=", "PRTE_LAUNCHED=", "NS_META_SEG_SIZE=", "NS_DATA_SEG_SIZE="})
-    if (!strncmp(variable, start, strlen(start))) return true;
-  return false;
-}
-
-void set_variable(std::vector<std::string>& environment, const std::string& name, const std::string& value) {
-  const std::string head = name + "=";
-  for (std::string& entry : environment)
-    if (entry.compare(0, head.size(), head) == 0) {
-      entry = head + value;
-      return;
-    }
-  environment.push_back(head + value);
-}
-
 class Daemon {
  public:
   explicit Daemon(const Options& options)
@@ -101,7 +82,7 @@ class Daemon {
   std::optional<topo::HardwareTopology> hardware_;
   Mailbox mailbox_;
   std::unique_ptr<PmixServer> server_;
-  std::vector<std::string> programs_, base_environment_;  // paths, one an app; what all ranks share
+  JobEnvironment job_environment_;
   Output output_;
   Input input_{options_.input == InputTo::rank0};
   int signals_ = -1, nothing_ = -1;
@@ -191,8 +172,10 @@ void Daemon::act(const Action& action) {
 
 void Daemon::launch() {
   nothing_ = open("/dev/null", O_RDONLY | O_CLOEXEC);
-  for (char** v = environ; *v; v++)
-    if (!stale(*v)) base_environment_.emplace_back(*v);
+  job_environment_.job = folder_.job();
+  job_environment_.torch = options_.torch;
+  job_environment_.master = "127.0.0.1";
+  if (options_.torch) job_environment_.master_port = free_port();
   uint32_t rank = 0;
   for (const App& app : options_.apps) {
     auto path = find_program(app.command[0], app.folder);
@@ -207,17 +190,12 @@ void Daemon::launch() {
 }
 
 std::vector<std::string> Daemon::environment_of(uint32_t rank, const App& app) {
-  std::vector<std::string> all = base_environment_;
+  std::vector<std::string> all = inherited(app, environ);
   for (const auto& [name, value] : app.variables) set_variable(all, name, value);
   const std::vector<std::string> pmix = server_->environment(rank);
   all.insert(all.end(), pmix.begin(), pmix.end());
-  const std::string r = std::to_string(rank), size = std::to_string(options_.ranks());
-  // One host: local numbers are the job's. The names are those that programs of both families of MPI look for.
-  for (const char* name :
-       {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_NODE_RANK", "PMI_RANK", "MPI_LOCALRANKID"})
-    all.push_back(std::string(name) + "=" + r);
-  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_UNIVERSE_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS"})
-    all.push_back(std::string(name) + "=" + size);
+  const Seat seat{rank, options_.ranks(), rank, options_.ranks()};  // one host: local numbers are the job's
+  for (const auto& [name, value] : contract(job_environment_, seat, all)) set_variable(all, name, value);
   return all;
 }
 

@@ -8,12 +8,17 @@
 
 namespace weft::launcher {
 
+/// What ranks inherit of mpirun's environment.
+enum class Inherit : uint8_t { all, none, listed };
+
 /// One program of the job (several with `:` on the command line).
 struct App {
   std::vector<std::string> command;  ///< program and its arguments
   uint32_t ranks = 1;
   std::string folder;                                          ///< working directory, empty: mpirun's own
-  std::vector<std::pair<std::string, std::string>> variables;  ///< set in these ranks besides mpirun's environment
+  std::vector<std::pair<std::string, std::string>> variables;  ///< set in these ranks besides what they inherit
+  Inherit inherit = Inherit::all;
+  std::vector<std::string> listed;  ///< names, for Inherit::listed
 };
 
 enum class InputTo : uint8_t { rank0, none };
@@ -22,6 +27,7 @@ struct Options {
   std::vector<App> apps;
   bool tag_output = false;
   bool verbose = false;
+  bool torch = false;    ///< torchrun's variables as well
   double timeout_s = 0;  ///< 0: none
   InputTo input = InputTo::rank0;
 

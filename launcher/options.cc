@@ -13,6 +13,8 @@
 #include "config.h"
 #endif
 
+extern char** environ;
+
 namespace weft::launcher {
 namespace {
 
@@ -20,14 +22,15 @@ namespace {
 struct Part {
   long ranks = -1;
   std::string folder;
-  std::vector<std::string> exported, set, genv, env, mca;
+  std::vector<std::string> exported, set, genv, env, mca, envlist, genvlist;
   std::string bind, map, rank_by, hosts, hostfile, input = "0";
   long per_node = 0;
   double timeout = 0;
   bool tag = false, verbose = false, version = false, report_bindings = false;
-  bool ignored = false;
+  bool envall = false, envnone = false, genvnone = false, ignored = false;
 };
 
+constexpr char torch[] = "torch";           // --env torch
 constexpr char two_words[] = "NAME VALUE";  // normalise() joins them to NAME=VALUE
 
 /// Options that take a value are declared once; every spelling works with one and with two dashes (see normalise()).
@@ -44,12 +47,30 @@ void declare(CLI::App& app, Part& part) {
       ->type_name("VAR[=VALUE]")
       ->take_all()
       ->allow_extra_args(false);
-  app.add_option("--genv,--env", part.genv, "The same in two words")->type_name(two_words)->take_all()->allow_extra_args(false);
+  app.add_option("--genv", part.genv, "Set a variable in the ranks of all programs")
+      ->type_name(two_words)
+      ->take_all()
+      ->allow_extra_args(false);
+  app.add_option("--env", part.env, "Set a variable in the ranks of this program; --env torch: set what torchrun sets (RANK, ...)")
+      ->type_name(two_words)
+      ->take_all()
+      ->allow_extra_args(false);
+  app.add_flag("--envall,--genvall", part.envall, "Ranks inherit mpirun's environment (the default)");
+  app.add_flag("--envnone", part.envnone, "The ranks of this program inherit nothing");
+  app.add_flag("--genvnone", part.genvnone, "No rank inherits anything");
+  app.add_option("--envlist", part.envlist, "The ranks of this program inherit these variables only")
+      ->type_name("VAR,...")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  app.add_option("--genvlist", part.genvlist, "All ranks inherit these variables only")
+      ->type_name("VAR,...")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   app.add_option("--set", part.set, "Set a variable of Weft (see weft info)")->type_name("VAR=VALUE")->take_all()->allow_extra_args(false);
   app.add_option("--timeout", part.timeout, "End the job after so many seconds")->type_name("SECONDS")->check(CLI::PositiveNumber);
   app.add_option("--stdin", part.input, "Who reads mpirun's input: 0 (default) or none")->type_name("RANK");
   app.add_flag("-v,--verbose", part.verbose, "Say what is being done");
-  app.add_flag("--oversubscribe,--allow-run-as-root,--use-hwthread-cpus,--genvall,--envall", part.ignored, "Accepted; this is always so");
+  app.add_flag("--oversubscribe,--allow-run-as-root,--use-hwthread-cpus", part.ignored, "Accepted; this is always so");
   app.add_option("--bind-to", part.bind, "Binding of ranks to CPUs: none; anything else is warned about, not done yet")->type_name("WHAT");
   app.add_option("--map-by", part.map, "Accepted on one host; not done yet")->type_name("WHAT");
   app.add_option("--rank-by", part.rank_by, "Accepted on one host; not done yet")->type_name("WHAT");
@@ -99,7 +120,9 @@ std::vector<std::string> normalise(const CLI::App& app, const std::vector<std::s
     const bool two = found->get_type_name() == two_words;
     if (bare.size() > name.size() || found->get_items_expected_max() == 0 || i + 1 >= words.size()) continue;
     result.push_back(words[++i]);
-    if (two && i + 1 < words.size()) result.back() += "=" + words[++i];
+    // -env NAME VALUE, -env NAME=VALUE, --env torch
+    const bool whole = result.back().find('=') != std::string::npos || (name == "env" && result.back() == torch);
+    if (two && !whole && i + 1 < words.size()) result.back() += "=" + words[++i];
   }
   return result;
 }
@@ -124,8 +147,14 @@ std::string unknown_option(const CLI::App& app, const std::string& word) {
   bare = bare.substr(0, bare.find('='));
   std::string nearest;
   size_t least = 3;
-  for (const std::string& name : names_of(app))
-    if (name.size() > 1 && distance(bare, name) < least) least = distance(bare, nearest = name);
+  for (const std::string& name : names_of(app)) {
+    if (name.size() < 2) continue;
+    const size_t far = bare.size() >= 3 && name.starts_with(bare) ? 0 : distance(bare, name);  // --time for --timeout
+    if (far < least) {
+      least = far;
+      nearest = name;
+    }
+  }
   return "unknown option " + word + (nearest.empty() ? "" : "; did you mean --" + nearest + "?") + " (mpirun --help lists them)";
 }
 
@@ -145,32 +174,82 @@ std::string capitals(std::string text) {
   return text;
 }
 
-/// Fills the environment of an app; a complaint if something is malformed.
-std::string variables_of(const Part& part, App& app) {
-  for (const std::string& entry : part.exported) {
-    std::stringstream list(entry);
-    for (std::string item; std::getline(list, item, entry.find('=') == std::string::npos ? ',' : '\0');) {
-      const size_t equals = item.find('=');
-      if (equals == 0 || item.empty()) return "-x needs VAR or VAR=VALUE, not \"" + entry + "\"";
-      if (equals != std::string::npos)
-        app.variables.emplace_back(item.substr(0, equals), item.substr(equals + 1));
-      else if (const char* value = getenv(item.c_str()))
-        app.variables.emplace_back(item, value);
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+/// What holds for the ranks of all programs.
+struct Global {
+  Variables variables;
+  Inherit inherit = Inherit::all;
+  std::vector<std::string> listed;
+  std::vector<std::string> mca;
+};
+
+/// -x VAR, -x VAR=VALUE, -x VAR,VAR, -x PREFIX*; a complaint if malformed.
+std::string exported(const std::string& entry, Variables& variables, std::vector<std::string>& warnings) {
+  std::stringstream list(entry);
+  for (std::string item; std::getline(list, item, entry.find('=') == std::string::npos ? ',' : '\0');) {
+    const size_t equals = item.find('=');
+    if (equals == 0 || item.empty()) return "-x needs VAR or VAR=VALUE, not \"" + entry + "\"";
+    if (equals != std::string::npos) {
+      variables.emplace_back(item.substr(0, equals), item.substr(equals + 1));
+    } else if (item.back() == '*') {
+      const std::string start = item.substr(0, item.size() - 1);
+      for (char** v = environ; *v; v++)
+        if (const std::string text = *v; text.starts_with(start) && text.find('=') != std::string::npos)
+          variables.emplace_back(text.substr(0, text.find('=')), text.substr(text.find('=') + 1));
+    } else if (const char* value = getenv(item.c_str())) {
+      variables.emplace_back(item, value);
+    } else {
+      warnings.push_back("-x " + item + ": there is no such variable to pass on");
     }
   }
-  for (const std::string& entry : part.genv) {
-    const size_t equals = entry.find('=');
-    if (equals == 0 || equals == std::string::npos) return "-genv needs a variable and a value, not \"" + entry + "\"";
-    app.variables.emplace_back(entry.substr(0, equals), entry.substr(equals + 1));
-  }
+  return {};
+}
+
+/// NAME=VALUE, as normalise() makes it of two words.
+std::string assigned(const char* option, const std::string& entry, Variables& variables) {
+  const size_t equals = entry.find('=');
+  if (equals == 0 || equals == std::string::npos) return std::string(option) + " needs a variable and a value, not \"" + entry + "\"";
+  variables.emplace_back(entry.substr(0, equals), entry.substr(equals + 1));
+  return {};
+}
+
+/// Fills the environment of an app, and of all; a complaint if something is malformed. -x and --set of the first part hold for all.
+std::string variables_of(const Part& part, bool first, App& app, Global& global, Parsed& parsed) {
+  Variables& here = first ? global.variables : app.variables;
+  std::string wrong;
+  for (const std::string& entry : part.genv)
+    if (wrong = assigned("-genv", entry, global.variables); !wrong.empty()) return wrong;
+  for (const std::string& entry : part.exported)
+    if (wrong = exported(entry, here, parsed.warnings); !wrong.empty()) return wrong;
   for (const std::string& entry : part.set) {
     const size_t equals = entry.find('=');
     if (equals == std::string::npos || equals == 0) return "--set needs VAR=VALUE, not \"" + entry + "\"";
     std::string name = capitals(entry.substr(0, equals));
     if (name.rfind("WEFT_", 0) != 0) name = "WEFT_" + name;
-    app.variables.emplace_back(name, entry.substr(equals + 1));
+    here.emplace_back(name, entry.substr(equals + 1));
+  }
+  for (const std::string& entry : part.env) {
+    if (entry == torch)
+      parsed.options.torch = true;
+    else if (wrong = assigned("-env", entry, app.variables); !wrong.empty())
+      return wrong;
   }
   return {};
+}
+
+/// Who inherits what: -genv... for all, -env... for this app, which says it last.
+void inheritance_of(const Part& part, App& app, Global& global) {
+  if (part.genvnone) global.inherit = Inherit::none;
+  if (!part.genvlist.empty()) {
+    global.inherit = Inherit::listed;
+    global.listed.insert(global.listed.end(), part.genvlist.begin(), part.genvlist.end());
+  }
+  if (part.envnone) app.inherit = Inherit::none;
+  if (!part.envlist.empty()) {
+    app.inherit = Inherit::listed;
+    app.listed = part.envlist;
+  }
 }
 
 void warn_of(const Part& part, std::vector<std::string>& warnings) {
@@ -180,8 +259,6 @@ void warn_of(const Part& part, std::vector<std::string>& warnings) {
     warnings.push_back("--map-by " + part.map + " has no effect on one host yet");
   if (!part.rank_by.empty() && part.rank_by != "slot") warnings.push_back("--rank-by " + part.rank_by + " has no effect on one host yet");
   if (part.report_bindings) warnings.push_back("--report-bindings: ranks are not bound");
-  if (!part.mca.empty())
-    warnings.push_back("--mca " + part.mca[0] + " is a setting of another MPI: ignored (Weft's are listed by weft info)");
 }
 
 std::string refusal_of(const Part& part) {
@@ -202,7 +279,7 @@ Parsed wrong(const std::string& text) {
 }
 
 /// Adds one part to the options; false with `parsed` complete if the run ends here.
-bool add_part(const std::vector<std::string>& words, uint32_t default_ranks, Parsed& parsed) {
+bool add_part(const std::vector<std::string>& words, uint32_t default_ranks, Global& global, Parsed& parsed) {
   CLI::App cli(
       "Runs a program as the ranks of an MPI job: mpirun [OPTIONS] PROGRAM [ARGUMENTS] [: [OPTIONS] PROGRAM [ARGUMENTS]] ...\n"
       "Long options work with one and with two dashes.",
@@ -233,13 +310,15 @@ bool add_part(const std::vector<std::string>& words, uint32_t default_ranks, Par
   else if (app.command[0].size() > 1 && app.command[0][0] == '-')
     complaint = unknown_option(cli, app.command[0]);
   if (complaint.empty()) complaint = refusal_of(part);
-  if (complaint.empty()) complaint = variables_of(part, app);
+  if (complaint.empty()) complaint = variables_of(part, parsed.options.apps.empty(), app, global, parsed);
   if (!complaint.empty()) {
     parsed = wrong(complaint);
     return false;
   }
   app.ranks = part.ranks > 0 ? uint32_t(part.ranks) : part.per_node ? uint32_t(part.per_node) : default_ranks;
   app.folder = part.folder;
+  inheritance_of(part, app, global);
+  for (const std::string& setting : part.mca) global.mca.push_back(setting.substr(0, setting.find('=')));
   Options& all = parsed.options;
   all.apps.push_back(std::move(app));
   all.tag_output |= part.tag;
@@ -250,25 +329,35 @@ bool add_part(const std::vector<std::string>& words, uint32_t default_ranks, Par
   return true;
 }
 
+void apply(const Global& global, App& app) {
+  app.variables.insert(app.variables.begin(), global.variables.begin(), global.variables.end());
+  if (app.inherit != Inherit::all) return;
+  app.inherit = global.inherit;
+  app.listed = global.listed;
+}
+
+/// One line, however many there are: callers write them by the dozen.
+std::string about_mca(const std::vector<std::string>& names) {
+  std::string text = "--mca";
+  for (size_t i = 0; i < names.size(); i++) text += (i ? ", " : " ") + names[i];
+  return text + (names.size() == 1 ? ": a setting" : ": settings") + " of another MPI, ignored (weft info lists Weft's, --set sets them)";
+}
+
 }  // namespace
 
 Parsed parse(const std::vector<std::string>& words, uint32_t default_ranks) {
   Parsed parsed;
+  Global global;
   auto from = words.begin();
   for (;;) {
     const auto to = std::find(from, words.end(), ":");
     const bool several = to != words.end() || from != words.begin();
-    if (!add_part({from, to}, several ? 1 : default_ranks, parsed)) return parsed;
+    if (!add_part({from, to}, several ? 1 : default_ranks, global, parsed)) return parsed;
     if (to == words.end()) break;
     from = to + 1;
   }
-  if (parsed.options.apps.size() > 1) {  // --set and -x of the first part hold for all, as users of several parts expect of globals
-    for (size_t a = 1; a < parsed.options.apps.size(); a++) {
-      App& app = parsed.options.apps[a];
-      const auto& global = parsed.options.apps[0].variables;
-      app.variables.insert(app.variables.begin(), global.begin(), global.end());
-    }
-  }
+  for (App& app : parsed.options.apps) apply(global, app);
+  if (!global.mca.empty()) parsed.warnings.push_back(about_mca(global.mca));
   if (parsed.options.ranks() > 1u << 24) return wrong("too many ranks");
   parsed.run = true;
   return parsed;

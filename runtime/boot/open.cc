@@ -13,6 +13,8 @@ bool env_above(const char* name, long least) {
   return text && strtol(text, nullptr, 10) > least;
 }
 
+constexpr char weft_launcher[] = "Weft's mpirun";
+
 /// Whether others of the same launch, whom we cannot reach, say the same: the first of them speaks for all.
 bool another_speaks() { return env_above("SLURM_PROCID", 0) || env_above("OMPI_COMM_WORLD_RANK", 0) || env_above("PMI_RANK", 0); }
 
@@ -23,10 +25,10 @@ std::string foreign_launcher() {
     // mpirun inside an allocation also has SLURM_NTASKS; a step started by srun has SLURM_STEP_ID too
     if (getenv("SLURM_STEP_ID")) return "srun (without --mpi=pmix)";
   }
-  if (env_above("OMPI_COMM_WORLD_SIZE", 1)) return "Open MPI's mpirun";
   if (getenv("PMI_FD") || getenv("PMI_PORT"))
     return env_above("PMI_SIZE", 1) ? "a PMI-1/PMI-2 launcher (Hydra: mpiexec of MPICH or Intel MPI)" : "";
-  if (env_above("PMI_SIZE", 1)) return "a PMI launcher";
+  if (env_above("OMPI_COMM_WORLD_SIZE", 1)) return getenv("WEFT_JOB") ? weft_launcher : "Open MPI's mpirun";
+  if (env_above("PMI_SIZE", 1)) return getenv("WEFT_JOB") ? weft_launcher : "a PMI launcher";
   if (env_above("PALS_LOCAL_SIZE", 1)) return "PALS";
   if (env_above("JSM_NAMESPACE_SIZE", 1)) return "jsrun";
   return "";
@@ -42,11 +44,17 @@ Result<std::unique_ptr<Bootstrap>> open() {
         joined.failure().text.c_str());
     return open_singleton();
   }
-  if (const std::string who = foreign_launcher(); !who.empty() && !another_speaks())
-    log(Level::warning,
-        "started by %s, which offers no PMIx server: each process runs alone, as rank 0 of 1. "
-        "Start it with Weft's mpirun, srun --mpi=pmix, or prterun.",
-        who.c_str());
+  if (const std::string who = foreign_launcher(); !who.empty() && !another_speaks()) {
+    if (who == weft_launcher)
+      log(Level::warning,
+          "started by Weft's mpirun, but something on the way (sudo, a container, a script) has removed the variables PMIX_*: each "
+          "process runs alone, as rank 0 of 1. Pass these variables on.");
+    else
+      log(Level::warning,
+          "started by %s, which offers no PMIx server: each process runs alone, as rank 0 of 1. "
+          "Start it with Weft's mpirun, srun --mpi=pmix, or prterun.",
+          who.c_str());
+  }
   return open_singleton();
 }
 

@@ -153,16 +153,26 @@ TEST_CASE("launchers that we cannot join are recognised", "[boot]") {
       {"Hydra", {{"PMI_FD", "7"}, {"PMI_RANK", "1"}, {"PMI_SIZE", "4"}}, true},
       {"Hydra, one rank", {{"PMI_FD", "7"}, {"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}, false},
       {"Open MPI", {{"OMPI_COMM_WORLD_SIZE", "2"}}, true},
+      {"Weft's own names without PMIx", {{"WEFT_JOB", "weft-1"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"PMI_SIZE", "2"}}, true},
+      {"Weft's own names, one rank", {{"WEFT_JOB", "weft-1"}, {"OMPI_COMM_WORLD_SIZE", "1"}, {"PMI_SIZE", "1"}}, false},
       {"inside an allocation, not a step", {{"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}}, false},
       {"srun step", {{"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}, {"SLURM_STEP_ID", "0"}}, true},
   };
-  const char* all[] = {"PMI_FD",       "PMI_PORT",     "PMI_RANK",     "PMI_SIZE", "OMPI_COMM_WORLD_SIZE",
-                       "SLURM_NTASKS", "SLURM_PROCID", "SLURM_STEP_ID"};
+  const char* all[] = {"PMI_FD",   "PMI_PORT",     "PMI_RANK",     "PMI_SIZE",     "OMPI_COMM_WORLD_SIZE",
+                       "WEFT_JOB", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_STEP_ID"};
   for (const Case& c : cases) {
     INFO(c.text);
     for (const char* name : all) unsetenv(name);
     for (auto& [name, value] : c.variables) setenv(name, value, 1);
     CHECK(foreign_launcher().empty() == !c.foreign);
   }
+  for (const char* name : all) unsetenv(name);
+  setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
+  CHECK(foreign_launcher().find("Open MPI") != std::string::npos);
+  setenv("WEFT_JOB", "weft-1", 1);
+  CHECK(foreign_launcher().find("Weft") != std::string::npos);
+  setenv("PMI_FD", "7", 1);  // Hydra, started by a rank of ours
+  setenv("PMI_SIZE", "4", 1);
+  CHECK(foreign_launcher().find("Hydra") != std::string::npos);
   for (const char* name : all) unsetenv(name);
 }

@@ -71,7 +71,7 @@ TEST_CASE("what users write", "[options]") {
   CHECK(app.folder == "/tmp");
   CHECK(app.command == Words{"./a.out", "--", "x"});
   const std::vector<std::pair<std::string, std::string>> expected = {
-      {"A", "1=2"}, {"WEFT_TEST_PASSED_ON", "value"}, {"B", "2"}, {"WEFT_PML_EAGER_LIMIT", "4K"}};
+      {"B", "2"}, {"A", "1=2"}, {"WEFT_TEST_PASSED_ON", "value"}, {"WEFT_PML_EAGER_LIMIT", "4K"}};
   CHECK(app.variables == expected);
   CHECK(run({"-l", "prog"}).options.tag_output);
 }
@@ -88,10 +88,33 @@ TEST_CASE("several programs", "[options]") {
   CHECK_FALSE(run({"-n", "2", "first", ":"}).run);
 }
 
+TEST_CASE("whose environment is set", "[options]") {
+  using Variables = std::vector<std::pair<std::string, std::string>>;
+  const Parsed parsed = run({"-genv",  "G",   "1",        "-env",   "L=2", "-x",       "X=3", "first",     ":", "-env",  "M",     "4",
+                             "--genv", "H=5", "-envnone", "second", ":",   "-envlist", "A,B", "-genvlist", "C", "--env", "torch", "third"});
+  REQUIRE(parsed.run);
+  const auto& apps = parsed.options.apps;
+  REQUIRE(apps.size() == 3);
+  CHECK(apps[0].variables == Variables{{"G", "1"}, {"X", "3"}, {"H", "5"}, {"L", "2"}});
+  CHECK(apps[1].variables == Variables{{"G", "1"}, {"X", "3"}, {"H", "5"}, {"M", "4"}});
+  CHECK(apps[2].command == Words{"third"});
+  CHECK(apps[0].inherit == Inherit::listed);
+  CHECK(apps[0].listed == Words{"C"});
+  CHECK(apps[1].inherit == Inherit::none);
+  CHECK(apps[2].listed == Words{"A", "B"});
+  CHECK(parsed.options.torch);
+  CHECK_FALSE(run({"prog"}).options.torch);
+  CHECK_FALSE(run({"--env", "=1", "prog"}).run);
+  setenv("WEFT_TEST_STAR_1", "one", 1);
+  CHECK(run({"-x", "WEFT_TEST_STAR_*", "prog"}).options.apps[0].variables == Variables{{"WEFT_TEST_STAR_1", "one"}});
+  CHECK(run({"-x", "WEFT_TEST_NOT_THERE", "prog"}).warnings.size() == 1);
+}
+
 TEST_CASE("what is not there yet is said", "[options]") {
   CHECK(run({"--bind-to", "core", "prog"}).warnings.size() == 1);
   CHECK(run({"--mca", "btl", "tcp", "--mca", "x", "y", "prog"}).warnings.size() == 1);
   CHECK(run({"--mca", "btl", "tcp", "prog"}).run);
+  CHECK(run({"--mca", "btl", "tcp", "one", ":", "--mca", "x", "y", "two"}).warnings.size() == 1);
   CHECK(run({"--host", "localhost:4", "prog"}).run);
   for (Words words :
        {Words{"--hostfile", "f", "prog"}, {"-H", "elsewhere", "prog"}, {"-ppn", "1", "-n", "2", "prog"}, {"--stdin", "3", "prog"}}) {
@@ -113,6 +136,8 @@ TEST_CASE("mistakes are named", "[options]") {
   CHECK(text({}).find("no program") != std::string::npos);
   CHECK(text({"-n", "2"}).find("no program") != std::string::npos);
   CHECK(text({"--tag-ouput", "prog"}).find("--tag-output") != std::string::npos);
+  CHECK(text({"--time", "3", "prog"}).find("--timeout") != std::string::npos);
+  CHECK(text({"-gnev", "A", "1", "prog"}).find("--genv") != std::string::npos);
   CHECK(text({"-n", "2", "--nonsense-option", "prog"}).find("--nonsense-option") != std::string::npos);
   for (const char* bad : {"x", "-1", "0", "99999999999", "2x", ""}) {
     INFO(bad);
