@@ -28,6 +28,7 @@
 #include "launcher/spawn.h"
 #include "runtime/base/clock.h"
 #include "runtime/boot/internal.h"
+#include "runtime/boot/job_record.h"
 #include "runtime/topo/cpus.h"
 #include "runtime/topo/hardware.h"
 
@@ -95,7 +96,7 @@ class Daemon {
   Result<void> allocate();
   void launch();
   bool start_rank(uint32_t rank, const std::string& path);
-  std::vector<std::string> environment_of(uint32_t rank, const App& app);
+  std::vector<std::string> environment_of(uint32_t rank, const App& app) const;
   void loop();
   int wait_ms();
   void read_signals();
@@ -105,8 +106,14 @@ class Daemon {
   void check_clocks();
   void signal_ranks(int signal);
   void clean_up();
+  void record() const;
+  void record_map() const;
+  void say(const std::string& text) {
+    output_.say(text);
+    if (!folder_.path().empty()) boot::append_message(folder_.path(), text);
+  }
   void say_verbose(const std::string& text) {
-    if (options_.verbose) output_.say("mpirun: " + text);
+    if (options_.verbose) say("mpirun: " + text);
   }
 };
 
@@ -128,7 +135,8 @@ int Daemon::run() {
 }
 
 Result<void> Daemon::allocate() {
-  if (auto ok = folder_.create(); !ok) return ok;
+  if (auto ok = folder_.create(temporary_bytes(options_.ranks())); !ok) return ok;
+  record();
   guardian_.emplace(folder_.path(), folder_.job());
   if (!guardian_->start()) return Failure{std::string("cannot start the guardian process: ") + strerror(errno)};
   auto hardware = topo::HardwareTopology::load();
@@ -150,6 +158,32 @@ Result<void> Daemon::allocate() {
   return {};
 }
 
+/// What `weft ps` shows of this job.
+void Daemon::record() const {
+  boot::JobRecord record;
+  record.folder = folder_.path();
+  record.launcher = boot::process_name(getpid());
+  record.ranks = options_.ranks();
+  record.since = time(nullptr);
+  record.host = host_;
+  record.command = options_.command_line;
+  if (char* here = get_current_dir_name()) {
+    record.directory = here;
+    free(here);
+  }
+  boot::write_record(record);
+}
+
+void Daemon::record_map() const {
+  std::vector<boot::JobMapLine> lines;
+  for (uint32_t rank = 0; rank < children_.size(); rank++)
+    lines.push_back({rank, children_[rank].pid, host_, options_.apps[options_.app_of(rank)].command[0]});
+  boot::write_map(folder_.path(), lines);
+  std::string text;
+  for (const std::string& variable : environment_of(0, options_.apps[0])) text += variable + "\n";
+  boot::write_file(folder_.path(), "environment", text);
+}
+
 void Daemon::take(const Event& event) {
   const Phase before = state_.phase();
   const State state = state_.step(event);
@@ -164,7 +198,7 @@ void Daemon::act(const Action& action) {
     case Action::signal_ranks: return signal_ranks(action.number);
     case Action::say:
       output_.drain(UINT32_MAX);  // first what led to it
-      return output_.say(action.text);
+      return say(action.text);
     case Action::start_grace: grace_ns_ = now_ns() + uint64_t(action.number) * 1'000'000; return;
     case Action::finish: exit_code_ = action.number; return;
   }
@@ -186,10 +220,11 @@ void Daemon::launch() {
       if (state_.phase() != Phase::launch || !start_rank(rank, *path)) return;
     }
   }
+  record_map();
   sweep_dead_jobs();  // here, while the ranks start
 }
 
-std::vector<std::string> Daemon::environment_of(uint32_t rank, const App& app) {
+std::vector<std::string> Daemon::environment_of(uint32_t rank, const App& app) const {
   std::vector<std::string> all = inherited(app, environ);
   for (const auto& [name, value] : app.variables) set_variable(all, name, value);
   const std::vector<std::string> pmix = server_->environment(rank);

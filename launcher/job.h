@@ -25,6 +25,7 @@ enum class InputTo : uint8_t { rank0, none };
 
 struct Options {
   std::vector<App> apps;
+  std::string command_line;  ///< as the user wrote it, for people
   bool tag_output = false;
   bool verbose = false;
   bool torch = false;    ///< torchrun's variables as well

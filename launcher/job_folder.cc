@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -13,19 +14,12 @@
 #include <memory>
 #include <vector>
 
+#include "runtime/boot/job_record.h"
+
 namespace weft::launcher {
 namespace {
 
 constexpr char lock_name[] = "/lock";
-
-std::string temporary_root() {
-  const char* wish = getenv("TMPDIR");
-  std::string root = wish && *wish ? wish : "/tmp";
-  while (root.size() > 1 && root.back() == '/') root.pop_back();
-  return root;
-}
-
-std::string prefix() { return "weft-" + std::to_string(getuid()) + "-"; }
 
 struct CloseFolder {
   void operator()(DIR* folder) const { closedir(folder); }
@@ -68,16 +62,31 @@ int lock_if_dead(int root, const std::string& name) {
   return -1;
 }
 
+/// A sentence if a folder of the job would find no room under `root`. What is not sure is left to mkdir().
+std::string crowded(const std::string& root, uint64_t bytes) {
+  struct statvfs about;
+  if (statvfs(root.c_str(), &about) || !about.f_blocks) return {};
+  const uint64_t room = uint64_t{about.f_bavail} * about.f_frsize;
+  const std::string remedy = " Make room, or set TMPDIR to a folder with room that you may write to.";
+  if (room < bytes)
+    return "the temporary folder " + root + " is full: " + std::to_string(room / 1024) + " kB are free, this job needs " +
+           std::to_string(bytes / 1024) + " kB there (see df " + root + ")." + remedy;
+  if (about.f_files && about.f_favail < 32)
+    return "the temporary folder " + root + " has no inodes left (see df -i " + root + ")." + remedy;
+  return {};
+}
+
 }  // namespace
 
-Result<void> JobFolder::create() {
-  const std::string root = temporary_root();
+Result<void> JobFolder::create(uint64_t bytes) {
+  const std::string root = boot::temporary_root();
+  if (const std::string complaint = crowded(root, bytes); !complaint.empty()) return Failure{complaint};
   for (int attempt = 0;; attempt++) {
     timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     char unique[64];
     snprintf(unique, sizeof unique, "%d-%llx", getpid(), (unsigned long long)now.tv_sec << 20 | (unsigned long long)now.tv_nsec >> 10);
-    const std::string path = root + "/" + prefix() + unique;
+    const std::string path = root + "/" + boot::job_folder_prefix() + unique;
     if (mkdir(path.c_str(), 0700)) {
       if (errno == EEXIST && attempt < 10) continue;
       return Failure{"cannot create the job's folder " + path + ": " + strerror(errno) +
@@ -106,14 +115,14 @@ void remove_job(const std::string& folder, const std::string& job) {
 }
 
 int sweep_dead_jobs() {
-  const std::string root = temporary_root();
+  const std::string root = boot::temporary_root();
   const int fd = open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return 0;
   int swept = 0;
-  for (const std::string& name : entries(fd, ".", prefix())) {
+  for (const std::string& name : entries(fd, ".", boot::job_folder_prefix())) {
     const int lock = lock_if_dead(fd, name);
     if (lock < 0) continue;
-    remove_job(root + "/" + name, "weft-" + name.substr(prefix().size()));
+    remove_job(root + "/" + name, "weft-" + name.substr(boot::job_folder_prefix().size()));
     close(lock);
     swept++;
   }

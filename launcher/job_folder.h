@@ -1,6 +1,7 @@
 // The job's folder for temporary files, and everything else of a job that could be left behind on a host.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "runtime/base/status.h"
@@ -15,7 +16,8 @@ class JobFolder {
   JobFolder(const JobFolder&) = delete;
   JobFolder& operator=(const JobFolder&) = delete;
 
-  Result<void> create();
+  /// `bytes`: what the job will need there.
+  Result<void> create(uint64_t bytes = 0);
   const std::string& path() const { return path_; }
   /// The job's name: also its PMIx namespace, and part of the names of its files in /dev/shm.
   const std::string& job() const { return job_; }

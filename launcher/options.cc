@@ -358,6 +358,8 @@ Parsed parse(const std::vector<std::string>& words, uint32_t default_ranks) {
   }
   for (App& app : parsed.options.apps) apply(global, app);
   if (!global.mca.empty()) parsed.warnings.push_back(about_mca(global.mca));
+  parsed.options.command_line = "mpirun";
+  for (const std::string& word : words) parsed.options.command_line += " " + word;
   if (parsed.options.ranks() > 1u << 24) return wrong("too many ranks");
   parsed.run = true;
   return parsed;

@@ -131,8 +131,10 @@ class NameService {
 
 /// PMIx keeps job data in mapped files of 4 MiB each and clears them page by page: over half of a small job's start-up. Server and
 /// clients read these two names; a segment that fills up is followed by another of the same size.
+size_t segment_size(uint32_t ranks) { return std::clamp<size_t>(size_t{ranks} * 8192, 128 * 1024, 4096 * 1024) & ~size_t{0xffff}; }
+
 std::vector<std::string> segment_sizes(uint32_t ranks) {
-  const size_t size = std::clamp<size_t>(size_t{ranks} * 8192, 128 * 1024, 4096 * 1024) & ~size_t{0xffff};
+  const size_t size = segment_size(ranks);
   return {"NS_META_SEG_SIZE=" + std::to_string(size), "NS_DATA_SEG_SIZE=" + std::to_string(size)};
 }
 
@@ -448,6 +450,9 @@ std::vector<std::string> Server::environment(uint32_t rank) {
 }
 
 }  // namespace
+
+// Two segments, mapped: where they find no room, touching them is SIGBUS. And a few small files.
+uint64_t temporary_bytes(uint32_t ranks) { return 2 * segment_size(ranks) + 64 * 1024; }
 
 Result<std::unique_ptr<PmixServer>> PmixServer::start(const JobFacts& facts, Mailbox& mailbox) {
   auto server = std::make_unique<Server>(facts, mailbox);

@@ -23,6 +23,9 @@ struct JobFacts {
   const Options* options = nullptr;
 };
 
+/// What the server needs in the job's folder for that many ranks.
+uint64_t temporary_bytes(uint32_t ranks);
+
 /// One in a process: PMIx keeps global state. Upcalls arrive on a thread of PMIx and are posted to the mailbox.
 class PmixServer {
  public:

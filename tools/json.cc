@@ -57,4 +57,19 @@ std::string to_json(const std::vector<Finding>& findings) {
   return Json{{"healthy", healthy}, {"findings", list}}.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
+std::string to_json(const std::vector<boot::JobRecord>& jobs) {
+  Json list = Json::array();
+  for (const auto& j : jobs)
+    list.push_back({{"job", j.job},
+                    {"pid", j.launcher.pid},
+                    {"ranks", j.ranks},
+                    {"since", j.since},
+                    {"state", to_string(j.life)},
+                    {"host", j.host},
+                    {"directory", j.directory},
+                    {"command", j.command},
+                    {"folder", j.folder}});
+  return list.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
 }  // namespace weft::tools

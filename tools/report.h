@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/base/status.h"
+#include "runtime/boot/job_record.h"
 
 namespace weft::tools {
 
@@ -50,6 +51,13 @@ std::vector<Finding> examine();
 Result<Description> parse_description(const char* json);
 std::string to_json(const Description&, const std::vector<Part>&);
 std::string to_json(const std::vector<Finding>&);
+
+std::string to_json(const std::vector<boot::JobRecord>&);
+
+/// `weft ps`, `weft ps JOB`, `weft kill JOB...`: exit codes. `now`: ranks are not asked to end first.
+int list_jobs(bool json);
+int show_job(const std::string& name);
+int kill_jobs(const std::vector<std::string>& names, bool now);
 
 /// Folder of the running program, symbolic links resolved.
 std::string own_folder();

@@ -1,9 +1,10 @@
-// The `weft` command: what is installed (info), and whether this machine is fit for it (doctor).
+// The `weft` command: what is installed (info), whether this machine is fit for it (doctor), the jobs that run (ps, kill).
 #include <config.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include "tools/report.h"
 
@@ -75,15 +76,25 @@ int doctor(bool json) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"weft: what is installed, and whether this machine is fit for it", "weft"};
+  CLI::App app{"weft: what is installed, whether this machine is fit for it, and the jobs that run here", "weft"};
   app.set_version_flag("--version", "weft " PACKAGE_VERSION);
   app.require_subcommand(1);
-  bool json = false, variables = false;
+  bool json = false, variables = false, now = false;
+  std::string job;
+  std::vector<std::string> jobs;
   auto* about = app.add_subcommand("info", "version, parts found, configuration variables with value, origin and meaning");
   about->add_flag("--json", json, "as JSON");
   about->add_flag("--variables", variables, "the variables only");
   auto* health = app.add_subcommand("doctor", "tries what MPI programs need; each finding with its remedy; status 1 if there is a problem");
   health->add_flag("--json", json, "as JSON");
+  auto* list = app.add_subcommand("ps", "your jobs on this host; with JOB: its ranks and messages");
+  list->add_option("job", job, "name of a job, or the pid of its mpirun");
+  list->add_flag("--json", json, "as JSON");
+  auto* end = app.add_subcommand("kill", "ends jobs: SIGTERM to their ranks, SIGKILL a little later; waits until they have ended");
+  end->add_option("job", jobs, "names of jobs, or pids of their mpirun")->required();
+  end->add_flag("--now", now, "SIGKILL at once");
   CLI11_PARSE(app, argc, argv);
+  if (list->parsed()) return job.empty() ? list_jobs(json) : show_job(job);
+  if (end->parsed()) return kill_jobs(jobs, now);
   return about->parsed() ? info(json, variables) : doctor(json);
 }

@@ -1,3 +1,5 @@
+#include <sys/statvfs.h>
+
 #include <cstdlib>
 #include <cstring>
 
@@ -17,6 +19,14 @@ constexpr char weft_launcher[] = "Weft's mpirun";
 
 /// Whether others of the same launch, whom we cannot reach, say the same: the first of them speaks for all.
 bool another_speaks() { return env_above("SLURM_PROCID", 0) || env_above("OMPI_COMM_WORLD_RANK", 0) || env_above("PMI_RANK", 0); }
+
+/// "; FOLDER is full" if that may be why PMIx has failed, which only says "error" then.
+std::string full_folder() {
+  const char* folder = getenv("PMIX_SERVER_TMPDIR");
+  struct statvfs about;
+  const bool full = folder && statvfs(folder, &about) == 0 && about.f_blocks && !about.f_bavail;
+  return full ? std::string("; ") + folder + " is full" : "";
+}
 
 }  // namespace
 
@@ -40,8 +50,8 @@ Result<std::unique_ptr<Bootstrap>> open() {
     // A member of the job cannot go on alone: the others wait for it. Nor with others that cannot prove who they are.
     if (joined && (*joined)->job().secret.empty()) return Failure{"the ranks have no secret in common by which they would know each other"};
     if (joined) return joined;
-    log(Level::warning, "cannot join the job that this process was started in (%s); it runs alone, as rank 0 of 1",
-        joined.failure().text.c_str());
+    log(Level::warning, "cannot join the job that this process was started in (%s%s); it runs alone, as rank 0 of 1",
+        joined.failure().text.c_str(), full_folder().c_str());
     return open_singleton();
   }
   if (const std::string who = foreign_launcher(); !who.empty() && !another_speaks()) {
