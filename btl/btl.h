@@ -116,8 +116,8 @@ class Transport {
   virtual ~Transport() = default;
   virtual const Caps& caps() const = 0;
 
-  /// Opaque bytes that peers need to connect; published once per kind through the bootstrap, as "btl.<caps.name>". All rails of
-  /// a kind return the same bytes, which describe all of them: hosts name and number their devices differently.
+  /// Opaque bytes that peers need to connect; the lane publishes those of all kinds as one value of the bootstrap. All rails of a
+  /// kind return the same bytes, which describe all of them: hosts name and number their devices differently.
   virtual boot::Blob address() const = 0;
 
   /// Can `who`, with that address, be reached? (Same node, common subnet, ...) Cheap and without side effects.
