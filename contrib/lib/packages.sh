@@ -8,7 +8,8 @@ wanted_packages="
   libpmix-dev=pc:pmix libhwloc-dev=pc:hwloc libcli11-dev=h:CLI/CLI.hpp nlohmann-json3-dev=h:nlohmann/json.hpp
   catch2=h:catch2/catch.hpp libucx-dev=pc:ucx libibverbs-dev=pc:libibverbs
   python3=cmd:python3 python3-dev=py:import,sysconfig,os;assert(os.path.exists(sysconfig.get_path('include')+'/Python.h'))
-  python3-venv=py:import,ensurepip,venv cmake=cmd:cmake clang-format=cmd:clang-format dpkg-dev=cmd:dpkg-source libblas-dev=pc:blas"
+  python3-venv=py:import,ensurepip,venv cmake=cmd:cmake clang-format=cmd:clang-format dpkg-dev=cmd:dpkg-source libblas-dev=pc:blas
+  valgrind=cmd:valgrind"
 # For test/beds, asked for by contrib/check only. They bring services, which stay neither started nor enabled.
 bed_packages="
   slurm-wlm=x:/usr/sbin/slurmctld munge=x:/usr/sbin/munged openssh-server=x:/usr/sbin/sshd openssh-client=cmd:ssh iproute2=cmd:ip"
