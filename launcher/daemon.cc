@@ -84,11 +84,12 @@ class Daemon {
   Mailbox mailbox_;
   std::unique_ptr<PmixServer> server_;
   JobEnvironment job_environment_;
-  Output output_;
-  Input input_{options_.input == InputTo::rank0};
-  int signals_ = -1, nothing_ = -1;
+  Output output_{options_.output};
+  Input input_{options_.input, options_.input_rank, options_.ranks()};
+  int signals_ = -1;
   uint64_t timeout_ns_ = 0, grace_ns_ = 0;
   int exit_code_ = 0;
+  bool output_lost_ = false;
   std::vector<Event> aborts_;  // waiting until it is sure that nobody has died before
 
   void take(const Event& event);
@@ -106,6 +107,8 @@ class Daemon {
   void check_clocks();
   void signal_ranks(int signal);
   void clean_up();
+  void finish_output();
+  void tell_loss();
   void record() const;
   void record_map() const;
   void say(const std::string& text) {
@@ -137,6 +140,7 @@ int Daemon::run() {
 Result<void> Daemon::allocate() {
   if (auto ok = folder_.create(temporary_bytes(options_.ranks())); !ok) return ok;
   record();
+  if (auto ok = output_.prepare(options_.ranks()); !ok) return ok;
   guardian_.emplace(folder_.path(), folder_.job());
   if (!guardian_->start()) return Failure{std::string("cannot start the guardian process: ") + strerror(errno)};
   auto hardware = topo::HardwareTopology::load();
@@ -205,7 +209,6 @@ void Daemon::act(const Action& action) {
 }
 
 void Daemon::launch() {
-  nothing_ = open("/dev/null", O_RDONLY | O_CLOEXEC);
   job_environment_.job = folder_.job();
   job_environment_.torch = options_.torch;
   job_environment_.master = "127.0.0.1";
@@ -237,29 +240,28 @@ std::vector<std::string> Daemon::environment_of(uint32_t rank, const App& app) c
 bool Daemon::start_rank(uint32_t rank, const std::string& path) {
   const App& app = options_.apps[options_.app_of(rank)];
   int out[2], err[2];
-  if (pipe2(out, O_CLOEXEC)) {
-    take(event::LaunchFailed{rank, std::string("no pipe for its output: ") + strerror(errno) + " (see ulimit -n)", exit_failed});
+  auto failed = [&](const std::string& why, int code = exit_failed) {
+    take(event::LaunchFailed{rank, why, code});
     return false;
-  }
+  };
+  if (pipe2(out, O_CLOEXEC)) return failed(std::string("no pipe for its output: ") + strerror(errno) + " (see ulimit -n)");
   if (pipe2(err, O_CLOEXEC)) {
     close(out[0]);
     close(out[1]);
-    take(event::LaunchFailed{rank, std::string("no pipe for its output: ") + strerror(errno) + " (see ulimit -n)", exit_failed});
-    return false;
+    return failed(std::string("no pipe for its output: ") + strerror(errno) + " (see ulimit -n)");
   }
-  const Child child{path, app.command, environment_of(rank, app), app.folder, rank == 0 ? input_.for_rank0() : nothing_, out[1], err[1]};
-  SpawnError error;
-  const pid_t pid = spawn(child, error);
+  auto taken = output_.add(rank, out[0], err[0]);
+  if (!taken)
+    for (int fd : {out[0], err[0]}) close(fd);
+  const int input = input_.open_for(rank);
+  SpawnError error{input < 0 ? std::string("no input: ") + strerror(errno) : "", exit_failed};
+  pid_t pid = -1;
+  if (taken && input >= 0) pid = spawn({path, app.command, environment_of(rank, app), app.folder, input, out[1], err[1]}, error);
+  input_.started(rank);
   close(out[1]);
   close(err[1]);
-  if (rank == 0) input_.started();
-  const std::string tag = options_.tag_output ? "[" + std::to_string(rank) + "] " : "";
-  output_.add(out[0], rank, false, tag);
-  output_.add(err[0], rank, true, tag);
-  if (pid < 0) {
-    take(event::LaunchFailed{rank, error.text, error.exit_code});
-    return false;
-  }
+  if (!taken) return failed(taken.failure().text);
+  if (pid < 0) return failed(error.text, error.exit_code);
   children_[rank].pid = pid;
   guardian_->watch(pid);
   take(event::Started{rank, pid});
@@ -284,6 +286,7 @@ void Daemon::loop() {
     if (ready[0].revents) read_signals();
     if (ready[3].revents) input_.process();
     output_.process();
+    tell_loss();
     check_clocks();
   }
 }
@@ -369,22 +372,35 @@ void Daemon::clean_up() {
       waitpid(child.pid, nullptr, 0);
     }
   kill_children_but(guardian_ ? guardian_->pid() : -1);
-  const uint64_t give_up = now_ns() + 1'000'000'000;
-  while (output_.open_streams() && now_ns() < give_up) {
-    pollfd ready[2] = {{output_.fd(), POLLIN, 0}, {signals_, POLLIN, 0}};
-    poll(ready, 1, 50);
-    output_.process();
-  }
-  output_.end_streams();
-  while (output_.pending()) {  // a slow reader gets all of it, unless the user loses patience
-    pollfd ready[2] = {{output_.fd(), POLLIN, 0}, {signals_, POLLIN, 0}};
-    poll(ready, 2, 1000);
-    output_.process();
-    signalfd_siginfo info;
-    if (read(signals_, &info, sizeof info) == sizeof info && info.ssi_signo != SIGCHLD) break;
-  }
+  finish_output();
   if (!folder_.path().empty()) remove_job(folder_.path(), folder_.job());
   if (guardian_) guardian_->dismiss();
+}
+
+/// All that the ranks have written reaches its reader, however slow, unless the user loses patience.
+void Daemon::finish_output() {
+  constexpr uint64_t patience_ns = 1'000'000'000;  // with a pipe that somebody out of our reach holds open
+  uint64_t quiet_since = now_ns();
+  bool impatient = false;
+  while (!impatient && (output_.open_streams() || output_.pending())) {
+    pollfd ready[2] = {{output_.fd(), POLLIN, 0}, {signals_, POLLIN, 0}};
+    const bool some = poll(ready, 2, 50) > 0 && ready[0].revents;
+    output_.process();
+    if (some || output_.pending()) quiet_since = now_ns();
+    if (output_.open_streams() && now_ns() - quiet_since > patience_ns) output_.end_streams();
+    signalfd_siginfo info;
+    while (read(signals_, &info, sizeof info) == sizeof info) impatient |= info.ssi_signo != SIGCHLD;
+  }
+  output_.end_streams();
+  tell_loss();
+  if (output_lost_ && !exit_code_) exit_code_ = exit_failed;
+}
+
+void Daemon::tell_loss() {
+  const std::string loss = output_.loss();
+  if (loss.empty()) return;
+  say(loss);
+  output_lost_ = true;
 }
 
 }  // namespace

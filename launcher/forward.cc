@@ -4,9 +4,11 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 namespace weft::launcher {
@@ -53,11 +55,27 @@ void Sink::write_some() {
     } else if (errno == EAGAIN) {
       return;
     } else if (errno != EINTR) {
+      error_ = errno;
       broken_ = true;  // nobody reads, or the disk is full
       queue_.clear();
       done_ = 0;
     }
   }
+}
+
+/// What a line starts with.
+void Merger::head(const Stream& stream) {
+  if (stream.stamp) {
+    timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    tm parts;
+    localtime_r(&now.tv_sec, &parts);
+    char text[40];
+    size_t size = strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &parts);
+    size += size_t(snprintf(text + size, sizeof text - size, ".%03ld ", now.tv_nsec / 1'000'000));
+    sink_.append(text, size);
+  }
+  sink_.append(stream.tag.data(), stream.tag.size());
 }
 
 /// Passes the first `size` bytes on, each line headed by the stream's tag.
@@ -67,11 +85,11 @@ void Merger::emit(Stream& stream, size_t size, uint64_t now_ns) {
   dangling_ = false;
   const char* data = stream.held.data();
   const bool complete = data[size - 1] == '\n';
-  if (stream.tag.empty()) {
+  if (stream.tag.empty() && !stream.stamp) {
     sink_.append(data, size);
   } else {
     for (size_t at = 0; at < size;) {
-      if (!stream.line_open) sink_.append(stream.tag.data(), stream.tag.size());
+      if (!stream.line_open) head(stream);
       const void* end = memchr(data + at, '\n', size - at);
       const size_t next = end ? size_t(static_cast<const char*>(end) - data) + 1 : size;
       sink_.append(data + at, next - at);

@@ -20,6 +20,8 @@ class Sink {
   int fd() const { return fd_; }
   bool terminal() const { return terminal_; }
   bool broken() const { return broken_; }
+  /// What broke it: EPIPE if nobody reads any more; 0 while it is whole.
+  int error() const { return error_; }
   size_t pending() const { return queue_.size() - done_; }
   /// Epoll cannot watch regular files; they are always ready.
   bool pollable() const { return pollable_; }
@@ -31,6 +33,7 @@ class Sink {
  private:
   int fd_;
   bool own_ = false, terminal_, pollable_, nonblocking_ = false, broken_ = false;
+  int error_ = 0;
   std::string queue_;
   size_t done_ = 0;
 };
@@ -40,7 +43,8 @@ struct Stream {
   int fd = -1;
   uint32_t rank = 0;
   std::string tag;
-  std::string held;  ///< read, not yet passed on: an incomplete line, or lines waiting for the sink
+  bool stamp = false;  ///< date and time before the tag
+  std::string held;    ///< read, not yet passed on: an incomplete line, or lines waiting for the sink
   uint64_t since_ns = 0;
   bool line_open = false;  ///< a part of its current line has been passed on
   bool ended = false;
@@ -78,6 +82,7 @@ class Merger {
   std::vector<Stream*> prompting_;  ///< with an incomplete line, for a terminal
 
   uint64_t show_prompts(uint64_t now_ns);
+  void head(const Stream& stream);
   void pass(Stream& stream, uint64_t now_ns);
   void emit(Stream& stream, size_t size, uint64_t now_ns);
   void wake(uint64_t now_ns);

@@ -2,68 +2,149 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-namespace weft::launcher {
+#include <algorithm>
 
-Input::Input(bool wanted) {
-  if (!wanted) {
-    rank_end_ = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    own_rank_end_ = true;
-    return;
+namespace weft::launcher {
+namespace {
+
+constexpr size_t block_size = 256 * 1024;
+
+bool regular(int fd) {
+  struct stat about;
+  return fstat(fd, &about) == 0 && S_ISREG(about.st_mode);
+}
+
+/// The file behind descriptor 0 with a position of its own, where 0 stands now.
+int open_again() {
+  const int fd = open("/proc/self/fd/0", O_RDONLY | O_CLOEXEC);
+  if (fd >= 0) lseek(fd, lseek(0, 0, SEEK_CUR), SEEK_SET);
+  return fd;
+}
+
+}  // namespace
+
+Input::Input(InputTo to, uint32_t rank, uint32_t ranks) : to_(to), rank_(rank), ranks_(ranks), terminal_(isatty(0)) {
+  nothing_ = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (to == InputTo::none) return;
+  if (to == InputTo::all && ranks > 1 && regular(0)) {
+    const int fd = open_again();
+    way_ = fd >= 0 ? Way::reopen : Way::pump;
+    if (fd >= 0) close(fd);
+  } else if (terminal_ || (to == InputTo::all && ranks > 1)) {
+    way_ = Way::pump;
   }
-  if (!isatty(0)) {
-    rank_end_ = 0;
-    return;
+  if (way_ == Way::pump) {
+    epoll_ = epoll_create1(EPOLL_CLOEXEC);
+    block_.resize(block_size);
   }
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC)) return;
-  rank_end_ = ends[0];
-  own_rank_end_ = true;
-  pipe_ = ends[1];
-  fcntl(pipe_, F_SETFL, O_NONBLOCK);
-  ended_ = false;
 }
 
 Input::~Input() {
-  if (own_rank_end_ && rank_end_ >= 0) close(rank_end_);
-  if (pipe_ >= 0) close(pipe_);
+  for (const Reader& reader : readers_) close(reader.pipe);
+  for (int fd : {nothing_, given_, epoll_})
+    if (fd >= 0) close(fd);
 }
 
-void Input::started() {
-  if (own_rank_end_) close(rank_end_);
-  own_rank_end_ = false;
-  rank_end_ = -1;
+int Input::open_for(uint32_t rank) {
+  if (!gets_it(rank)) return nothing_;
+  switch (way_) {
+    case Way::hand_over: return 0;
+    case Way::reopen: return given_ = open_again();
+    case Way::pump: return add_reader(rank);
+  }
+  return -1;
+}
+
+int Input::add_reader(uint32_t rank) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC)) return -1;
+  fcntl(ends[1], F_SETFL, O_NONBLOCK);
+  fcntl(ends[1], F_SETPIPE_SZ, int(block_size));  // fewer switches; where it is denied the usual size does
+  readers_.push_back({rank, ends[1], 0, false});
+  return given_ = ends[0];
+}
+
+void Input::started(uint32_t rank) {
+  if (given_ >= 0) close(given_);
+  given_ = -1;
+  if (rank + 1 == ranks_ || to_ == InputTo::one) watch();
+}
+
+bool Input::all_taken() const {
+  return std::all_of(readers_.begin(), readers_.end(), [this](const Reader& reader) { return reader.taken == size_; });
+}
+
+/// Has epoll wait for the source, or for those readers that have not taken all of the block.
+void Input::watch() {
+  if (epoll_ < 0) return;
+  auto set = [this](int fd, uint32_t events, bool wanted, bool& watched) {
+    if (wanted == watched) return true;
+    epoll_event interest{events, {.fd = fd}};
+    const bool done = epoll_ctl(epoll_, wanted ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, fd, &interest) == 0;
+    watched = wanted && done;
+    return done;
+  };
+  source_waits_ = set(0, EPOLLIN, all_taken(), source_watched_);
+  for (Reader& reader : readers_) set(reader.pipe, EPOLLOUT, reader.taken < size_, reader.watched);
 }
 
 pollfd Input::interest() const {
-  if (pipe_ < 0) return {-1, 0, 0};
-  if (!held_.empty()) return {pipe_, POLLOUT, 0};
-  const bool foreground = tcgetpgrp(0) == getpgrp();  // reading in the background would stop mpirun
-  if (ended_ || !foreground) return {-1, 0, 0};
-  return {0, POLLIN, 0};
+  if (epoll_ < 0 || readers_.empty()) return {-1, 0, 0};
+  // reading a terminal in the background would stop mpirun
+  if (terminal_ && all_taken() && tcgetpgrp(0) != getpgrp()) return {-1, 0, 0};
+  if (!source_waits_ && all_taken()) return {0, POLLIN, 0};  // a regular file, which epoll does not take: always ready
+  return {epoll_, POLLIN, 0};
+}
+
+void Input::write_all() {
+  for (Reader& reader : readers_) {
+    while (reader.taken < size_) {
+      const ssize_t n = write(reader.pipe, block_.data() + reader.taken, size_ - reader.taken);
+      if (n > 0) {
+        reader.taken += size_t(n);
+      } else if (errno == EAGAIN) {
+        break;
+      } else if (errno != EINTR) {  // it reads no more
+        close(reader.pipe);
+        reader.pipe = -1;
+        break;
+      }
+    }
+  }
+  std::erase_if(readers_, [](const Reader& reader) { return reader.pipe < 0; });
+}
+
+/// False if there is nothing now.
+bool Input::read_block() {
+  pollfd ready{0, POLLIN, 0};
+  if (poll(&ready, 1, 0) <= 0) return false;
+  const ssize_t n = read(0, block_.data(), block_.size());
+  if (n < 0 && (errno == EINTR || errno == EAGAIN)) return false;
+  size_ = n > 0 ? size_t(n) : 0;
+  for (Reader& reader : readers_) reader.taken = 0;
+  if (n <= 0) stop();
+  return n > 0;
 }
 
 void Input::process() {
-  if (held_.empty()) {
-    char block[16 * 1024];
-    const ssize_t n = read(0, block, sizeof block);
-    if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
-    if (n <= 0) return stop();
-    held_.assign(block, size_t(n));
+  if (readers_.empty()) return;
+  for (int round = 0; round < 16; round++) {  // others want to be heard as well
+    write_all();
+    if (readers_.empty()) return stop();
+    if (!all_taken() || !read_block()) break;
   }
-  const ssize_t n = write(pipe_, held_.data(), held_.size());
-  if (n > 0)
-    held_.erase(0, size_t(n));
-  else if (errno != EAGAIN && errno != EINTR)
-    stop();  // rank 0 reads no more
+  watch();
 }
 
 void Input::stop() {
-  ended_ = true;
-  held_.clear();
-  close(pipe_);
-  pipe_ = -1;
+  for (const Reader& reader : readers_) close(reader.pipe);
+  readers_.clear();
+  close(epoll_);
+  epoll_ = -1;
 }
 
 }  // namespace weft::launcher

@@ -1,35 +1,60 @@
-// mpirun's standard input on its way to rank 0.
+// mpirun's standard input on its way to the ranks that shall have it.
 #pragma once
 
 #include <poll.h>
 
-#include <string>
+#include <cstdint>
+#include <vector>
+
+#include "launcher/job.h"
 
 namespace weft::launcher {
 
-/// A file or pipe is simply handed to rank 0: no copy, and what the rank does not read stays for others. A terminal cannot be
-/// handed on, because rank 0 is no foreground process; its bytes are pumped, as fast as rank 0 reads them.
+/// For one rank a file or pipe is simply handed over: no copy, and what the rank does not read stays for others. For all ranks each
+/// opens a file by itself. What is left is pumped as fast as the slowest reader takes it: a pipe for several ranks, and a terminal,
+/// which cannot be handed on because the ranks are no foreground processes.
 class Input {
  public:
-  explicit Input(bool wanted);
+  /// `ranks` are those of this host, from 0.
+  Input(InputTo to, uint32_t rank, uint32_t ranks);
   ~Input();
   Input(const Input&) = delete;
   Input& operator=(const Input&) = delete;
 
-  /// What rank 0 gets as descriptor 0 (owned by this object until started()).
-  int for_rank0() const { return rank_end_; }
-  /// Rank 0 has been started.
-  void started();
+  /// What a rank gets as descriptor 0, owned by this object; -1: none could be made, errno says why.
+  int open_for(uint32_t rank);
+  /// The rank has been started, or will not be.
+  void started(uint32_t rank);
 
   /// What to poll for now; fd -1: nothing.
   pollfd interest() const;
   void process();
 
  private:
-  int rank_end_ = -1, pipe_ = -1;
-  bool own_rank_end_ = false, ended_ = true;
-  std::string held_;
+  /// One reader of what is pumped.
+  struct Reader {
+    uint32_t rank;
+    int pipe;      // our end
+    size_t taken;  // of block_
+    bool watched;
+  };
 
+  const InputTo to_;
+  const uint32_t rank_, ranks_;
+  enum class Way : uint8_t { hand_over, reopen, pump } way_ = Way::hand_over;
+  int nothing_ = -1, given_ = -1;  // /dev/null; what the rank being started gets, if it is ours to close
+  int epoll_ = -1;                 // what the pump waits for
+  std::vector<Reader> readers_;
+  std::vector<char> block_;
+  size_t size_ = 0;  // bytes in block_
+  bool terminal_, source_watched_ = false, source_waits_ = true;
+
+  bool gets_it(uint32_t rank) const { return to_ == InputTo::all || (to_ == InputTo::one && rank == rank_); }
+  int add_reader(uint32_t rank);
+  bool all_taken() const;
+  void write_all();
+  bool read_block();
+  void watch();
   void stop();
 };
 

@@ -21,16 +21,26 @@ struct App {
   std::vector<std::string> listed;  ///< names, for Inherit::listed
 };
 
-enum class InputTo : uint8_t { rank0, none };
+/// Who reads mpirun's standard input.
+enum class InputTo : uint8_t { one, all, none };
+
+/// What becomes of the ranks' output.
+struct OutputWish {
+  bool tag = false;        ///< [rank] heads each line
+  bool timestamp = false;  ///< date and time head each line
+  bool copy = true;        ///< to mpirun's own output (always, without a folder)
+  std::string folder;      ///< a file a rank there; empty: none
+};
 
 struct Options {
   std::vector<App> apps;
   std::string command_line;  ///< as the user wrote it, for people
-  bool tag_output = false;
+  OutputWish output;
   bool verbose = false;
   bool torch = false;    ///< torchrun's variables as well
   double timeout_s = 0;  ///< 0: none
-  InputTo input = InputTo::rank0;
+  InputTo input = InputTo::one;
+  uint32_t input_rank = 0;  ///< for InputTo::one
 
   uint32_t ranks() const {
     uint32_t sum = 0;

@@ -23,10 +23,10 @@ struct Part {
   long ranks = -1;
   std::string folder;
   std::vector<std::string> exported, set, genv, env, mca, envlist, genvlist;
-  std::string bind, map, rank_by, hosts, hostfile, input = "0";
+  std::string bind, map, rank_by, hosts, hostfile, input = "0", output;
   long per_node = 0;
   double timeout = 0;
-  bool tag = false, verbose = false, version = false, report_bindings = false;
+  bool tag = false, stamp = false, verbose = false, version = false, report_bindings = false;
   bool envall = false, envnone = false, genvnone = false, ignored = false;
 };
 
@@ -42,6 +42,9 @@ void declare(CLI::App& app, Part& part) {
       ->type_name("N")
       ->check(CLI::Range(1l, 1l << 24));
   app.add_flag("-l,--tag-output,--prepend-rank", part.tag, "Head each line of output with [rank]");
+  app.add_flag("--timestamp-output", part.stamp, "Head each line of output with date and time");
+  app.add_option("--output", part.output, "What to do with output: tag, timestamp, dir=DIR (a file a rank as well), nocopy (there only)")
+      ->type_name("WISH,...");
   app.add_option("--wdir,--wd,--workdir", part.folder, "Working directory of the ranks")->type_name("DIR");
   app.add_option("-x", part.exported, "Set a variable in the ranks' environment, or pass mpirun's value on")
       ->type_name("VAR[=VALUE]")
@@ -68,7 +71,7 @@ void declare(CLI::App& app, Part& part) {
       ->allow_extra_args(false);
   app.add_option("--set", part.set, "Set a variable of Weft (see weft info)")->type_name("VAR=VALUE")->take_all()->allow_extra_args(false);
   app.add_option("--timeout", part.timeout, "End the job after so many seconds")->type_name("SECONDS")->check(CLI::PositiveNumber);
-  app.add_option("--stdin", part.input, "Who reads mpirun's input: 0 (default) or none")->type_name("RANK");
+  app.add_option("--stdin", part.input, "Who reads mpirun's input: a rank (default 0), all or none")->type_name("RANK|all|none");
   app.add_flag("-v,--verbose", part.verbose, "Say what is being done");
   app.add_flag("--oversubscribe,--allow-run-as-root,--use-hwthread-cpus", part.ignored, "Accepted; this is always so");
   app.add_option("--bind-to", part.bind, "Binding of ranks to CPUs: none; anything else is warned about, not done yet")->type_name("WHAT");
@@ -127,33 +130,31 @@ std::vector<std::string> normalise(const CLI::App& app, const std::vector<std::s
   return result;
 }
 
+/// Letters to insert, remove, replace, or to swap with their neighbour.
 size_t distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); j++) row[j] = j;
-  for (size_t i = 1; i <= a.size(); i++) {
-    size_t diagonal = row[0];
-    row[0] = i;
+  std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
+  for (size_t i = 0; i <= a.size(); i++) d[i][0] = i;
+  for (size_t j = 0; j <= b.size(); j++) d[0][j] = j;
+  for (size_t i = 1; i <= a.size(); i++)
     for (size_t j = 1; j <= b.size(); j++) {
-      const size_t change = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({change, row[j] + 1, row[j - 1] + 1});
+      d[i][j] = std::min({d[i - 1][j - 1] + (a[i - 1] != b[j - 1]), d[i - 1][j] + 1, d[i][j - 1] + 1});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
     }
-  }
-  return row[b.size()];
+  return d[a.size()][b.size()];
 }
 
 std::string unknown_option(const CLI::App& app, const std::string& word) {
   std::string bare = word.substr(word.find_first_not_of('-') == std::string::npos ? 0 : word.find_first_not_of('-'));
   bare = bare.substr(0, bare.find('='));
   std::string nearest;
-  size_t least = 3;
+  size_t least = 2;  // more changes make another word
   for (const std::string& name : names_of(app)) {
     if (name.size() < 2) continue;
-    const size_t far = bare.size() >= 3 && name.starts_with(bare) ? 0 : distance(bare, name);  // --time for --timeout
-    if (far < least) {
-      least = far;
-      nearest = name;
-    }
+    const bool begun = bare.size() >= 3 && name.starts_with(bare);  // --time for --timeout
+    const size_t far = begun ? 0 : distance(bare, name);
+    if (far > least || (far == least && (nearest.empty() || name.size() >= nearest.size()))) continue;
+    least = far;
+    nearest = name;
   }
   return "unknown option " + word + (nearest.empty() ? "" : "; did you mean --" + nearest + "?") + " (mpirun --help lists them)";
 }
@@ -267,7 +268,36 @@ std::string refusal_of(const Part& part) {
     return "--host " + part.hosts + ": this mpirun starts ranks on its own host only; leave the option out or name localhost";
   if (part.per_node && part.ranks > part.per_node)
     return "-n " + std::to_string(part.ranks) + " ranks with " + std::to_string(part.per_node) + " per host need more than one host";
-  if (part.input != "0" && part.input != "none") return "--stdin takes 0 or none, not \"" + part.input + "\"";
+  return {};
+}
+
+/// Reads --stdin and --output; a complaint if malformed.
+std::string streams_of(const Part& part, Options& all) {
+  if (part.input == "all") {
+    all.input = InputTo::all;
+  } else if (part.input == "none") {
+    all.input = InputTo::none;
+  } else if (part.input != "0") {
+    char* end;
+    const unsigned long rank = strtoul(part.input.c_str(), &end, 10);
+    if (part.input.empty() || !isdigit(static_cast<unsigned char>(part.input[0])) || *end || rank >= 1u << 24)
+      return "--stdin takes a rank, all or none, not \"" + part.input + "\"";
+    all.input_rank = uint32_t(rank);
+  }
+  std::stringstream list(part.output);
+  for (std::string wish; std::getline(list, wish, ',');) {
+    const std::string value = wish.find('=') == std::string::npos ? "" : wish.substr(wish.find('=') + 1);
+    if (wish == "tag")
+      all.output.tag = true;
+    else if (wish == "timestamp")
+      all.output.timestamp = true;
+    else if (wish == "nocopy")
+      all.output.copy = false;
+    else if (wish.starts_with("dir=") && !value.empty())
+      all.output.folder = value;
+    else
+      return "--output takes tag, timestamp, dir=DIR and nocopy, joined by commas; not \"" + wish + "\"";
+  }
   return {};
 }
 
@@ -311,6 +341,7 @@ bool add_part(const std::vector<std::string>& words, uint32_t default_ranks, Glo
     complaint = unknown_option(cli, app.command[0]);
   if (complaint.empty()) complaint = refusal_of(part);
   if (complaint.empty()) complaint = variables_of(part, parsed.options.apps.empty(), app, global, parsed);
+  if (complaint.empty()) complaint = streams_of(part, parsed.options);
   if (!complaint.empty()) {
     parsed = wrong(complaint);
     return false;
@@ -321,10 +352,10 @@ bool add_part(const std::vector<std::string>& words, uint32_t default_ranks, Glo
   for (const std::string& setting : part.mca) global.mca.push_back(setting.substr(0, setting.find('=')));
   Options& all = parsed.options;
   all.apps.push_back(std::move(app));
-  all.tag_output |= part.tag;
+  all.output.tag |= part.tag;
+  all.output.timestamp |= part.stamp;
   all.verbose |= part.verbose;
   if (part.timeout > 0) all.timeout_s = part.timeout;
-  if (part.input == "none") all.input = InputTo::none;
   warn_of(part, parsed.warnings);
   return true;
 }
@@ -358,6 +389,10 @@ Parsed parse(const std::vector<std::string>& words, uint32_t default_ranks) {
   }
   for (App& app : parsed.options.apps) apply(global, app);
   if (!global.mca.empty()) parsed.warnings.push_back(about_mca(global.mca));
+  const Options& all = parsed.options;
+  if (all.input == InputTo::one && all.input_rank >= all.ranks())
+    return wrong("--stdin " + std::to_string(all.input_rank) + ": the job has ranks 0 to " + std::to_string(all.ranks() - 1));
+  if (!all.output.copy && all.output.folder.empty()) return wrong("--output nocopy needs dir=DIR: else the output would be lost");
   parsed.options.command_line = "mpirun";
   for (const std::string& word : words) parsed.options.command_line += " " + word;
   if (parsed.options.ranks() > 1u << 24) return wrong("too many ranks");

@@ -2,9 +2,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <algorithm>
 
 #include "runtime/base/clock.h"
 
@@ -20,7 +23,7 @@ bool same_file(int a, int b) {
 
 }  // namespace
 
-Output::Output() : epoll_(epoll_create1(EPOLL_CLOEXEC)), block_(64 * 1024) {
+Output::Output(const OutputWish& wish) : wish_(wish), epoll_(epoll_create1(EPOLL_CLOEXEC)), block_(64 * 1024) {
   if (!same_file(1, 2)) err_merger_.emplace(err_);
 }
 
@@ -30,13 +33,42 @@ Output::~Output() {
   close(epoll_);
 }
 
-void Output::add(int fd, uint32_t rank, bool error, const std::string& tag) {
+Result<void> Output::prepare(uint32_t ranks) {
+  if (wish_.folder.empty()) return {};
+  digits_ = int(std::to_string(ranks - 1).size());
+  for (size_t at = 1; at <= wish_.folder.size(); at++) {  // the folders above it as well
+    if (at < wish_.folder.size() && wish_.folder[at] != '/') continue;
+    const std::string part = wish_.folder.substr(0, at);
+    if (mkdir(part.c_str(), 0777) && errno != EEXIST && (errno != EROFS || access(part.c_str(), F_OK)))
+      return Failure{"--output dir=" + wish_.folder + ": cannot make " + part + ": " + strerror(errno)};
+  }
+  return {};
+}
+
+Result<void> Output::add(uint32_t rank, int out, int errors) {
+  RankFile* file = nullptr;
+  if (!wish_.folder.empty()) {
+    std::string number = std::to_string(rank);
+    number.insert(0, size_t(std::max(0, digits_ - int(number.size()))), '0');
+    const std::string path = wish_.folder + "/rank." + number;
+    const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
+    if (fd < 0) return Failure{"cannot write its output to " + path + ": " + strerror(errno)};
+    file = files_.emplace_back(std::make_unique<RankFile>(fd, path)).get();
+  }
+  add_stream(out, rank, false, file);
+  add_stream(errors, rank, true, file);
+  return {};
+}
+
+void Output::add_stream(int fd, uint32_t rank, bool error, RankFile* file) {
   fcntl(fd, F_SETFL, O_NONBLOCK);
   auto source = std::make_unique<Source>();
   source->stream.fd = fd;
   source->stream.rank = rank;
-  source->stream.tag = tag;
-  source->merger = error ? &errors() : &out_merger_;
+  source->stream.tag = wish_.tag ? "[" + std::to_string(rank) + "] " : "";
+  source->stream.stamp = source->copy.stamp = wish_.timestamp;
+  source->merger = error ? &this->errors() : &out_merger_;
+  source->file = file;
   sources_.push_back(std::move(source));
   open_++;
   epoll_event interest{EPOLLIN, {.u64 = sources_.size() - 1}};
@@ -46,25 +78,56 @@ void Output::add(int fd, uint32_t rank, bool error, const std::string& tag) {
 void Output::end(Source& source) {
   close(source.stream.fd);  // leaves epoll by itself
   source.stream.fd = -1;
-  source.stream.ended = true;
+  source.stream.ended = source.copy.ended = true;
   source.watched = false;
   open_--;
   source.merger->arrived(source.stream, now_ns());
+  if (source.file) source.file->merger.arrived(source.copy, now_ns());
+}
+
+bool Output::wants(const Source& source) {
+  return source.merger->wants(source.stream) && (!source.file || source.file->merger.wants(source.copy));
 }
 
 bool Output::read_once(Source& source) {
-  if (source.stream.fd < 0 || !source.merger->wants(source.stream)) return false;
+  if (source.stream.fd < 0 || !wants(source)) return false;
   const ssize_t n = read(source.stream.fd, block_.data(), block_.size());
   if (n < 0) return false;  // EAGAIN
   if (n == 0) {
     end(source);
     return false;
   }
-  source.stream.held.append(block_.data(), size_t(n));
-  source.merger->arrived(source.stream, now_ns());
-  // Nobody reads our output any more: the rank learns it by SIGPIPE, as if it wrote there itself.
-  if (source.merger->sink().broken()) end(source);
+  const uint64_t now = now_ns();
+  if (source.file) {
+    source.copy.held.append(block_.data(), size_t(n));
+    source.file->merger.arrived(source.copy, now);
+  }
+  if (!source.file || wish_.copy || source.file->sink.broken()) {  // what a full disk does not take is at least shown
+    source.stream.held.append(block_.data(), size_t(n));
+    source.merger->arrived(source.stream, now);
+  }
+  // Nobody reads our output any more: the rank learns it by SIGPIPE, as if it wrote there itself. Unless its file still grows.
+  if (source.merger->sink().broken() && (!source.file || source.file->sink.broken())) end(source);
   return true;
+}
+
+std::string Output::loss() {
+  std::string text;
+  auto add = [&](const std::string& what, int error) {
+    text += (text.empty() ? "" : "\n") + std::string("mpirun: cannot write ") + what + ": " + strerror(error);
+  };
+  const Sink* sinks[] = {&out_, &err_};
+  for (int i = 0; i < 2; i++) {
+    const bool lost = sinks[i]->broken() && sinks[i]->error() != EPIPE && !told_[i];  // who has closed a pipe wanted no more
+    told_[i] |= lost;
+    if (lost) add(i ? "standard error" : "the ranks' output to standard output", sinks[i]->error());
+  }
+  for (const auto& file : files_) {
+    if (!file->sink.broken() || file->told) continue;
+    file->told = true;
+    add(file->path + ", the rest of that rank's output goes on here only", file->sink.error());
+  }
+  return text;
 }
 
 void Output::process() {
@@ -78,9 +141,13 @@ void Output::process() {
   out_.write_some();
   err_.write_some();
   const uint64_t now = now_ns();
-  next_tick_ = out_merger_.tick(now);
-  if (err_merger_)
-    if (const uint64_t other = err_merger_->tick(now); other && (!next_tick_ || other < next_tick_)) next_tick_ = other;
+  next_tick_ = 0;
+  auto tick = [&](Merger& merger) {
+    if (const uint64_t next = merger.tick(now); next && (!next_tick_ || next < next_tick_)) next_tick_ = next;
+  };
+  for (const auto& file : files_) tick(file->merger);
+  tick(out_merger_);
+  if (err_merger_) tick(*err_merger_);
   adjust();
 }
 
@@ -89,7 +156,7 @@ void Output::adjust() {
   for (size_t i = 0; i < sources_.size(); i++) {
     Source& source = *sources_[i];
     if (source.stream.fd < 0) continue;
-    const bool wanted = source.merger->wants(source.stream);
+    const bool wanted = wants(source);
     if (wanted == source.watched) continue;
     epoll_event interest{EPOLLIN, {.u64 = i}};
     epoll_ctl(epoll_, wanted ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, source.stream.fd, &interest);

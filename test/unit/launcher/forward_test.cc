@@ -8,6 +8,7 @@
 #include <catch2/catch.hpp>
 #include <map>
 #include <random>
+#include <sstream>
 
 using namespace weft::launcher;
 
@@ -60,6 +61,38 @@ TEST_CASE("tags head each line", "[forward]") {
   feed(merger, a, "x\n\ny");
   feed(merger, a, "z\n");
   CHECK(file.text() == "[3] x\n[3] \n[3] yz\n");
+}
+
+TEST_CASE("the time stands before the tag, once a line", "[forward]") {
+  File file;
+  Sink sink(file.fd());
+  Merger merger(sink);
+  Stream a;
+  a.tag = "[3] ";
+  a.stamp = true;
+  feed(merger, a, "one\ntw");
+  feed(merger, a, "o\n");
+  std::istringstream lines(file.text());
+  int count = 0;
+  for (std::string line; std::getline(lines, line); count++) {
+    INFO(line);
+    int year, month, day, hour, minute, second, milli, end = 0;
+    CHECK(sscanf(line.c_str(), "%d-%d-%dT%d:%d:%d.%d [3] %n", &year, &month, &day, &hour, &minute, &second, &milli, &end) == 7);
+    CHECK(line.substr(size_t(end)) == (count ? "two" : "one"));
+  }
+  CHECK(count == 2);
+}
+
+TEST_CASE("a full disk is not taken for a reader who has left", "[forward]") {
+  const int full = open("/dev/full", O_WRONLY);
+  REQUIRE(full >= 0);
+  Sink sink(full);
+  CHECK(sink.error() == 0);
+  sink.append("x", 1);
+  sink.write_some();
+  CHECK(sink.broken());
+  CHECK(sink.error() == ENOSPC);
+  close(full);
 }
 
 TEST_CASE("a line too long to hold keeps the sink until it ends", "[forward]") {

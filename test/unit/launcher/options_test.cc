@@ -62,7 +62,7 @@ TEST_CASE("what users write", "[options]") {
   REQUIRE(parsed.run);
   CHECK(parsed.warnings.empty());
   const Options& options = parsed.options;
-  CHECK(options.tag_output);
+  CHECK(options.output.tag);
   CHECK(options.verbose);
   CHECK(options.timeout_s == 1.5);
   CHECK(options.input == InputTo::none);
@@ -73,7 +73,7 @@ TEST_CASE("what users write", "[options]") {
   const std::vector<std::pair<std::string, std::string>> expected = {
       {"B", "2"}, {"A", "1=2"}, {"WEFT_TEST_PASSED_ON", "value"}, {"WEFT_PML_EAGER_LIMIT", "4K"}};
   CHECK(app.variables == expected);
-  CHECK(run({"-l", "prog"}).options.tag_output);
+  CHECK(run({"-l", "prog"}).options.output.tag);
 }
 
 TEST_CASE("several programs", "[options]") {
@@ -110,6 +110,30 @@ TEST_CASE("whose environment is set", "[options]") {
   CHECK(run({"-x", "WEFT_TEST_NOT_THERE", "prog"}).warnings.size() == 1);
 }
 
+TEST_CASE("input and output", "[options]") {
+  Options options = run({"--output", "tag,timestamp,dir=a/b", "prog"}).options;
+  CHECK(options.output.tag);
+  CHECK(options.output.timestamp);
+  CHECK(options.output.copy);
+  CHECK(options.output.folder == "a/b");
+  CHECK_FALSE(run({"--output=dir=x,nocopy", "prog"}).options.output.copy);
+  CHECK(run({"-timestamp-output", "prog"}).options.output.timestamp);
+  for (const char* bad : {"tga", "dir=", "dir", "tag,,dir=x", "nocopy"}) {
+    INFO(bad);
+    CHECK_FALSE(run({"--output", bad, "prog"}).run);
+  }
+  CHECK(run({"prog"}).options.input == InputTo::one);
+  CHECK(run({"prog"}).options.input_rank == 0);
+  CHECK(run({"--stdin", "5", "prog"}).options.input_rank == 5);
+  CHECK(run({"--stdin", "all", "prog"}).options.input == InputTo::all);
+  CHECK(run({"--stdin", "none", "prog"}).options.input == InputTo::none);
+  CHECK(run({"--stdin", "2", "-n", "1", "first", ":", "-n", "2", "second"}).run);
+  for (const char* bad : {"6", "-1", "x", "1x", "", "99999999999999999999"}) {
+    INFO(bad);
+    CHECK_FALSE(run({"--stdin", bad, "prog"}).run);
+  }
+}
+
 TEST_CASE("what is not there yet is said", "[options]") {
   CHECK(run({"--bind-to", "core", "prog"}).warnings.size() == 1);
   CHECK(run({"--mca", "btl", "tcp", "--mca", "x", "y", "prog"}).warnings.size() == 1);
@@ -117,7 +141,7 @@ TEST_CASE("what is not there yet is said", "[options]") {
   CHECK(run({"--mca", "btl", "tcp", "one", ":", "--mca", "x", "y", "two"}).warnings.size() == 1);
   CHECK(run({"--host", "localhost:4", "prog"}).run);
   for (Words words :
-       {Words{"--hostfile", "f", "prog"}, {"-H", "elsewhere", "prog"}, {"-ppn", "1", "-n", "2", "prog"}, {"--stdin", "3", "prog"}}) {
+       {Words{"--hostfile", "f", "prog"}, {"-H", "elsewhere", "prog"}, {"-ppn", "1", "-n", "2", "prog"}, {"--stdin", "9", "prog"}}) {
     const Parsed parsed = run(words);
     INFO(words[0]);
     CHECK_FALSE(parsed.run);
