@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <string>
 
@@ -66,6 +67,55 @@ bool CpuSet::includes(const CpuSet& other) const {
   for (size_t i = 0; i < other.words_.size(); ++i)
     if (other.words_[i] & ~words_[i]) return false;
   return true;
+}
+
+CpuSet& CpuSet::operator|=(const CpuSet& other) {
+  if (words_.size() < other.words_.size()) words_.resize(other.words_.size());
+  for (size_t i = 0; i < other.words_.size(); ++i) words_[i] |= other.words_[i];
+  return *this;
+}
+
+CpuSet& CpuSet::operator&=(const CpuSet& other) {
+  if (words_.size() > other.words_.size()) words_.resize(other.words_.size());
+  for (size_t i = 0; i < words_.size(); ++i) words_[i] &= other.words_[i];
+  trim();
+  return *this;
+}
+
+CpuSet& CpuSet::operator-=(const CpuSet& other) {
+  for (size_t i = 0; i < std::min(words_.size(), other.words_.size()); ++i) words_[i] &= ~other.words_[i];
+  trim();
+  return *this;
+}
+
+void CpuSet::trim() {
+  while (!words_.empty() && !words_.back()) words_.pop_back();
+}
+
+uint32_t CpuSet::count() const {
+  uint32_t sum = 0;
+  for (const uint64_t word : words_) sum += static_cast<uint32_t>(std::popcount(word));
+  return sum;
+}
+
+std::vector<uint32_t> CpuSet::cpus() const {
+  std::vector<uint32_t> all;
+  for (size_t i = 0; i < words_.size(); ++i)
+    for (uint64_t word = words_[i]; word; word &= word - 1) all.push_back(static_cast<uint32_t>(64 * i) + std::countr_zero(word));
+  return all;
+}
+
+std::string CpuSet::to_string() const {
+  std::string text;
+  const std::vector<uint32_t> all = cpus();
+  for (size_t i = 0; i < all.size();) {
+    size_t end = i + 1;
+    while (end < all.size() && all[end] == all[end - 1] + 1) ++end;
+    text += (text.empty() ? "" : ",") + std::to_string(all[i]);
+    if (end > i + 1) text += "-" + std::to_string(all[end - 1]);
+    i = end;
+  }
+  return text;
 }
 
 bool CpuSet::operator==(const CpuSet& other) const { return words_ == other.words_; }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -18,10 +19,22 @@ class CpuSet {
 
   bool empty() const;
   bool includes(const CpuSet& other) const;
+  bool has(uint32_t cpu) const { return cpu / 64 < words_.size() && (words_[cpu / 64] >> (cpu % 64) & 1); }
   bool operator==(const CpuSet&) const;
 
- private:
+  /// `cpu` below 65,536.
   void add(uint32_t cpu);
+  CpuSet& operator|=(const CpuSet& other);
+  CpuSet& operator&=(const CpuSet& other);
+  CpuSet& operator-=(const CpuSet& other);
+  uint32_t count() const;
+  /// In ascending order.
+  std::vector<uint32_t> cpus() const;
+  /// What parse() reads.
+  std::string to_string() const;
+
+ private:
+  void trim();
   std::vector<uint64_t> words_;  ///< no zeros at the end
 };
 

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <hwloc.h>
+#include <hwloc/cpukinds.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -35,15 +36,18 @@ Line describe_resource(hwloc_topology_t topology, hwloc_obj_type_t type) {
 
 void HardwareTopology::Destroy::operator()(void* topology) const { hwloc_topology_destroy(static_cast<hwloc_topology_t>(topology)); }
 
-Result<HardwareTopology> HardwareTopology::load(const std::string& synthetic) {
+Result<HardwareTopology> HardwareTopology::load(const std::string& stored) {
   // Plugins (OpenCL, GL, PCI, XML) are nearly all of hwloc's loading time and tell nothing that is asked here.
   if (!getenv("HWLOC_PLUGINS_PATH")) setenv("HWLOC_PLUGINS_PATH", "/nonexistent", 0);
   hwloc_topology_t raw;
   if (hwloc_topology_init(&raw)) return Failure{std::string("hwloc cannot start: ") + strerror(errno)};
   HardwareTopology result;
   result.topology_.reset(raw);
-  if (!synthetic.empty() && hwloc_topology_set_synthetic(raw, synthetic.c_str()))
-    return Failure{"hwloc does not understand \"" + synthetic + "\""};
+  const bool xml = stored.starts_with('<');
+  if (xml && hwloc_topology_set_xmlbuffer(raw, stored.c_str(), static_cast<int>(stored.size()) + 1))
+    return Failure{"hwloc does not understand a topology in XML of " + std::to_string(stored.size()) + " bytes"};
+  if (!xml && !stored.empty() && hwloc_topology_set_synthetic(raw, stored.c_str()))
+    return Failure{"hwloc does not understand \"" + stored + "\""};
   hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_NONE);
   if (hwloc_topology_load(raw)) return Failure{std::string("hwloc cannot read this machine's topology: ") + strerror(errno)};
   return result;
@@ -59,6 +63,26 @@ std::string HardwareTopology::describe() const {
   std::string text;
   for (const Line& line : lines) text += line.text + "\n";
   return text;
+}
+
+std::vector<CpuSet> HardwareTopology::kinds() const {
+  std::vector<CpuSet> kinds;
+  const auto topology = static_cast<hwloc_topology_t>(handle());
+  const int count = hwloc_cpukinds_get_nr(topology, 0);
+  if (count < 2) return kinds;
+  hwloc_bitmap_t cpus = hwloc_bitmap_alloc();
+  for (int kind = count - 1; kind >= 0; --kind) {  // hwloc begins with the weakest
+    int efficiency = -1;
+    char* list = nullptr;
+    if (hwloc_cpukinds_get_info(topology, static_cast<unsigned>(kind), cpus, &efficiency, nullptr, nullptr, 0) || efficiency < 0 ||
+        hwloc_bitmap_list_asprintf(&list, cpus) < 0)
+      continue;
+    if (auto set = CpuSet::parse(list); set && !set->empty()) kinds.push_back(std::move(*set));
+    free(list);
+  }
+  hwloc_bitmap_free(cpus);
+  if (kinds.size() < 2) kinds.clear();
+  return kinds;
 }
 
 }  // namespace weft::topo

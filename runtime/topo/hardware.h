@@ -3,18 +3,22 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "runtime/base/status.h"
+#include "runtime/topo/cpu_set.h"
 
 namespace weft::topo {
 
 /// A topology loaded by hwloc without I/O devices and without plugins (about 1.5 ms).
 class HardwareTopology {
  public:
-  /// `synthetic`: a description as hwloc's, for tests; empty: this machine.
-  static Result<HardwareTopology> load(const std::string& synthetic = "");
+  /// `stored`: for tests, a machine in hwloc's XML or in its synthetic form; empty: this machine.
+  static Result<HardwareTopology> load(const std::string& stored = "");
   /// What Node::parse reads.
   std::string describe() const;
+  /// The CPUs of each kind of core, the strongest first; empty if all are alike.
+  std::vector<CpuSet> kinds() const;
   /// The hwloc_topology_t, for PMIx.
   void* handle() const { return topology_.get(); }
 
