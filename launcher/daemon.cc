@@ -26,6 +26,7 @@
 #include "launcher/output.h"
 #include "launcher/pmix_server.h"
 #include "launcher/spawn.h"
+#include "launcher/stacks.h"
 #include "runtime/base/clock.h"
 #include "runtime/boot/internal.h"
 #include "runtime/boot/job_record.h"
@@ -47,7 +48,7 @@ std::string host_name() {
 sigset_t taken_signals() {
   sigset_t set;
   sigemptyset(&set);
-  for (int s : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT, SIGALRM}) sigaddset(&set, s);
+  for (int s : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT, SIGALRM, SIGABRT}) sigaddset(&set, s);
   return set;
 }
 
@@ -84,6 +85,7 @@ class Daemon {
   Mailbox mailbox_;
   std::unique_ptr<PmixServer> server_;
   JobEnvironment job_environment_;
+  StackReader stacks_;
   Output output_{options_.output};
   Input input_{options_.input, options_.input_rank, options_.ranks()};
   int signals_ = -1;
@@ -108,6 +110,7 @@ class Daemon {
   void signal_ranks(int signal);
   void clean_up();
   void finish_output();
+  void show_stacks();
   void tell_loss();
   void record() const;
   void record_map() const;
@@ -203,6 +206,7 @@ void Daemon::act(const Action& action) {
     case Action::say:
       output_.drain(UINT32_MAX);  // first what led to it
       return say(action.text);
+    case Action::show_stacks: return show_stacks();
     case Action::start_grace: grace_ns_ = now_ns() + uint64_t(action.number) * 1'000'000; return;
     case Action::finish: exit_code_ = action.number; return;
   }
@@ -268,9 +272,16 @@ bool Daemon::start_rank(uint32_t rank, const std::string& path) {
   return true;
 }
 
+void Daemon::show_stacks() {
+  std::vector<std::pair<uint32_t, pid_t>> ranks;
+  for (uint32_t rank = 0; rank < children_.size(); rank++)
+    if (children_[rank].pid > 0 && !children_[rank].gone) ranks.emplace_back(rank, children_[rank].pid);
+  stacks_.start(ranks, now_ns());
+}
+
 int Daemon::wait_ms() {
   uint64_t next = output_.next_tick_ns();
-  for (uint64_t clock : {timeout_ns_, grace_ns_})
+  for (uint64_t clock : {timeout_ns_, grace_ns_, stacks_.next_tick_ns()})
     if (clock && (!next || clock < next)) next = clock;
   if (!next) return -1;
   const uint64_t now = now_ns();
@@ -279,8 +290,9 @@ int Daemon::wait_ms() {
 
 void Daemon::loop() {
   while (state_.phase() != Phase::done) {
-    pollfd ready[4] = {{signals_, POLLIN, 0}, {mailbox_.fd(), POLLIN, 0}, {output_.fd(), POLLIN, 0}, input_.interest()};
-    if (poll(ready, 4, wait_ms()) < 0 && errno != EINTR) break;
+    pollfd ready[5] = {
+        {signals_, POLLIN, 0}, {mailbox_.fd(), POLLIN, 0}, {output_.fd(), POLLIN, 0}, input_.interest(), {stacks_.fd(), POLLIN, 0}};
+    if (poll(ready, 5, wait_ms()) < 0 && errno != EINTR) break;
     // PMIx first: that a rank has left in order was said before it exited.
     if (ready[1].revents) read_mailbox();
     if (ready[0].revents) read_signals();
@@ -300,6 +312,10 @@ void Daemon::check_clocks() {
   if (grace_ns_ && now >= grace_ns_) {
     grace_ns_ = 0;
     take(event::GraceOver{});
+  }
+  if (stacks_.process(now) && state_.phase() == Phase::run) {
+    say(stacks_.report());
+    take(event::StacksShown{});
   }
 }
 

@@ -147,7 +147,14 @@ void DaemonState::on(const event::TimedOut& e, Actions& actions) {
     if (++named <= 8) text += " rank " + std::to_string(r) + " (pid " + std::to_string(ranks_[r].pid) + ")";
   }
   if (named > 8) text += " and " + std::to_string(named - 8) + " more";
-  stop(exit_timeout, text, actions);
+  if (phase_ != Phase::run || !running_) return stop(exit_timeout, text, actions);
+  if (!exit_code_) exit_code_ = exit_timeout;
+  actions.push_back(Action{Action::say, 0, std::move(text)});
+  actions.push_back(Action{Action::show_stacks});
+}
+
+void DaemonState::on(const event::StacksShown&, Actions& actions) {
+  if (phase_ == Phase::run) stop(exit_timeout, "", actions);
 }
 
 void DaemonState::on(const event::GraceOver&, Actions& actions) {

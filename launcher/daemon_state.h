@@ -51,12 +51,14 @@ struct Signalled {
 };  ///< mpirun got a signal to forward
 struct TimedOut {
   double seconds;
-};                    ///< --timeout is over
-struct GraceOver {};  ///< the time between SIGTERM and SIGKILL is over
+};                      ///< --timeout is over
+struct StacksShown {};  ///< what Action::show_stacks wanted has been said
+struct GraceOver {};    ///< the time between SIGTERM and SIGKILL is over
 }  // namespace event
 
-using Event = std::variant<event::Allocated, event::Mapped, event::Started, event::LaunchFailed, event::Broken, event::Connected,
-                           event::Finalized, event::Aborted, event::Exited, event::Signalled, event::TimedOut, event::GraceOver>;
+using Event =
+    std::variant<event::Allocated, event::Mapped, event::Started, event::LaunchFailed, event::Broken, event::Connected, event::Finalized,
+                 event::Aborted, event::Exited, event::Signalled, event::TimedOut, event::StacksShown, event::GraceOver>;
 
 /// What the daemon is to do.
 struct Action {
@@ -65,6 +67,7 @@ struct Action {
     launch,
     signal_ranks,  ///< `number` goes to the process groups of all ranks that still run
     say,           ///< `text` to stderr, after the output that ranks have written so far
+    show_stacks,   ///< find out and say where the ranks are, then StacksShown; they go on meanwhile
     start_grace,   ///< GraceOver is wanted after `number` milliseconds
     finish,        ///< all ranks are gone: clean up and end with exit code `number`
   };
@@ -126,6 +129,7 @@ class DaemonState {
   void on(const event::Exited&, Actions&);
   void on(const event::Signalled&, Actions&);
   void on(const event::TimedOut&, Actions&);
+  void on(const event::StacksShown&, Actions&);
   void on(const event::GraceOver&, Actions&);
 
   bool knows(uint32_t rank) const { return rank < ranks_.size(); }

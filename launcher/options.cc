@@ -23,7 +23,7 @@ struct Part {
   long ranks = -1;
   std::string folder;
   std::vector<std::string> exported, set, genv, env, mca, envlist, genvlist;
-  std::string bind, map, rank_by, hosts, hostfile, input = "0", output;
+  std::string bind, map, rank_by, hosts, hostfile, input = "0", output, signals;
   long per_node = 0;
   double timeout = 0;
   bool tag = false, stamp = false, verbose = false, version = false, report_bindings = false;
@@ -70,10 +70,14 @@ void declare(CLI::App& app, Part& part) {
       ->delimiter(',')
       ->allow_extra_args(false);
   app.add_option("--set", part.set, "Set a variable of Weft (see weft info)")->type_name("VAR=VALUE")->take_all()->allow_extra_args(false);
-  app.add_option("--timeout", part.timeout, "End the job after so many seconds")->type_name("SECONDS")->check(CLI::PositiveNumber);
+  app.add_option("--timeout", part.timeout, "End the job after so many seconds, and show where its ranks are")
+      ->type_name("SECONDS")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--forward-signals", part.signals, "Accepted; USR1, USR2, TSTP, CONT, ALRM, ABRT and those that end always are")
+      ->type_name("LIST");
   app.add_option("--stdin", part.input, "Who reads mpirun's input: a rank (default 0), all or none")->type_name("RANK|all|none");
   app.add_flag("-v,--verbose", part.verbose, "Say what is being done");
-  app.add_flag("--oversubscribe,--allow-run-as-root,--use-hwthread-cpus", part.ignored, "Accepted; this is always so");
+  app.add_flag("--oversubscribe,--allow-run-as-root,--get-stack-traces,--use-hwthread-cpus", part.ignored, "Accepted; this is always so");
   app.add_option("--bind-to", part.bind, "Binding of ranks to CPUs: none; anything else is warned about, not done yet")->type_name("WHAT");
   app.add_option("--map-by", part.map, "Accepted on one host; not done yet")->type_name("WHAT");
   app.add_option("--rank-by", part.rank_by, "Accepted on one host; not done yet")->type_name("WHAT");

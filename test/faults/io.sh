@@ -39,6 +39,7 @@ test_stdin_of_all() {
 test_back_pressure() { # nobody reads for a while: the source waits, mpirun does not swallow it
   mkfifo "$work/fifo"
   { head -c 200000000 /dev/zero; : >"$work/source.done"; } >"$work/fifo" &
+  : >"$work/out"
   "$MPIRUN" -n 2 --stdin all sh -c 'echo ready; while [ ! -e "$0" ]; do sleep 0.05; done; exec wc -c' "$work/go" <"$work/fifo" >"$work/out" 2>"$work/err" &
   launcher=$!
   until_true 20 grep -q ready "$work/out"

@@ -210,8 +210,19 @@ TEST_CASE("--timeout names the ranks that still run", "[state]") {
   CHECK(contains(said(actions), "rank 1 (pid 1001)"));
   CHECK_FALSE(contains(said(actions), "rank 0 "));
   CHECK(contains(said(actions), "and 3 more"));
+  CHECK(has(actions, Action::show_stacks, 0));
+  CHECK_FALSE(find(actions, Action::signal_ranks));  // first they are looked at
+  CHECK(has(take(state, event::StacksShown{}), Action::signal_ranks, SIGTERM));
   for (uint32_t r = 1; r < 11; r++) take(state, event::Exited{r, 0, SIGTERM, false});
   CHECK(has(take(state, event::Exited{11, 0, SIGTERM, false}), Action::finish, exit_timeout));
+}
+
+TEST_CASE("ranks that end while their stacks are read end the job with the code of the timeout", "[state]") {
+  DaemonState state = running(2);
+  take(state, event::TimedOut{1});
+  take(state, event::Exited{0, 0, 0, false});
+  CHECK(has(take(state, event::Exited{1, 0, 0, false}), Action::finish, exit_timeout));
+  CHECK(take(state, event::StacksShown{}).empty());
 }
 
 TEST_CASE("any order of events keeps the machine sane", "[state]") {
@@ -223,11 +234,11 @@ TEST_CASE("any order of events keeps the machine sane", "[state]") {
     DaemonState state = job(ranks);
     std::vector<int> life(ranks);  // 0 waiting, 1 running, 2 gone
     int finishes = 0, messages = 0;
-    bool launched = false;
+    bool launched = false, timed_out = false;
     for (int step = 0; step < 60; step++) {
       const uint32_t r = random() % (ranks + 1);  // sometimes a rank that does not exist
       Event event = event::GraceOver{};
-      switch (random() % 12) {
+      switch (random() % 13) {
         case 0: event = event::Allocated{}; break;
         case 1: event = event::Mapped{}; break;
         case 2:
@@ -247,7 +258,12 @@ TEST_CASE("any order of events keeps the machine sane", "[state]") {
           event = event::Exited{r, int(random() % 2), random() % 3 ? 0 : SIGTERM, false};
           break;
         case 10: event = event::Signalled{random() % 2 ? SIGINT : SIGUSR1}; break;
-        case 11: event = event::TimedOut{1}; break;
+        case 11:
+          if (timed_out) continue;  // the clock is set once
+          timed_out = launched;
+          event = event::TimedOut{1};
+          break;
+        case 12: event = event::StacksShown{}; break;
       }
       const State next = state.step(event);
       for (const Action& action : next.actions) {
@@ -261,7 +277,7 @@ TEST_CASE("any order of events keeps the machine sane", "[state]") {
       if (next.phase == Phase::stop) REQUIRE(alive > 0);  // with nobody left it must have finished
     }
     REQUIRE(finishes <= 1);
-    REQUIRE(messages <= 2);  // one reason, and that a second signal was heard
+    REQUIRE(messages <= 3);  // one reason, after the timeout's, and that a second signal was heard
     REQUIRE((state.phase() == Phase::done) == (finishes == 1));
   }
 }
