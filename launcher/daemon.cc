@@ -12,11 +12,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <optional>
 #include <utility>
 
+#include "launcher/arrange.h"
 #include "launcher/daemon_state.h"
 #include "launcher/environment.h"
 #include "launcher/events.h"
@@ -30,8 +32,6 @@
 #include "runtime/base/clock.h"
 #include "runtime/boot/internal.h"
 #include "runtime/boot/job_record.h"
-#include "runtime/topo/cpus.h"
-#include "runtime/topo/hardware.h"
 
 extern char** environ;
 
@@ -65,8 +65,12 @@ bool core_files_allowed() {
 
 class Daemon {
  public:
-  explicit Daemon(const Options& options)
-      : options_(options), host_(host_name()), state_(rank_infos(options, host_), core_files_allowed()), children_(options.ranks()) {}
+  Daemon(const Options& options, const Arrangement& places)
+      : options_(options),
+        places_(places),
+        host_(host_name()),
+        state_(rank_infos(options, host_), core_files_allowed()),
+        children_(options.ranks()) {}
   int run();
 
  private:
@@ -76,12 +80,12 @@ class Daemon {
   };
 
   const Options& options_;
+  const Arrangement& places_;
   const std::string host_;
   DaemonState state_;
   std::vector<Process> children_;  // zombies stay until the end, so that no process group's number is used again
   JobFolder folder_;
   std::optional<Guardian> guardian_;
-  std::optional<topo::HardwareTopology> hardware_;
   Mailbox mailbox_;
   std::unique_ptr<PmixServer> server_;
   JobEnvironment job_environment_;
@@ -146,22 +150,20 @@ Result<void> Daemon::allocate() {
   if (auto ok = output_.prepare(options_.ranks()); !ok) return ok;
   guardian_.emplace(folder_.path(), folder_.job());
   if (!guardian_->start()) return Failure{std::string("cannot start the guardian process: ") + strerror(errno)};
-  auto hardware = topo::HardwareTopology::load();
-  if (hardware) hardware_.emplace(std::move(*hardware));
   JobFacts facts;
   facts.name = folder_.job();
   facts.folder = folder_.path();
   facts.host = host_;
   facts.secret = boot::random_secret();
-  facts.topology = hardware_ ? hardware_->describe() : "";
-  facts.hwloc_topology = hardware_ ? hardware_->handle() : nullptr;
-  facts.cpus = topo::usable_cpus();
+  facts.topology = places_.topology;
+  facts.hwloc_topology = places_.hardware ? places_.hardware->handle() : nullptr;
+  facts.cpus = places_.placement.hosts[0].cpus;
   facts.options = &options_;
   auto server = PmixServer::start(facts, mailbox_);
   if (!server) return server.failure();
   server_ = std::move(*server);
-  say_verbose("job " + facts.name + ", " + std::to_string(options_.ranks()) + " ranks, " + std::to_string(facts.cpus) +
-              " usable CPUs, folder " + facts.folder);
+  say_verbose("job " + facts.name + ", " + std::to_string(options_.ranks()) + " ranks, " + std::to_string(facts.cpus) + " usable CPUs, " +
+              places_.placement.hosts[0].binding + ", folder " + facts.folder);
   return {};
 }
 
@@ -260,7 +262,8 @@ bool Daemon::start_rank(uint32_t rank, const std::string& path) {
   const int input = input_.open_for(rank);
   SpawnError error{input < 0 ? std::string("no input: ") + strerror(errno) : "", exit_failed};
   pid_t pid = -1;
-  if (taken && input >= 0) pid = spawn({path, app.command, environment_of(rank, app), app.folder, input, out[1], err[1]}, error);
+  const Child child{path, app.command, environment_of(rank, app), app.folder, input, out[1], err[1], places_.placement.ranks[rank].cpus};
+  if (taken && input >= 0) pid = spawn(child, error);
   input_.started(rank);
   close(out[1]);
   close(err[1]);
@@ -422,7 +425,15 @@ void Daemon::tell_loss() {
 }  // namespace
 
 int run_job(const Options& options) {
-  Daemon daemon(options);
+  Options complete = options;
+  auto places = arrange(complete);
+  if (!places) {
+    fprintf(stderr, "mpirun: %s\n", places.failure().text.c_str());
+    return exit_usage;
+  }
+  fputs(show(complete, *places).c_str(), complete.dry_run ? stdout : stderr);
+  if (complete.dry_run) return 0;
+  Daemon daemon(complete, *places);
   const int code = daemon.run();
   // PMIx's threads may be in the middle of something; everything of ours is closed, so leave without their consent.
   _exit(code);

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "launcher/place/place.h"
+
 namespace weft::launcher {
 
 /// What ranks inherit of mpirun's environment.
@@ -19,6 +21,8 @@ struct App {
   std::vector<std::pair<std::string, std::string>> variables;  ///< set in these ranks besides what they inherit
   Inherit inherit = Inherit::all;
   std::vector<std::string> listed;  ///< names, for Inherit::listed
+  std::vector<std::string> hosts;   ///< that its ranks may run on; empty: all
+  uint32_t per_host = 0;            ///< its ranks on each host; 0: as the hosts' slots say
 };
 
 /// Who reads mpirun's standard input.
@@ -34,6 +38,12 @@ struct OutputWish {
 
 struct Options {
   std::vector<App> apps;
+  bool counted = true;         ///< the user said how many ranks; otherwise apps[0].ranks is settled by placement
+  placement::Request request;  ///< hosts and policies as the user gave them; without programs and hardware
+  bool hosts_by_file = false;  ///< a hostfile says which hosts there are
+  bool report_bindings = false;
+  bool display_map = false;
+  bool dry_run = false;
   std::string command_line;  ///< as the user wrote it, for people
   OutputWish output;
   bool verbose = false;

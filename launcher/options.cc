@@ -1,13 +1,16 @@
 // The only file that includes CLI11, which is slow to compile.
 #include "launcher/options.h"
 
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
 #include <sstream>
+#include <utility>
+
+#include "launcher/place/config_file.h"
+#include "launcher/place/words.h"
+#include "launcher/place_options.h"
 
 #ifndef PACKAGE_VERSION
 #include "config.h"
@@ -23,22 +26,59 @@ struct Part {
   long ranks = -1;
   std::string folder;
   std::vector<std::string> exported, set, genv, env, mca, envlist, genvlist;
-  std::string bind, map, rank_by, hosts, hostfile, input = "0", output, signals;
-  long per_node = 0;
+  std::string input = "0", output, signals, config_file;
+  PlaceWords places;
   double timeout = 0;
-  bool tag = false, stamp = false, verbose = false, version = false, report_bindings = false;
+  bool tag = false, stamp = false, verbose = false, version = false;
   bool envall = false, envnone = false, genvnone = false, ignored = false;
 };
 
 constexpr char torch[] = "torch";           // --env torch
 constexpr char two_words[] = "NAME VALUE";  // normalise() joins them to NAME=VALUE
 
+void declare_places(CLI::App& app, Part& part) {
+  PlaceWords& places = part.places;
+  app.add_option("-H,--host,--hosts", places.hosts, "Hosts to run on, each with the ranks that it takes in turn")
+      ->type_name("HOST[:N],...");
+  app.add_option("-f,--hostfile,--machinefile", places.hostfile, "Hosts, one a line: HOST slots=N max_slots=N, or HOST:N")
+      ->type_name("FILE");
+  app.add_option("-N,--ppn,--npernode", places.per_host, "Ranks on each host")->type_name("N")->check(CLI::Range(1l, 1l << 24));
+  app.add_option(
+         "--map-by", places.map,
+         "Deal ranks to slot (default), node, package, numa, l3cache, l2cache, core, hwthread or ppr:N:UNIT; behind it :PE=N (cores "
+         "for each rank), :oversubscribe, :nooversubscribe, :overload-allowed")
+      ->type_name("UNIT[:MODIFIER]")
+      ->take_all()
+      ->allow_extra_args(false);
+  app.add_option("--rank-by", places.rank_by, "Number ranks by slot (default: as they were dealt), node, fill, span or a unit")
+      ->type_name("UNIT")
+      ->take_all()
+      ->allow_extra_args(false);
+  app.add_option(
+         "--bind-to", places.bind,
+         "Bind ranks to none, hwthread, core, l2cache, l3cache, numa or package (:overload-allowed). Default: an equal share of the "
+         "cores for each rank, and OMP_NUM_THREADS at least; not bound where these are too few")
+      ->type_name("UNIT")
+      ->take_all()
+      ->allow_extra_args(false);
+  app.add_option("--cpu-set,--cpu-list", places.cpu_set, "Use these CPUs only (the operating system's numbers)")->type_name("LIST");
+  app.add_option("--rankfile", places.rankfile, "Where each rank runs: lines of rank N=HOST slot=CORES")->type_name("FILE");
+  app.add_flag("--oversubscribe", places.oversubscribe, "Allow more ranks than slots (always so where slots are not given)");
+  app.add_flag("--nooversubscribe", places.never_oversubscribe, "Refuse more ranks than slots or cores");
+  app.add_flag("--use-hwthread-cpus", places.threads_are_cores, "Count hardware threads as cores");
+  app.add_flag("--report-bindings", places.report_bindings, "Say where each rank is bound");
+  app.add_option("--display", places.display, "Say where ranks run: map, bind")->type_name("WHAT");
+  app.add_flag("--display-map", places.display_map, "The same as --display map");
+  app.add_flag("--dry-run", places.dry_run, "Draw the map and start nothing");
+  app.add_option("--configfile", part.config_file, "Programs and their options, one a line")->type_name("FILE");
+}
+
 /// Options that take a value are declared once; every spelling works with one and with two dashes (see normalise()).
 void declare(CLI::App& app, Part& part) {
   app.prefix_command();
   app.set_help_flag("-h,--help", "Print this help and exit");
   app.add_flag("-V,--version", part.version, "Print the version and exit");
-  app.add_option("-n,--np,--n,-c", part.ranks, "Number of ranks (default: one for each usable CPU)")
+  app.add_option("-n,--np,--n,-c", part.ranks, "Number of ranks (default: one for each usable core, or slot)")
       ->type_name("N")
       ->check(CLI::Range(1l, 1l << 24));
   app.add_flag("-l,--tag-output,--prepend-rank", part.tag, "Head each line of output with [rank]");
@@ -77,14 +117,8 @@ void declare(CLI::App& app, Part& part) {
       ->type_name("LIST");
   app.add_option("--stdin", part.input, "Who reads mpirun's input: a rank (default 0), all or none")->type_name("RANK|all|none");
   app.add_flag("-v,--verbose", part.verbose, "Say what is being done");
-  app.add_flag("--oversubscribe,--allow-run-as-root,--get-stack-traces,--use-hwthread-cpus", part.ignored, "Accepted; this is always so");
-  app.add_option("--bind-to", part.bind, "Binding of ranks to CPUs: none; anything else is warned about, not done yet")->type_name("WHAT");
-  app.add_option("--map-by", part.map, "Accepted on one host; not done yet")->type_name("WHAT");
-  app.add_option("--rank-by", part.rank_by, "Accepted on one host; not done yet")->type_name("WHAT");
-  app.add_flag("--report-bindings", part.report_bindings, "Accepted; ranks are not bound yet");
-  app.add_option("-N,--ppn,--npernode", part.per_node, "Ranks per host")->type_name("N")->check(CLI::Range(1l, 1l << 24));
-  app.add_option("-H,--host,--hosts", part.hosts, "Only this host for now")->type_name("HOSTS");
-  app.add_option("-f,--hostfile,--machinefile", part.hostfile, "Not there yet")->type_name("FILE");
+  app.add_flag("--allow-run-as-root,--get-stack-traces", part.ignored, "Accepted; this is always so");
+  declare_places(app, part);
   app.add_option("--mca,--gmca,--prtemca", part.mca, "A setting of another MPI: ignored with a warning")
       ->type_name(two_words)
       ->take_all()
@@ -134,19 +168,6 @@ std::vector<std::string> normalise(const CLI::App& app, const std::vector<std::s
   return result;
 }
 
-/// Letters to insert, remove, replace, or to swap with their neighbour.
-size_t distance(const std::string& a, const std::string& b) {
-  std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
-  for (size_t i = 0; i <= a.size(); i++) d[i][0] = i;
-  for (size_t j = 0; j <= b.size(); j++) d[0][j] = j;
-  for (size_t i = 1; i <= a.size(); i++)
-    for (size_t j = 1; j <= b.size(); j++) {
-      d[i][j] = std::min({d[i - 1][j - 1] + (a[i - 1] != b[j - 1]), d[i - 1][j] + 1, d[i][j - 1] + 1});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
-    }
-  return d[a.size()][b.size()];
-}
-
 std::string unknown_option(const CLI::App& app, const std::string& word) {
   std::string bare = word.substr(word.find_first_not_of('-') == std::string::npos ? 0 : word.find_first_not_of('-'));
   bare = bare.substr(0, bare.find('='));
@@ -155,23 +176,12 @@ std::string unknown_option(const CLI::App& app, const std::string& word) {
   for (const std::string& name : names_of(app)) {
     if (name.size() < 2) continue;
     const bool begun = bare.size() >= 3 && name.starts_with(bare);  // --time for --timeout
-    const size_t far = begun ? 0 : distance(bare, name);
+    const size_t far = begun ? 0 : placement::distance(bare, name);
     if (far > least || (far == least && (nearest.empty() || name.size() >= nearest.size()))) continue;
     least = far;
     nearest = name;
   }
   return "unknown option " + word + (nearest.empty() ? "" : "; did you mean --" + nearest + "?") + " (mpirun --help lists them)";
-}
-
-bool is_here(const std::string& hosts) {
-  char name[256] = "";
-  gethostname(name, sizeof name - 1);
-  std::stringstream list(hosts);
-  for (std::string host; std::getline(list, host, ',');) {
-    host = host.substr(0, host.find(':'));
-    if (host != "localhost" && host != "127.0.0.1" && host != "::1" && host != name) return false;
-  }
-  return true;
 }
 
 std::string capitals(std::string text) {
@@ -187,6 +197,8 @@ struct Global {
   Inherit inherit = Inherit::all;
   std::vector<std::string> listed;
   std::vector<std::string> mca;
+  std::vector<std::string> file;  ///< what -configfile names
+  bool file_read = false;
 };
 
 /// -x VAR, -x VAR=VALUE, -x VAR,VAR, -x PREFIX*; a complaint if malformed.
@@ -257,24 +269,6 @@ void inheritance_of(const Part& part, App& app, Global& global) {
   }
 }
 
-void warn_of(const Part& part, std::vector<std::string>& warnings) {
-  if (!part.bind.empty() && part.bind != "none")
-    warnings.push_back("--bind-to " + part.bind + " is not there yet: ranks are not bound, the kernel places them");
-  if (!part.map.empty() && part.map.find("oversubscribe") == std::string::npos && part.map != "slot" && part.map != "node")
-    warnings.push_back("--map-by " + part.map + " has no effect on one host yet");
-  if (!part.rank_by.empty() && part.rank_by != "slot") warnings.push_back("--rank-by " + part.rank_by + " has no effect on one host yet");
-  if (part.report_bindings) warnings.push_back("--report-bindings: ranks are not bound");
-}
-
-std::string refusal_of(const Part& part) {
-  if (!part.hostfile.empty()) return "--hostfile is not there yet: this mpirun starts ranks on its own host only";
-  if (!part.hosts.empty() && !is_here(part.hosts))
-    return "--host " + part.hosts + ": this mpirun starts ranks on its own host only; leave the option out or name localhost";
-  if (part.per_node && part.ranks > part.per_node)
-    return "-n " + std::to_string(part.ranks) + " ranks with " + std::to_string(part.per_node) + " per host need more than one host";
-  return {};
-}
-
 /// Reads --stdin and --output; a complaint if malformed.
 std::string streams_of(const Part& part, Options& all) {
   if (part.input == "all") {
@@ -305,11 +299,28 @@ std::string streams_of(const Part& part, Options& all) {
   return {};
 }
 
+std::string places_of(const Part& part, Options& all, App& app) {
+  auto read = read_places(part.places, all, app);
+  return read ? "" : read.failure().text;
+}
+
 Parsed wrong(const std::string& text) {
   Parsed parsed;
   parsed.exit_code = exit_usage;
   parsed.text = text;
   return parsed;
+}
+
+/// Reads the file that -configfile names; a complaint if it cannot be.
+std::string words_of_file(const Part& part, const App& app, Global& global) {
+  if (!app.command.empty())
+    return "-configfile " + part.config_file + " names the programs: leave " + app.command[0] + " out, or the option";
+  if (global.file_read) return "-configfile " + part.config_file + ": one is enough";
+  auto words = placement::read_config_file(part.config_file);
+  if (!words) return words.failure().text;
+  global.file = std::move(*words);
+  global.file_read = true;
+  return {};
 }
 
 /// Adds one part to the options; false with `parsed` complete if the run ends here.
@@ -339,28 +350,31 @@ bool add_part(const std::vector<std::string>& words, uint32_t default_ranks, Glo
   app.command = cli.remaining();
   if (!app.command.empty() && app.command[0] == "--") app.command.erase(app.command.begin());
   std::string complaint;
-  if (app.command.empty())
+  const bool by_file = !part.config_file.empty();
+  if (by_file)
+    complaint = words_of_file(part, app, global);
+  else if (app.command.empty())
     complaint = "no program given. Usage: mpirun -n N PROGRAM [ARGUMENTS]";
   else if (app.command[0].size() > 1 && app.command[0][0] == '-')
     complaint = unknown_option(cli, app.command[0]);
-  if (complaint.empty()) complaint = refusal_of(part);
+  Options& all = parsed.options;
+  if (complaint.empty()) complaint = places_of(part, all, app);
   if (complaint.empty()) complaint = variables_of(part, parsed.options.apps.empty(), app, global, parsed);
-  if (complaint.empty()) complaint = streams_of(part, parsed.options);
+  if (complaint.empty()) complaint = streams_of(part, all);
   if (!complaint.empty()) {
     parsed = wrong(complaint);
     return false;
   }
-  app.ranks = part.ranks > 0 ? uint32_t(part.ranks) : part.per_node ? uint32_t(part.per_node) : default_ranks;
+  app.ranks = part.ranks > 0 ? uint32_t(part.ranks) : app.per_host ? app.per_host : default_ranks;
   app.folder = part.folder;
   inheritance_of(part, app, global);
   for (const std::string& setting : part.mca) global.mca.push_back(setting.substr(0, setting.find('=')));
-  Options& all = parsed.options;
-  all.apps.push_back(std::move(app));
+  if (!by_file) all.apps.push_back(std::move(app));
+  all.counted = part.ranks > 0 || all.apps.size() > 1;
   all.output.tag |= part.tag;
   all.output.timestamp |= part.stamp;
   all.verbose |= part.verbose;
   if (part.timeout > 0) all.timeout_s = part.timeout;
-  warn_of(part, parsed.warnings);
   return true;
 }
 
@@ -380,25 +394,32 @@ std::string about_mca(const std::vector<std::string>& names) {
 
 }  // namespace
 
-Parsed parse(const std::vector<std::string>& words, uint32_t default_ranks) {
+Parsed parse(const std::vector<std::string>& given, uint32_t default_ranks) {
   Parsed parsed;
   Global global;
+  std::vector<std::string> words = given;
   auto from = words.begin();
   for (;;) {
     const auto to = std::find(from, words.end(), ":");
     const bool several = to != words.end() || from != words.begin();
     if (!add_part({from, to}, several ? 1 : default_ranks, global, parsed)) return parsed;
-    if (to == words.end()) break;
-    from = to + 1;
+    if (to != words.end()) {
+      from = to + 1;
+    } else if (!global.file.empty()) {
+      words = std::exchange(global.file, {});
+      from = words.begin();
+    } else {
+      break;
+    }
   }
   for (App& app : parsed.options.apps) apply(global, app);
   if (!global.mca.empty()) parsed.warnings.push_back(about_mca(global.mca));
   const Options& all = parsed.options;
-  if (all.input == InputTo::one && all.input_rank >= all.ranks())
+  if ((all.counted || all.request.hosts.empty()) && all.input == InputTo::one && all.input_rank >= all.ranks())
     return wrong("--stdin " + std::to_string(all.input_rank) + ": the job has ranks 0 to " + std::to_string(all.ranks() - 1));
   if (!all.output.copy && all.output.folder.empty()) return wrong("--output nocopy needs dir=DIR: else the output would be lost");
   parsed.options.command_line = "mpirun";
-  for (const std::string& word : words) parsed.options.command_line += " " + word;
+  for (const std::string& word : given) parsed.options.command_line += " " + word;
   if (parsed.options.ranks() > 1u << 24) return wrong("too many ranks");
   parsed.run = true;
   return parsed;

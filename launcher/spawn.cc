@@ -28,13 +28,14 @@ constexpr int sharing = CLONE_VFORK;
 constexpr int sharing = CLONE_VFORK | CLONE_VM;
 #endif
 
-enum class Step : int { none, folder, run };
+enum class Step : int { none, bind, folder, run };
 
 /// Everything prepared before the child exists: it may allocate nothing.
 struct Prepared {
   const Child* child;
   std::vector<char*> arguments, environment, shell_arguments;
   pid_t parent;
+  std::vector<unsigned long> mask;  ///< as sched_setaffinity(2) takes it; empty: not bound
   struct Report {
     volatile Step step;
     volatile int error;
@@ -69,6 +70,9 @@ int run_child(void* argument) {
   dup2(child.errors, 2);
   reset_signals();
   if (limit_raised) setrlimit(RLIMIT_NOFILE, &former_limit);
+  if (!prepared.mask.empty() &&
+      sched_setaffinity(0, prepared.mask.size() * sizeof(unsigned long), reinterpret_cast<const cpu_set_t*>(prepared.mask.data())))
+    failed(Step::bind);
   if (!child.folder.empty() && chdir(child.folder.c_str())) failed(Step::folder);
   execve(child.path.c_str(), prepared.arguments.data(), prepared.environment.data());
   if (errno == ENOEXEC) execve("/bin/sh", prepared.shell_arguments.data(), prepared.environment.data());
@@ -81,6 +85,26 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   for (const std::string& text : texts) result.push_back(const_cast<char*>(text.c_str()));
   result.push_back(nullptr);
   return result;
+}
+
+/// The kernel's form of a set of CPUs of any size.
+std::vector<unsigned long> mask_of(const topo::CpuSet& cpus) {
+  constexpr uint32_t bits = 8 * sizeof(unsigned long);
+  std::vector<unsigned long> mask;
+  for (const uint32_t cpu : cpus.cpus()) {
+    if (mask.size() <= cpu / bits) mask.resize(cpu / bits + 1);
+    mask[cpu / bits] |= 1ul << (cpu % bits);
+  }
+  return mask;
+}
+
+/// What a child could not do, and how mpirun ends for it.
+SpawnError error_of(Step step, const Child& child, const std::string& reason) {
+  switch (step) {
+    case Step::bind: return {"cannot be bound to CPUs " + child.cpus.to_string() + ": " + reason + " (--bind-to none leaves it free)", 1};
+    case Step::folder: return {"cannot enter " + child.folder + ": " + reason, 1};
+    default: return {"cannot run " + child.path + ": " + reason, 126};
+  }
 }
 
 bool runnable(const std::string& path) {
@@ -127,6 +151,7 @@ pid_t spawn(const Child& child, SpawnError& error) {
   prepared.shell_arguments = {const_cast<char*>("sh"), const_cast<char*>(child.path.c_str())};
   prepared.shell_arguments.insert(prepared.shell_arguments.end(), prepared.arguments.begin() + 1, prepared.arguments.end());
   prepared.parent = getpid();
+  prepared.mask = mask_of(child.cpus);
   constexpr size_t stack_size = 64 * 1024;
   void* block = mmap(nullptr, stack_size + 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (block == MAP_FAILED) {
@@ -138,9 +163,7 @@ pid_t spawn(const Child& child, SpawnError& error) {
   if (pid < 0) {
     error = {std::string("no process: ") + strerror(errno) + " (see ulimit -u, and the limits of the container)", 1};
   } else if (prepared.report->step != Step::none) {
-    const std::string reason = strerror(prepared.report->error);
-    const bool folder = prepared.report->step == Step::folder;
-    error = {(folder ? "cannot enter " + child.folder : "cannot run " + child.path) + ": " + reason, folder ? 1 : 126};
+    error = error_of(prepared.report->step, child, strerror(prepared.report->error));
     waitpid(pid, nullptr, 0);
     pid = -1;
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/base/status.h"
+#include "runtime/topo/cpu_set.h"
 
 namespace weft::launcher {
 
@@ -17,6 +18,7 @@ struct Child {
   std::vector<std::string> environment;  ///< NAME=VALUE
   std::string folder;                    ///< working directory, empty: as it is
   int input = -1, output = -1, errors = -1;
+  topo::CpuSet cpus = {};  ///< to be bound to, empty: as this process
 };
 
 struct SpawnError {

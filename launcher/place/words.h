@@ -22,7 +22,7 @@ std::optional<uint32_t> parse_number(std::string_view text, uint32_t least, uint
 std::string counted(uint64_t count, const std::string& what);
 std::string lower(std::string_view text);
 
-/// How many letters must be changed, added or left out to make one word of the other.
+/// Letters to insert, remove, replace, or to swap with their neighbour, to make one word of the other.
 size_t distance(std::string_view a, std::string_view b);
 /// "; did you mean NAME?" with the nearest of `known`; empty if none is near.
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& known);

@@ -1,6 +1,8 @@
 // Command lines of mpirun, as users of all MPIs write them.
 #include "launcher/options.h"
 
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 #include <cstdlib>
 
@@ -135,19 +137,59 @@ TEST_CASE("input and output", "[options]") {
 }
 
 TEST_CASE("what is not there yet is said", "[options]") {
-  CHECK(run({"--bind-to", "core", "prog"}).warnings.size() == 1);
   CHECK(run({"--mca", "btl", "tcp", "--mca", "x", "y", "prog"}).warnings.size() == 1);
   CHECK(run({"--mca", "btl", "tcp", "prog"}).run);
   CHECK(run({"--mca", "btl", "tcp", "one", ":", "--mca", "x", "y", "two"}).warnings.size() == 1);
   CHECK(run({"--host", "localhost:4", "prog"}).run);
-  for (Words words :
-       {Words{"--hostfile", "f", "prog"}, {"-H", "elsewhere", "prog"}, {"-ppn", "1", "-n", "2", "prog"}, {"--stdin", "9", "prog"}}) {
+  for (Words words : {Words{"--hostfile", "f", "prog"}, {"--rankfile", "f", "prog"}, {"-configfile", "f"}, {"--stdin", "9", "prog"}}) {
     const Parsed parsed = run(words);
     INFO(words[0]);
     CHECK_FALSE(parsed.run);
     CHECK(parsed.exit_code == exit_usage);
     CHECK_FALSE(parsed.text.empty());
   }
+}
+
+TEST_CASE("where ranks run", "[options]") {
+  using weft::placement::Unit;
+  const Parsed parsed =
+      run({"-H", "localhost:3,b", "--map-by", "package:PE=2", "-map-by", ":oversubscribe", "--rank-by", "fill", "-bind-to", "core",
+           "--cpu-set", "0-3", "--use-hwthread-cpus", "--report-bindings", "--display", "map", "--dry-run", "prog"});
+  REQUIRE(parsed.run);
+  const Options& options = parsed.options;
+  REQUIRE(options.request.hosts.size() == 2);
+  CHECK(options.request.hosts[0].slots == 3);
+  CHECK(options.apps[0].hosts == Words{"localhost", "b"});
+  CHECK(options.request.map_by == Unit::package);
+  CHECK(options.request.cores_each == 2);
+  CHECK(options.request.oversubscribe);
+  CHECK(options.request.bind_to == Unit::core);
+  CHECK(options.request.cpu_set.to_string() == "0-3");
+  CHECK(options.request.threads_are_cores);
+  CHECK(options.report_bindings);
+  CHECK(options.display_map);
+  CHECK(options.dry_run);
+  CHECK_FALSE(options.counted);
+  CHECK(run({"-n", "2", "prog"}).options.counted);
+  CHECK(run({"prog", ":", "-ppn", "3", "other"}).options.apps[1].per_host == 3);
+  CHECK(run({"--map-by", "sockt", "prog"}).text.find("did you mean socket") != std::string::npos);
+}
+
+TEST_CASE("programs in a file", "[options]") {
+  char name[] = "/tmp/weft-configfile-XXXXXX";
+  const int fd = mkstemp(name);
+  REQUIRE(fd >= 0);
+  const std::string text = "# two programs\n-n 2 first 'a b'\n-n 3 second\n";
+  REQUIRE(write(fd, text.data(), text.size()) == ssize_t(text.size()));
+  close(fd);
+  const Parsed parsed = run({"-v", "-configfile", name});
+  REQUIRE(parsed.run);
+  CHECK(parsed.options.verbose);
+  CHECK(parsed.options.ranks() == 5);
+  CHECK(parsed.options.apps.at(0).command == Words{"first", "a b"});
+  CHECK(parsed.options.apps.at(1).command == Words{"second"});
+  CHECK(run({"-configfile", name, "prog"}).text.find("leave prog out") != std::string::npos);
+  unlink(name);
 }
 
 TEST_CASE("mistakes are named", "[options]") {

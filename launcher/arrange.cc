@@ -1,0 +1,96 @@
+#include "launcher/arrange.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "launcher/place/draw.h"
+#include "launcher/place/hosts.h"
+#include "launcher/place/policy.h"
+#include "runtime/topo/cpus.h"
+
+namespace weft::launcher {
+namespace {
+
+std::string own_name() {
+  char name[256] = "localhost";
+  gethostname(name, sizeof name - 1);
+  return name;
+}
+
+std::shared_ptr<const placement::Machine> this_machine(const topo::HardwareTopology& hardware, const std::string& topology) {
+  auto node = topo::Node::parse(topology);
+  if (!node || node->resources.empty()) return nullptr;
+  return std::make_shared<placement::Machine>(
+      placement::Machine{std::move(*node), topo::CpuSet::of_this_thread(), topo::cgroup_cpus(), hardware.kinds()});
+}
+
+/// The hosts that were named, with this one under its own name.
+Result<std::vector<placement::Host>> hosts_of(const Options& options, const std::string& own,
+                                              std::shared_ptr<const placement::Machine> machine) {
+  std::vector<placement::Host> named = options.request.hosts;
+  if (named.empty()) named.push_back({own});
+  for (placement::Host& host : named) {
+    if (!placement::means(host.name, own))
+      return Failure{(host.source.empty() ? host.name : host.source + ": " + host.name) +
+                     " is another host: this mpirun starts ranks on its own host only; leave it out or name localhost"};
+    host.name = own;
+  }
+  std::vector<placement::Host> hosts;
+  placement::add_hosts(hosts, named);
+  for (placement::Host& host : hosts) host.machine = machine;
+  return hosts;
+}
+
+/// The threads that OMP_NUM_THREADS, as the app's ranks will see it, gives each of them.
+uint32_t threads_of(const App& app) {
+  for (auto variable = app.variables.rbegin(); variable != app.variables.rend(); ++variable)
+    if (variable->first == "OMP_NUM_THREADS") return placement::threads_of(variable->second);
+  const bool listed = std::ranges::find(app.listed, "OMP_NUM_THREADS") != app.listed.end();
+  const char* value = app.inherit == Inherit::all || (app.inherit == Inherit::listed && listed) ? getenv("OMP_NUM_THREADS") : nullptr;
+  return value ? placement::threads_of(value) : 1;
+}
+
+}  // namespace
+
+Result<Arrangement> arrange(Options& options) {
+  Arrangement result;
+  auto hardware = topo::HardwareTopology::load();
+  if (hardware) {
+    result.topology = hardware->describe();
+    result.hardware.emplace(std::move(*hardware));
+  }
+  const std::string own = own_name();
+  auto hosts = hosts_of(options, own, result.hardware ? this_machine(*result.hardware, result.topology) : nullptr);
+  if (!hosts) return hosts.failure();
+  placement::Request request = options.request;
+  request.hosts = std::move(*hosts);
+  for (const App& app : options.apps) {
+    placement::Program program{options.counted ? app.ranks : 0, {}, threads_of(app), app.per_host};
+    for (const std::string& host : app.hosts) program.hosts.push_back(placement::means(host, own) ? own : host);
+    request.programs.push_back(std::move(program));
+  }
+  if (!request.hosts[0].machine && !request.hosts[0].slots) request.hosts[0].slots = topo::usable_cpus();
+  auto placed = placement::place(request);
+  if (!placed) return placed.failure();
+  if (!options.counted) options.apps[0].ranks = static_cast<uint32_t>(placed->ranks.size());
+  if (options.input == InputTo::one && options.input_rank && options.input_rank >= placed->ranks.size())
+    return Failure{"--stdin " + std::to_string(options.input_rank) + ": the job has ranks 0 to " +
+                   std::to_string(placed->ranks.size() - 1)};
+  result.placement = std::move(*placed);
+  return result;
+}
+
+std::string show(const Options& options, const Arrangement& arrangement) {
+  std::string text;
+  if (options.display_map || options.dry_run) {
+    std::vector<std::string> programs;
+    for (const App& app : options.apps) programs.push_back(app.command[0]);
+    text += placement::draw(arrangement.placement, programs);
+  }
+  if (options.report_bindings) text += placement::report_bindings(arrangement.placement);
+  return text;
+}
+
+}  // namespace weft::launcher

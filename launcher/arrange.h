@@ -1,0 +1,26 @@
+// From what the user asked for and what this host is to where each rank runs.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "launcher/job.h"
+#include "launcher/place/place.h"
+#include "runtime/base/status.h"
+#include "runtime/topo/hardware.h"
+
+namespace weft::launcher {
+
+struct Arrangement {
+  std::optional<topo::HardwareTopology> hardware;  ///< of this host; none if it cannot be read
+  std::string topology;                            ///< the same as a text for ranks
+  placement::Placement placement;
+};
+
+/// Places the ranks, and sets the number of those that `options` leaves open.
+Result<Arrangement> arrange(Options& options);
+
+/// What --report-bindings and --display map show.
+std::string show(const Options& options, const Arrangement& arrangement);
+
+}  // namespace weft::launcher

@@ -1,0 +1,59 @@
+#!/bin/bash
+# Tests of where mpirun puts ranks, with real processes: what the kernel says of their CPUs, maps without a start, mistakes in files.
+# usage: places.sh [TEST...]    see lib.sh
+. "$(dirname "$0")/lib.sh"
+
+allowed() { sed -n 's/^Cpus_allowed_list:\t//p' "${1:-/proc/self/status}"; }
+all=$(allowed)
+first=${all%%[-,]*}
+ask=(sed -n 's/^Cpus_allowed_list:\t//p' /proc/self/status)
+
+test_binding() {
+  want "one rank" "$(run -n 1 "${ask[@]}")" "$all"
+  want "a set" "$(run -n 2 --cpu-set "$first" "${ask[@]}" | sort -u)" "$first"
+  want "one thread" "$(run -n 1 --bind-to hwthread "${ask[@]}")" "$first"
+  want "none" "$(run -n 2 --bind-to none "${ask[@]}" | sort -u)" "$all"
+  want "crowded" "$(run -n $((3 * $(nproc))) "${ask[@]}" | sort -u)" "$all"
+  want "threads" "$(OMP_NUM_THREADS=9999 run -n 2 "${ask[@]}" | sort -u)" "$all"
+  want "affinity of mpirun" "$(taskset -c "$first" timeout 60 "$MPIRUN" -n 3 "${ask[@]}" </dev/null | sort -u)" "$first"
+  want "overload" "$(run -n 2 --cpu-set "$first" --bind-to core:overload-allowed "${ask[@]}" | sort -u)" "$first"
+  run -n 3 --cpu-set "$first" --bind-to hwthread true 2>"$work/err"; want "overloaded" $? 2; has "$work/err" "than it has hardware threads"
+  run -n 5 --bind-to none "$CLIENT" exchange >"$work/out" 2>&1; want "exchange" $? 0
+  run -n 2 --cpu-set "$first" "$CLIENT" exchange >"$work/out" 2>&1; want "exchange on one CPU" $? 0
+  clean
+}
+
+test_numbers_of_ranks() {
+  want "slots" "$(run -H localhost:3 sh -c 'echo x' | wc -l)" 3
+  want "per host" "$(run -ppn 2 sh -c 'echo x' | wc -l)" 2
+  want "one a thread" "$(run --use-hwthread-cpus --cpu-set "$first" sh -c 'echo x' | wc -l)" 1
+  want "ppr" "$(run --map-by ppr:2:node sh -c 'echo x' | wc -l)" 2
+  printf -- '-n 2 sh -c "echo a b"\n# comment\n-n 1 echo c\n' >"$work/config"
+  want "configfile" "$(run -configfile "$work/config" | sort | tr '\n' ' ')" "a b a b c "
+  clean
+}
+
+test_shown() {
+  run --dry-run -n 3 touch "$work/started" >"$work/out" 2>"$work/err"; want "dry run" $? 0
+  has "$work/out" "3 ranks on 1 host"; has "$work/out" "  rank 2  "
+  [ ! -e "$work/started" ] || reasons+="a dry run has started something; "
+  run -n 1 --report-bindings --cpu-set "$first" true 2>"$work/err"; has "$work/err" "rank 0 on .*: CPUs $first"
+  run -n 1 --display map true 2>"$work/err"; has "$work/err" "1 rank on 1 host"
+  clean
+}
+
+test_files() {
+  printf '# hosts\n\nlocalhost slots=2 max_slots=4\n' >"$work/hosts"
+  want "from a file" "$(run --hostfile "$work/hosts" sh -c 'echo x' | wc -l)" 2
+  want "more than slots" "$(run --hostfile "$work/hosts" -n 4 --oversubscribe sh -c 'echo x' | wc -l)" 4
+  run --hostfile "$work/hosts" -n 3 true 2>"$work/err"; want "too many" $? 2; has "$work/err" "line 3 of $work/hosts"
+  run --hostfile "$work/hosts" -n 5 --oversubscribe true 2>"$work/err"; want "more than max_slots" $? 2; has "$work/err" "room for 4"
+  printf '\n\n\n\n\n\nlocalhost slot=2\n' >"$work/hosts"
+  run -f "$work/hosts" true 2>"$work/err"; want "mistake" $? 2; has "$work/err" "line 7 of $work/hosts: .*did you mean slots"
+  printf 'rank 0=localhost slot=0\nrank 1=localhost\n' >"$work/ranks"
+  run --rankfile "$work/ranks" "${ask[@]}" >"$work/out"; want "rankfile" $? 0; want "ranks" "$(wc -l <"$work/out")" 2
+  run --map-by cor true 2>"$work/err"; want "mistyped" $? 2; has "$work/err" "did you mean core"
+  clean
+}
+
+run_tests "$@"
