@@ -19,11 +19,19 @@ std::string own_name() {
   return name;
 }
 
-std::shared_ptr<const placement::Machine> this_machine(const topo::HardwareTopology& hardware, const std::string& topology) {
+/// A machine that is only described serves for plans, not for binding.
+std::shared_ptr<const placement::Machine> this_machine(const topo::HardwareTopology& hardware, const std::string& topology,
+                                                       bool plan_only) {
   auto node = topo::Node::parse(topology);
   if (!node || node->resources.empty()) return nullptr;
-  return std::make_shared<placement::Machine>(
-      placement::Machine{std::move(*node), topo::CpuSet::of_this_thread(), topo::cgroup_cpus(), hardware.kinds()});
+  placement::Machine machine{std::move(*node), {}, UINT32_MAX, hardware.kinds()};
+  if (hardware.is_this_machine()) {
+    machine.allowed = topo::CpuSet::of_this_thread();
+    machine.quota = topo::cgroup_cpus();
+  } else if (!plan_only) {
+    return nullptr;
+  }
+  return std::make_shared<placement::Machine>(std::move(machine));
 }
 
 /// The hosts that were named, with this one under its own name.
@@ -62,7 +70,7 @@ Result<Arrangement> arrange(Options& options) {
     result.hardware.emplace(std::move(*hardware));
   }
   const std::string own = own_name();
-  auto hosts = hosts_of(options, own, result.hardware ? this_machine(*result.hardware, result.topology) : nullptr);
+  auto hosts = hosts_of(options, own, result.hardware ? this_machine(*result.hardware, result.topology, options.dry_run) : nullptr);
   if (!hosts) return hosts.failure();
   placement::Request request = options.request;
   request.hosts = std::move(*hosts);
@@ -79,6 +87,7 @@ Result<Arrangement> arrange(Options& options) {
     return Failure{"--stdin " + std::to_string(options.input_rank) + ": the job has ranks 0 to " +
                    std::to_string(placed->ranks.size() - 1)};
   result.placement = std::move(*placed);
+  if (!request.hosts[0].machine) result.placement.hosts[0].cpus = topo::usable_cpus();
   return result;
 }
 

@@ -63,6 +63,9 @@ void declare_places(CLI::App& app, Part& part) {
       ->allow_extra_args(false);
   app.add_option("--cpu-set,--cpu-list", places.cpu_set, "Use these CPUs only (the operating system's numbers)")->type_name("LIST");
   app.add_option("--rankfile", places.rankfile, "Where each rank runs: lines of rank N=HOST slot=CORES")->type_name("FILE");
+  app.add_option("--cpus-per-proc,--cpus-per-rank", places.cores_each, "Cores for each rank, as --map-by :PE=N")
+      ->type_name("N")
+      ->check(CLI::Range(1l, 1l << 16));
   app.add_flag("--oversubscribe", places.oversubscribe, "Allow more ranks than slots (always so where slots are not given)");
   app.add_flag("--nooversubscribe", places.never_oversubscribe, "Refuse more ranks than slots or cores");
   app.add_flag("--use-hwthread-cpus", places.threads_are_cores, "Count hardware threads as cores");

@@ -19,6 +19,7 @@ Result<void> read_policies(const PlaceWords& words, placement::Request& request)
     if (auto ok = placement::read_bind_to(text, request); !ok) return ok;
   if (!words.cpu_set.empty())
     if (auto ok = placement::read_cpu_set(words.cpu_set, request); !ok) return ok;
+  if (words.cores_each) request.cores_each = static_cast<uint32_t>(words.cores_each);
   request.oversubscribe |= words.oversubscribe;
   request.never_oversubscribe |= words.never_oversubscribe;
   request.threads_are_cores |= words.threads_are_cores;

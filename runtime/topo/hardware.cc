@@ -65,6 +65,8 @@ std::string HardwareTopology::describe() const {
   return text;
 }
 
+bool HardwareTopology::is_this_machine() const { return hwloc_topology_is_thissystem(static_cast<hwloc_topology_t>(handle())); }
+
 std::vector<CpuSet> HardwareTopology::kinds() const {
   std::vector<CpuSet> kinds;
   const auto topology = static_cast<hwloc_topology_t>(handle());

@@ -19,6 +19,8 @@ class HardwareTopology {
   std::string describe() const;
   /// The CPUs of each kind of core, the strongest first; empty if all are alike.
   std::vector<CpuSet> kinds() const;
+  /// False for a machine that is only described: stored, or by hwloc's variables HWLOC_SYNTHETIC and HWLOC_XMLFILE.
+  bool is_this_machine() const;
   /// The hwloc_topology_t, for PMIx.
   void* handle() const { return topology_.get(); }
 

@@ -42,6 +42,17 @@ test_shown() {
   clean
 }
 
+test_plan_for_another_machine() {
+  export HWLOC_SYNTHETIC="pack:2 numa:1 l3:1 core:4 pu:2"
+  run --dry-run -n 2 prog >"$work/out" 2>"$work/err"; want "plan" $? 0
+  has "$work/out" "2 packages, 2 NUMA nodes, 8 cores, 16 CPUs"; has "$work/out" "rank 1  CPUs 8-15  \[../../../..\]\[BB/BB/BB/BB\]"
+  run --dry-run -n 2 -cpus-per-proc 3 prog >"$work/out"; has "$work/out" "rank 1  CPUs 6-11"
+  run --dry-run --bind-to core -n 17 prog 2>"$work/err"; want "too many" $? 2; has "$work/err" "8 cores"
+  want "ranks of a real job" "$(run -n 2 "${ask[@]}" | sort -u)" "$all"
+  unset HWLOC_SYNTHETIC
+  clean
+}
+
 test_files() {
   printf '# hosts\n\nlocalhost slots=2 max_slots=4\n' >"$work/hosts"
   want "from a file" "$(run --hostfile "$work/hosts" sh -c 'echo x' | wc -l)" 2
