@@ -26,7 +26,7 @@ struct Part {
   long ranks = -1;
   std::string folder;
   std::vector<std::string> exported, set, genv, env, mca, envlist, genvlist;
-  std::string input = "0", output, signals, config_file;
+  std::string input = "0", output, output_folder, signals, config_file;
   PlaceWords places;
   double timeout = 0;
   bool tag = false, stamp = false, verbose = false, version = false;
@@ -88,6 +88,7 @@ void declare(CLI::App& app, Part& part) {
   app.add_flag("--timestamp-output", part.stamp, "Head each line of output with date and time");
   app.add_option("--output", part.output, "What to do with output: tag, timestamp, dir=DIR (a file a rank as well), nocopy (there only)")
       ->type_name("WISH,...");
+  app.add_option("--output-filename", part.output_folder, "The same as --output dir=DIR")->type_name("DIR");
   app.add_option("--wdir,--wd,--workdir", part.folder, "Working directory of the ranks")->type_name("DIR");
   app.add_option("-x", part.exported, "Set a variable in the ranks' environment, or pass mpirun's value on")
       ->type_name("VAR[=VALUE]")
@@ -164,8 +165,8 @@ std::vector<std::string> normalise(const CLI::App& app, const std::vector<std::s
     const bool two = found->get_type_name() == two_words;
     if (bare.size() > name.size() || found->get_items_expected_max() == 0 || i + 1 >= words.size()) continue;
     result.push_back(words[++i]);
-    // -env NAME VALUE, -env NAME=VALUE, --env torch
-    const bool whole = result.back().find('=') != std::string::npos || (name == "env" && result.back() == torch);
+    // -env NAME VALUE, -env NAME=VALUE, --env torch, -mca "NAME VALUE" (a caller that quotes too much)
+    const bool whole = result.back().find_first_of("= ") != std::string::npos || (name == "env" && result.back() == torch);
     if (two && !whole && i + 1 < words.size()) result.back() += "=" + words[++i];
   }
   return result;
@@ -285,6 +286,7 @@ std::string streams_of(const Part& part, Options& all) {
       return "--stdin takes a rank, all or none, not \"" + part.input + "\"";
     all.input_rank = uint32_t(rank);
   }
+  if (!part.output_folder.empty()) all.output.folder = part.output_folder;
   std::stringstream list(part.output);
   for (std::string wish; std::getline(list, wish, ',');) {
     const std::string value = wish.find('=') == std::string::npos ? "" : wish.substr(wish.find('=') + 1);
@@ -371,7 +373,7 @@ bool add_part(const std::vector<std::string>& words, uint32_t default_ranks, Glo
   app.ranks = part.ranks > 0 ? uint32_t(part.ranks) : app.per_host ? app.per_host : default_ranks;
   app.folder = part.folder;
   inheritance_of(part, app, global);
-  for (const std::string& setting : part.mca) global.mca.push_back(setting.substr(0, setting.find('=')));
+  for (const std::string& setting : part.mca) global.mca.push_back(setting.substr(0, setting.find_first_of("= ")));
   if (!by_file) all.apps.push_back(std::move(app));
   all.counted = part.ranks > 0 || all.apps.size() > 1;
   all.output.tag |= part.tag;
