@@ -25,6 +25,7 @@
 #include "launcher/guardian.h"
 #include "launcher/input.h"
 #include "launcher/job_folder.h"
+#include "launcher/mpir.h"
 #include "launcher/output.h"
 #include "launcher/pmix_server.h"
 #include "launcher/spawn.h"
@@ -89,6 +90,7 @@ class Daemon {
   Mailbox mailbox_;
   std::unique_ptr<PmixServer> server_;
   JobEnvironment job_environment_;
+  std::vector<std::string> programs_;  // their files, one an app
   StackReader stacks_;
   Output output_{options_.output};
   Input input_{options_.input, options_.input_rank, options_.ranks()};
@@ -118,6 +120,7 @@ class Daemon {
   void tell_loss();
   void record() const;
   void record_map() const;
+  void show_debugger();
   void say(const std::string& text) {
     output_.say(text);
     if (!folder_.path().empty()) boot::append_message(folder_.path(), text);
@@ -193,9 +196,22 @@ void Daemon::record_map() const {
   boot::write_file(folder_.path(), "environment", text);
 }
 
+/// A debugger that has started us wants to have seen the ranks before they run.
+void Daemon::show_debugger() {
+  std::vector<DebuggedRank> ranks;
+  uint32_t rank = 0;
+  for (size_t a = 0; a < options_.apps.size(); a++)
+    for (uint32_t i = 0; i < options_.apps[a].ranks; i++, rank++) ranks.push_back({host_, programs_[a], children_[rank].pid});
+  publish_ranks(ranks);
+  if (being_debugged()) signal_ranks(SIGCONT);
+}
+
 void Daemon::take(const Event& event) {
   const Phase before = state_.phase();
   const State state = state_.step(event);
+  if (state.phase == Phase::stop && before != Phase::stop)
+    for (const Action& action : state.actions)
+      if (action.kind == Action::say) publish_abort(action.text);
   if (state.phase != before) say_verbose(std::string(to_string(before)) + " -> " + to_string(state.phase));
   for (const Action& action : state.actions) act(action);
 }
@@ -222,6 +238,7 @@ void Daemon::launch() {
   uint32_t rank = 0;
   for (const App& app : options_.apps) {
     auto path = find_program(app.command[0], app.folder);
+    programs_.push_back(path ? *path : app.command[0]);
     for (uint32_t i = 0; i < app.ranks; i++, rank++) {
       if (!path)
         take(event::LaunchFailed{rank, path.failure().text,
@@ -230,6 +247,7 @@ void Daemon::launch() {
     }
   }
   record_map();
+  show_debugger();
   sweep_dead_jobs();  // here, while the ranks start
 }
 
@@ -262,7 +280,8 @@ bool Daemon::start_rank(uint32_t rank, const std::string& path) {
   const int input = input_.open_for(rank);
   SpawnError error{input < 0 ? std::string("no input: ") + strerror(errno) : "", exit_failed};
   pid_t pid = -1;
-  const Child child{path, app.command, environment_of(rank, app), app.folder, input, out[1], err[1], places_.placement.ranks[rank].cpus};
+  const Child child{path,   app.command, environment_of(rank, app),          app.folder,      input,
+                    out[1], err[1],      places_.placement.ranks[rank].cpus, being_debugged()};
   if (taken && input >= 0) pid = spawn(child, error);
   input_.started(rank);
   close(out[1]);

@@ -7,11 +7,13 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdlib>
 
 namespace weft::launcher {
@@ -69,6 +71,7 @@ int run_child(void* argument) {
   dup2(child.output, 1);
   dup2(child.errors, 2);
   reset_signals();
+  if (child.held) ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);  // the kernel then stops it when it has its program
   if (limit_raised) setrlimit(RLIMIT_NOFILE, &former_limit);
   if (!prepared.mask.empty() &&
       sched_setaffinity(0, prepared.mask.size() * sizeof(unsigned long), reinterpret_cast<const cpu_set_t*>(prepared.mask.data())))
@@ -110,6 +113,13 @@ SpawnError error_of(Step step, const Child& child, const std::string& reason) {
 bool runnable(const std::string& path) {
   struct stat about;
   return access(path.c_str(), X_OK) == 0 && stat(path.c_str(), &about) == 0 && S_ISREG(about.st_mode);
+}
+
+/// Ends the tracing of a child that stands at its first instruction, and leaves it standing there.
+void let_go_stopped(pid_t pid) {
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
+  if (WIFSTOPPED(status)) ptrace(PTRACE_DETACH, pid, nullptr, reinterpret_cast<void*>(uintptr_t{SIGSTOP}));
 }
 
 }  // namespace
@@ -166,6 +176,8 @@ pid_t spawn(const Child& child, SpawnError& error) {
     error = error_of(prepared.report->step, child, strerror(prepared.report->error));
     waitpid(pid, nullptr, 0);
     pid = -1;
+  } else if (child.held) {
+    let_go_stopped(pid);
   }
   munmap(block, stack_size + 4096);
   return pid;

@@ -19,6 +19,7 @@ struct Child {
   std::string folder;                    ///< working directory, empty: as it is
   int input = -1, output = -1, errors = -1;
   topo::CpuSet cpus = {};  ///< to be bound to, empty: as this process
+  bool held = false;       ///< stopped before its first instruction, until SIGCONT
 };
 
 struct SpawnError {
