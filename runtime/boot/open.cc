@@ -20,6 +20,12 @@ constexpr char weft_launcher[] = "Weft's mpirun";
 /// Whether others of the same launch, whom we cannot reach, say the same: the first of them speaks for all.
 bool another_speaks() { return env_above("SLURM_PROCID", 0) || env_above("OMPI_COMM_WORLD_RANK", 0) || env_above("PMI_RANK", 0); }
 
+/// Is this process's namespace a job of our mpirun?
+bool of_ours() {
+  const char *job = getenv("WEFT_JOB"), *space = getenv("PMIX_NAMESPACE");
+  return job && space && !strcmp(job, space);
+}
+
 /// "; FOLDER is full" if that may be why PMIx has failed, which only says "error" then.
 std::string full_folder() {
   const char* folder = getenv("PMIX_SERVER_TMPDIR");
@@ -50,8 +56,10 @@ Result<std::unique_ptr<Bootstrap>> open() {
     // A member of the job cannot go on alone: the others wait for it. Nor with others that cannot prove who they are.
     if (joined && (*joined)->job().secret.empty()) return Failure{"the ranks have no secret in common by which they would know each other"};
     if (joined) return joined;
-    log(Level::warning, "cannot join the job that this process was started in (%s%s); it runs alone, as rank 0 of 1",
-        joined.failure().text.c_str(), full_folder().c_str());
+    const std::string why = "cannot join the job that this process was started in (" + joined.failure().text + full_folder() + ")";
+    // The other ranks wait for this one. Foreign launchers start what is no MPI program of theirs as well.
+    if (of_ours() && env_above("OMPI_COMM_WORLD_SIZE", 1)) return Failure{why + "; without PMIX_NAMESPACE it would run alone"};
+    log(Level::warning, "%s; it runs alone, as rank 0 of 1", why.c_str());
     return open_singleton();
   }
   if (const std::string who = foreign_launcher(); !who.empty() && !another_speaks()) {
