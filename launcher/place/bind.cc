@@ -177,7 +177,8 @@ class Binder {
 }  // namespace
 
 Result<Bound> bind(const Request& request, const Host& host, const std::vector<Seat>& seats) {
-  if (!host.machine) return Bound{std::vector<topo::CpuSet>(seats.size()), static_cast<uint32_t>(seats.size()), "not known here"};
+  if (!host.machine || host.assumed)
+    return Bound{std::vector<topo::CpuSet>(seats.size()), static_cast<uint32_t>(seats.size()), "bound by its own daemon"};
   return Binder(request, host, seats).bind();
 }
 

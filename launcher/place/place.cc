@@ -79,7 +79,41 @@ Result<void> bind_all(const Request& request, std::vector<Chair>& chairs, Placem
   return {};
 }
 
+/// The lines of a rankfile for these ranks, which are numbered from 0 here.
+Result<std::vector<RankLine>> lines_for(const Request& request, const std::vector<std::vector<uint32_t>>& ranks) {
+  std::vector<RankLine> lines;
+  if (request.rankfile.empty()) return lines;
+  for (const auto& of_program : ranks)
+    for (const uint32_t rank : of_program) {
+      const auto line = std::ranges::find(request.rankfile, rank, &RankLine::rank);
+      if (line == request.rankfile.end()) return Failure{"the rankfile has no line for rank " + std::to_string(rank)};
+      lines.push_back({static_cast<uint32_t>(lines.size()), "+n0", line->slots, line->source});
+    }
+  return lines;
+}
+
 }  // namespace
+
+Result<Placement> place_here(const Request& request, const Host& here, const std::vector<std::vector<uint32_t>>& ranks) {
+  Request own = request;
+  own.hosts = {here};
+  own.hosts[0].slots = own.hosts[0].most = 0;  // how many come here is settled
+  own.hosts[0].firm = own.hosts[0].assumed = own.never_oversubscribe = false;
+  own.programs.clear();
+  std::vector<uint32_t> number;  // of each program in the request
+  for (uint32_t p = 0; p < ranks.size(); ++p) {
+    if (ranks[p].empty()) continue;
+    own.programs.push_back({static_cast<uint32_t>(ranks[p].size()), {}, request.programs[p].threads});
+    number.push_back(p);
+  }
+  auto lines = lines_for(request, ranks);
+  if (!lines) return lines.failure();
+  own.rankfile = std::move(*lines);
+  auto placed = place(own);
+  if (placed)
+    for (Place& place : placed->ranks) place.program = number[place.program];
+  return placed;
+}
 
 Result<Placement> place(const Request& request) {
   if (!request.rankfile.empty()) return place_by_rankfile(request);

@@ -36,6 +36,8 @@ struct Host {
   bool bare = false;        ///< named once, and without a number
   /// Unknown (before its daemon has told): ranks can be dealt by slot and node, are not bound, and `slots` 0 means 1.
   std::shared_ptr<const Machine> machine = {};
+  /// `machine` is a guess (mpirun's own): ranks are dealt by it, but left unbound, for the host's daemon to do with place_here().
+  bool assumed = false;
 };
 
 /// One program of the job (several with `:`).
@@ -102,5 +104,10 @@ struct Placement {
 
 /// Deals the ranks to hosts, binds and numbers them.
 Result<Placement> place(const Request& request);
+
+/// For the daemon of a host, which knows its hardware: binds the ranks that the placement of the whole job has given to it, by the same
+/// policies. `ranks`: those of each program of `request`, ascending; the result's ranks are these, program after program. `here` has
+/// its name and machine.
+Result<Placement> place_here(const Request& request, const Host& here, const std::vector<std::vector<uint32_t>>& ranks);
 
 }  // namespace weft::placement

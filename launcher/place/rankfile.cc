@@ -81,7 +81,7 @@ class ByFile {
     place.local_rank = result_.hosts[*host].ranks++;
     place.program = program_of(static_cast<uint32_t>(result_.ranks.size()));
     const auto& machine = request_.hosts[*host].machine;
-    if (!line.slots.empty() && machine) {
+    if (!line.slots.empty() && machine && !request_.hosts[*host].assumed) {
       auto cpus = cpus_of(line, *machine);
       if (!cpus) return cpus.failure();
       place.cpus = std::move(*cpus);
@@ -123,7 +123,8 @@ class ByFile {
   void count() {
     for (uint32_t h = 0; h < result_.hosts.size(); ++h) {
       HostLoad& load = result_.hosts[h];
-      if (!load.machine) continue;
+      load.cpus = std::max(1u, load.ranks);
+      if (!load.machine || request_.hosts[h].assumed) continue;
       topo::CpuSet all;
       for (const Place& place : result_.ranks)
         if (place.host == h) all |= place.cpus.empty() ? usable_cpus(*load.machine, {}) : place.cpus;

@@ -151,6 +151,10 @@ TEST_CASE("rankfiles", "[lists]") {
   CHECK(placement->ranks[2].cpus.empty());
   CHECK(placement->ranks[2].local_rank == 1);
   CHECK(placement->ranks[3].cpus.to_string() == "16-31");
+  const auto here = place_here(request, request.hosts[0], {{1, 3}});
+  REQUIRE(here);
+  CHECK(here->ranks.at(0).cpus.to_string() == "16-19");
+  CHECK(here->ranks.at(1).cpus.to_string() == "16-31");
   for (const auto& [text, says] : {std::pair<std::string, std::string>{"rank 0=node9 slot=0", "line 1 of ranks: node9"},
                                    {"\nrank 1=node1", "line 2 of ranks: rank 1 of a job of 1 rank"},
                                    {"rank 0=node1\nrank 0=node1", "already"},

@@ -281,6 +281,37 @@ TEST_CASE("ten thousand ranks on a hundred hosts", "[place]") {
   CHECK(placement->ranks.back().local_rank == 10'000 - 69 * 144 - 1);
 }
 
+TEST_CASE("daemons bind their own ranks as one that knows all hosts would", "[place]") {
+  for (const char* map : {"", "slot", "node", "numa", "package:PE=2", "ppr:2:l3cache", "core"})
+    for (const char* rank : {"", "node", "fill", "span", "package"})
+      for (uint32_t count : {3u, 7u, 12u}) {
+        INFO("map " << map << " rank " << rank << " ranks " << count);
+        Request request = with(on("two sockets", count, 3), map, "", rank);
+        request.programs.push_back({2});
+        const auto known = place(request);
+        if (!known) continue;  // ppr has no room for so many
+        Request guess = request;
+        for (Host& host : guess.hosts) host.assumed = true;
+        const auto dealt = place(guess);
+        REQUIRE(dealt);
+        for (uint32_t h = 0; h < 3; ++h) {
+          std::vector<std::vector<uint32_t>> ranks(2);
+          for (uint32_t r = 0; r < dealt->ranks.size(); ++r) {
+            CHECK(dealt->ranks[r].cpus.empty());
+            if (dealt->ranks[r].host == h) ranks[dealt->ranks[r].program].push_back(r);
+          }
+          if (ranks[0].empty() && ranks[1].empty()) continue;
+          const auto here = place_here(request, request.hosts[h], ranks);
+          REQUIRE(here);
+          std::vector<std::string> own, all;
+          for (const Place& place : here->ranks) own.push_back(place.cpus.to_string());
+          for (const Place& place : known->ranks)
+            if (place.host == h) all.push_back(place.cpus.to_string());
+          CHECK(own == all);
+        }
+      }
+}
+
 TEST_CASE("a map is drawn", "[place]") {
   const auto placement = place(with(on("sub-NUMA", 2), "", "core"));
   REQUIRE(placement);
