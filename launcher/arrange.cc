@@ -8,16 +8,12 @@
 #include "launcher/place/draw.h"
 #include "launcher/place/hosts.h"
 #include "launcher/place/policy.h"
+#include "launcher/tree/hosts.h"
+#include "launcher/tree/shape.h"
 #include "runtime/topo/cpus.h"
 
 namespace weft::launcher {
 namespace {
-
-std::string own_name() {
-  char name[256] = "localhost";
-  gethostname(name, sizeof name - 1);
-  return name;
-}
 
 /// A machine that is only described serves for plans, not for binding.
 std::shared_ptr<const placement::Machine> this_machine(const topo::HardwareTopology& hardware, const std::string& topology,
@@ -34,20 +30,26 @@ std::shared_ptr<const placement::Machine> this_machine(const topo::HardwareTopol
   return std::make_shared<placement::Machine>(std::move(machine));
 }
 
-/// The hosts that were named, with this one under its own name.
+/// The hosts that were named, or those of a Slurm job, with this one under its own name. Nothing is known of others' hardware.
 Result<std::vector<placement::Host>> hosts_of(const Options& options, const std::string& own,
                                               std::shared_ptr<const placement::Machine> machine) {
   std::vector<placement::Host> named = options.request.hosts;
+  if (named.empty()) {
+    auto allocated = tree::slurm_hosts();
+    if (!allocated) return allocated.failure();
+    named = std::move(*allocated);
+  }
   if (named.empty()) named.push_back({own});
   for (placement::Host& host : named) {
-    if (!placement::means(host.name, own))
-      return Failure{(host.source.empty() ? host.name : host.source + ": " + host.name) +
-                     " is another host: this mpirun starts ranks on its own host only; leave it out or name localhost"};
-    host.name = own;
+    if (placement::means(host.name, own))
+      host.name = own;
+    else if (!tree::names_host(host.name))
+      return Failure{(host.source.empty() ? "" : host.source + ": ") + "\"" + host.name + "\" is no name of a host"};
   }
   std::vector<placement::Host> hosts;
   placement::add_hosts(hosts, named);
-  for (placement::Host& host : hosts) host.machine = machine;
+  for (placement::Host& host : hosts)
+    if (host.name == own) host.machine = machine;
   return hosts;
 }
 
@@ -61,6 +63,12 @@ uint32_t threads_of(const App& app) {
 }
 
 }  // namespace
+
+std::string own_name() {
+  char name[256] = "localhost";
+  gethostname(name, sizeof name - 1);
+  return name;
+}
 
 Result<Arrangement> arrange(Options& options) {
   Arrangement result;
@@ -79,7 +87,8 @@ Result<Arrangement> arrange(Options& options) {
     for (const std::string& host : app.hosts) program.hosts.push_back(placement::means(host, own) ? own : host);
     request.programs.push_back(std::move(program));
   }
-  if (!request.hosts[0].machine && !request.hosts[0].slots) request.hosts[0].slots = topo::usable_cpus();
+  for (placement::Host& host : request.hosts)
+    if (host.name == own && !host.machine && !host.slots) host.slots = topo::usable_cpus();
   auto placed = placement::place(request);
   if (!placed) return placed.failure();
   if (!options.counted) options.apps[0].ranks = static_cast<uint32_t>(placed->ranks.size());
@@ -87,7 +96,8 @@ Result<Arrangement> arrange(Options& options) {
     return Failure{"--stdin " + std::to_string(options.input_rank) + ": the job has ranks 0 to " +
                    std::to_string(placed->ranks.size() - 1)};
   result.placement = std::move(*placed);
-  if (!request.hosts[0].machine) result.placement.hosts[0].cpus = topo::usable_cpus();
+  for (size_t h = 0; h < request.hosts.size(); h++)
+    if (request.hosts[h].name == own && !request.hosts[h].machine) result.placement.hosts[h].cpus = topo::usable_cpus();
   return result;
 }
 

@@ -17,6 +17,9 @@ struct Arrangement {
   placement::Placement placement;
 };
 
+/// The name under which this host is in placements.
+std::string own_name();
+
 /// Places the ranks, and sets the number of those that `options` leaves open.
 Result<Arrangement> arrange(Options& options);
 

@@ -1,35 +1,26 @@
 #include "launcher/daemon.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
-#include <optional>
-#include <utility>
 
 #include "launcher/arrange.h"
 #include "launcher/daemon_state.h"
-#include "launcher/environment.h"
-#include "launcher/events.h"
-#include "launcher/guardian.h"
-#include "launcher/input.h"
-#include "launcher/job_folder.h"
+#include "launcher/host.h"
 #include "launcher/mpir.h"
-#include "launcher/output.h"
-#include "launcher/pmix_server.h"
-#include "launcher/spawn.h"
 #include "launcher/stacks.h"
+#include "launcher/tree/exchange.h"
+#include "launcher/tree/hosts.h"
+#include "launcher/tree/node.h"
 #include "runtime/base/clock.h"
 #include "runtime/boot/internal.h"
 #include "runtime/boot/job_record.h"
@@ -39,23 +30,22 @@ extern char** environ;
 namespace weft::launcher {
 namespace {
 
-std::string host_name() {
-  char name[256] = "localhost";
-  gethostname(name, sizeof name - 1);
-  return name;
-}
+constexpr uint64_t patience_ns = 6'000'000'000;  // with daemons that were told to go
 
-/// The signals that mpirun takes by reading, not by handlers.
-sigset_t taken_signals() {
-  sigset_t set;
-  sigemptyset(&set);
-  for (int s : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT, SIGALRM, SIGABRT}) sigaddset(&set, s);
-  return set;
-}
-
-std::vector<RankInfo> rank_infos(const Options& options, const std::string& host) {
+std::vector<RankInfo> rank_infos(const Options& options, const Layout& layout) {
   std::vector<RankInfo> infos;
-  for (const App& app : options.apps) infos.insert(infos.end(), app.ranks, RankInfo{app.command[0], host});
+  for (const App& app : options.apps)
+    for (uint32_t i = 0; i < app.ranks; i++) {
+      const uint32_t node = layout.host_of[infos.size()];
+      infos.push_back({app.command[0], layout.hosts[node], node});
+    }
+  return infos;
+}
+
+std::vector<NodeInfo> node_infos(const Layout& layout, uint32_t fan_out) {
+  const tree::Shape shape{uint32_t(layout.hosts.size()), fan_out};
+  std::vector<NodeInfo> infos;
+  for (uint32_t n = 0; n < layout.hosts.size(); n++) infos.push_back({layout.hosts[n], shape.parent(n)});
   return infos;
 }
 
@@ -64,110 +54,132 @@ bool core_files_allowed() {
   return getrlimit(RLIMIT_CORE, &limit) == 0 && limit.rlim_cur > 0;
 }
 
-class Daemon {
+class Daemon final : public Host {
  public:
-  Daemon(const Options& options, const Arrangement& places)
-      : options_(options),
+  Daemon(const Options& options, const Arrangement& places, const tree::Allocation& where)
+      : Host(options, where.layout),
         places_(places),
-        host_(host_name()),
-        state_(rank_infos(options, host_), core_files_allowed()),
-        children_(options.ranks()) {}
+        where_(where),
+        state_(rank_infos(options, where.layout), core_files_allowed(), node_infos(where.layout, where.fan_out)) {}
   int run();
 
  private:
-  struct Process {
-    pid_t pid = -1;
-    bool gone = false;
-  };
-
-  const Options& options_;
   const Arrangement& places_;
-  const std::string host_;
+  const tree::Allocation& where_;
   DaemonState state_;
-  std::vector<Process> children_;  // zombies stay until the end, so that no process group's number is used again
-  JobFolder folder_;
-  std::optional<Guardian> guardian_;
-  Mailbox mailbox_;
-  std::unique_ptr<PmixServer> server_;
-  JobEnvironment job_environment_;
-  std::vector<std::string> programs_;  // their files, one an app
+  std::string secret_;
+  std::vector<int> pids_ = std::vector<int>(options_.ranks(), -1);  // of all ranks, on whatever host
   StackReader stacks_;
-  Output output_{options_.output};
-  Input input_{options_.input, options_.input_rank, options_.ranks()};
-  int signals_ = -1;
+  std::unique_ptr<tree::Node> node_;  // only with other hosts
+  std::unique_ptr<tree::Exchange> exchange_;
   uint64_t timeout_ns_ = 0, grace_ns_ = 0;
   int exit_code_ = 0;
-  bool output_lost_ = false;
-  std::vector<Event> aborts_;  // waiting until it is sure that nobody has died before
 
-  void take(const Event& event);
+  void take(const Event& event) override;
+  topo::CpuSet cpus_of(uint32_t rank) const override { return places_.placement.ranks[rank].cpus; }
   void act(const Action& action);
   Result<void> allocate();
-  void launch();
-  bool start_rank(uint32_t rank, const std::string& path);
-  std::vector<std::string> environment_of(uint32_t rank, const App& app) const;
+  Result<void> reach();
+  tree::Plan plan() const;
+  void deliver(const tree::Message& message);
+  void tell(tree::Kind kind, std::string body = {});
   void loop();
+  void turn(int wait);
   int wait_ms();
   void read_signals();
-  void reap();
-  void take_letters();
-  void read_mailbox();
   void check_clocks();
-  void signal_ranks(int signal);
-  void clean_up();
-  void finish_output();
+  void end_tree();
   void show_stacks();
-  void tell_loss();
   void record() const;
   void record_map() const;
   void show_debugger();
-  void say(const std::string& text) {
-    output_.say(text);
-    if (!folder_.path().empty()) boot::append_message(folder_.path(), text);
-  }
-  void say_verbose(const std::string& text) {
-    if (options_.verbose) say("mpirun: " + text);
-  }
 };
 
 int Daemon::run() {
-  const sigset_t set = taken_signals();
-  sigprocmask(SIG_BLOCK, &set, nullptr);  // before any thread exists: all inherit it
-  signal(SIGPIPE, SIG_IGN);
-  signals_ = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-  prctl(PR_SET_CHILD_SUBREAPER, 1);  // what ranks leave behind becomes our child, and so can be ended
-  raise_descriptor_limit();
+  take_over_signals();
   if (options_.timeout_s > 0) timeout_ns_ = now_ns() + uint64_t(options_.timeout_s * 1e9);
   if (auto ok = allocate(); !ok)
     take(event::Broken{ok.failure().text});
   else
     take(event::Allocated{});
   loop();
+  end_tree();
   clean_up();
+  if (output_lost_ && !exit_code_) exit_code_ = exit_failed;
   return exit_code_;
 }
 
 Result<void> Daemon::allocate() {
-  if (auto ok = folder_.create(temporary_bytes(options_.ranks())); !ok) return ok;
+  if (auto ok = make_folder({}); !ok) return ok;
   record();
   if (auto ok = output_.prepare(options_.ranks()); !ok) return ok;
-  guardian_.emplace(folder_.path(), folder_.job());
-  if (!guardian_->start()) return Failure{std::string("cannot start the guardian process: ") + strerror(errno)};
-  JobFacts facts;
-  facts.name = folder_.job();
-  facts.folder = folder_.path();
-  facts.host = host_;
-  facts.secret = boot::random_secret();
-  facts.topology = places_.topology;
-  facts.hwloc_topology = places_.hardware ? places_.hardware->handle() : nullptr;
-  facts.cpus = places_.placement.hosts[0].cpus;
-  facts.options = &options_;
-  auto server = PmixServer::start(facts, mailbox_);
-  if (!server) return server.failure();
-  server_ = std::move(*server);
-  say_verbose("job " + facts.name + ", " + std::to_string(options_.ranks()) + " ranks, " + std::to_string(facts.cpus) + " usable CPUs, " +
-              places_.placement.hosts[0].binding + ", folder " + facts.folder);
-  return {};
+  job_environment_.master = layout_.alone() ? "127.0.0.1" : layout_.hosts[layout_.host_of[0]];
+  if (options_.torch) job_environment_.master_port = free_port();
+  secret_ = boot::random_secret();
+  if (!layout_.alone()) {
+    const tree::Shape shape{uint32_t(layout_.hosts.size()), where_.fan_out};
+    exchange_ = std::make_unique<tree::Exchange>(layout_, shape, [this](tree::Kind kind, uint32_t to, std::string body) {
+      node_->send({kind, 0, to, std::move(body)});
+    });
+    tree::Node::Upcalls upcalls;
+    upcalls.deliver = [this](const tree::Message& message) { deliver(message); };
+    upcalls.child_lost = [this](uint32_t node, const std::string& why) { take(event::HostLost{node, why}); };
+    node_ = std::make_unique<tree::Node>(0, shape, secret_, std::move(upcalls));
+    node_->use(output_);
+    if (auto ok = reach(); !ok) return ok;  // the others start while we do
+    if (layout_.here().empty()) return {};
+  }
+  const placement::HostLoad& load = places_.placement.hosts[places_.placement.ranks[layout_.here()[0]].host];
+  const Hardware own{places_.hardware ? &*places_.hardware : nullptr, places_.topology, load.cpus, load.binding};
+  auto ok = start_server(secret_, exchange_.get(), own);
+  if (ok && exchange_) exchange_->serve(server_.get());
+  return ok;
+}
+
+tree::Plan Daemon::plan() const {
+  tree::Plan plan;
+  plan.job = folder_.job();
+  plan.fan_out = where_.fan_out;
+  plan.ssh = where_.how == tree::How::ssh;
+  plan.agent = options_.agent;
+  plan.program = where_.program;
+  plan.hosts = layout_.hosts;
+  plan.host_of = layout_.host_of;
+  for (char** v = environ; *v; v++) plan.environment.emplace_back(*v);
+  plan.master = job_environment_.master;
+  plan.master_port = job_environment_.master_port;
+  plan.options = options_;
+  char here[4096];
+  const std::string start = getcwd(here, sizeof here) ? std::string(here) + "/" : "";
+  const auto complete = [&](std::string& folder) {
+    if (folder.empty() || folder[0] != '/') folder = start + folder;
+  };
+  for (App& app : plan.options.apps) complete(app.folder);
+  if (!plan.options.output.folder.empty()) complete(plan.options.output.folder);
+  return plan;
+}
+
+Result<void> Daemon::reach() {
+  if (auto ok = node_->listen(); !ok) return ok;
+  const bool feeds = options_.input == InputTo::one && layout_.host_of[options_.input_rank] != 0;
+  return node_->start_children(plan(), feeds);
+}
+
+void Daemon::tell(tree::Kind kind, std::string body) {
+  if (node_) node_->send({kind, 0, tree::everybody, std::move(body)});
+}
+
+void Daemon::deliver(const tree::Message& message) {
+  switch (message.kind) {
+    case tree::Kind::up: return take(event::HostUp{message.from});
+    case tree::Kind::lost:
+      if (auto lost = tree::decode_lost(message.body)) take(event::HostLost{lost->node, lost->why});
+      return;
+    case tree::Kind::event:
+      if (auto event = tree::decode_event(message.body)) take(*event);
+      return;
+    default: exchange_->deliver(message);
+  }
 }
 
 /// What `weft ps` shows of this job.
@@ -177,7 +189,7 @@ void Daemon::record() const {
   record.launcher = boot::process_name(getpid());
   record.ranks = options_.ranks();
   record.since = time(nullptr);
-  record.host = host_;
+  record.host = layout_.hosts[0];
   record.command = options_.command_line;
   if (char* here = get_current_dir_name()) {
     record.directory = here;
@@ -188,9 +200,10 @@ void Daemon::record() const {
 
 void Daemon::record_map() const {
   std::vector<boot::JobMapLine> lines;
-  for (uint32_t rank = 0; rank < children_.size(); rank++)
-    lines.push_back({rank, children_[rank].pid, host_, options_.apps[options_.app_of(rank)].command[0]});
+  for (uint32_t rank = 0; rank < pids_.size(); rank++)
+    lines.push_back({rank, pids_[rank], layout_.hosts[layout_.host_of[rank]], options_.apps[options_.app_of(rank)].command[0]});
   boot::write_map(folder_.path(), lines);
+  if (!server_) return;  // no rank of ours: each host's daemon knows the environment there
   std::string text;
   for (const std::string& variable : environment_of(0, options_.apps[0])) text += variable + "\n";
   boot::write_file(folder_.path(), "environment", text);
@@ -199,9 +212,8 @@ void Daemon::record_map() const {
 /// A debugger that has started us wants to have seen the ranks before they run.
 void Daemon::show_debugger() {
   std::vector<DebuggedRank> ranks;
-  uint32_t rank = 0;
-  for (size_t a = 0; a < options_.apps.size(); a++)
-    for (uint32_t i = 0; i < options_.apps[a].ranks; i++, rank++) ranks.push_back({host_, programs_[a], children_[rank].pid});
+  for (uint32_t rank = 0; rank < pids_.size(); rank++)
+    ranks.push_back({layout_.hosts[layout_.host_of[rank]], programs_[options_.app_of(rank)], pids_[rank]});
   publish_ranks(ranks);
   if (being_debugged()) signal_ranks(SIGCONT);
 }
@@ -209,18 +221,25 @@ void Daemon::show_debugger() {
 void Daemon::take(const Event& event) {
   const Phase before = state_.phase();
   const State state = state_.step(event);
+  if (const auto* started = std::get_if<event::Started>(&event); started && started->rank < pids_.size())
+    pids_[started->rank] = started->pid;
   if (state.phase == Phase::stop && before != Phase::stop)
     for (const Action& action : state.actions)
       if (action.kind == Action::say) publish_abort(action.text);
   if (state.phase != before) say_verbose(std::string(to_string(before)) + " -> " + to_string(state.phase));
   for (const Action& action : state.actions) act(action);
+  if (before == Phase::launch && state.phase == Phase::run) {
+    record_map();
+    show_debugger();
+  }
 }
 
 void Daemon::act(const Action& action) {
   switch (action.kind) {
-    case Action::map: return take(event::Mapped{});  // one host: every rank's place is here
-    case Action::launch: return launch();
-    case Action::signal_ranks: return signal_ranks(action.number);
+    case Action::reach: return;                      // under way since before our own server was started
+    case Action::map: return take(event::Mapped{});  // done before there was a job
+    case Action::launch: tell(tree::Kind::launch); return launch();
+    case Action::signal_ranks: tell(tree::Kind::signal, tree::encode(uint32_t(action.number))); return signal_ranks(action.number);
     case Action::say:
       output_.drain(UINT32_MAX);  // first what led to it
       return say(action.text);
@@ -230,99 +249,58 @@ void Daemon::act(const Action& action) {
   }
 }
 
-void Daemon::launch() {
-  job_environment_.job = folder_.job();
-  job_environment_.torch = options_.torch;
-  job_environment_.master = "127.0.0.1";
-  if (options_.torch) job_environment_.master_port = free_port();
-  uint32_t rank = 0;
-  for (const App& app : options_.apps) {
-    auto path = find_program(app.command[0], app.folder);
-    programs_.push_back(path ? *path : app.command[0]);
-    for (uint32_t i = 0; i < app.ranks; i++, rank++) {
-      if (!path)
-        take(event::LaunchFailed{rank, path.failure().text,
-                                 access(app.command[0].c_str(), F_OK) == 0 ? exit_not_executable : exit_not_found});
-      if (state_.phase() != Phase::launch || !start_rank(rank, *path)) return;
-    }
-  }
-  record_map();
-  show_debugger();
-  sweep_dead_jobs();  // here, while the ranks start
-}
-
-std::vector<std::string> Daemon::environment_of(uint32_t rank, const App& app) const {
-  std::vector<std::string> all = inherited(app, environ);
-  for (const auto& [name, value] : app.variables) set_variable(all, name, value);
-  const std::vector<std::string> pmix = server_->environment(rank);
-  all.insert(all.end(), pmix.begin(), pmix.end());
-  const Seat seat{rank, options_.ranks(), rank, options_.ranks()};  // one host: local numbers are the job's
-  for (const auto& [name, value] : contract(job_environment_, seat, all)) set_variable(all, name, value);
-  return all;
-}
-
-bool Daemon::start_rank(uint32_t rank, const std::string& path) {
-  const App& app = options_.apps[options_.app_of(rank)];
-  int out[2], err[2];
-  auto failed = [&](const std::string& why, int code = exit_failed) {
-    take(event::LaunchFailed{rank, why, code});
-    return false;
-  };
-  if (pipe2(out, O_CLOEXEC)) return failed(std::string("no pipe for its output: ") + strerror(errno) + " (see ulimit -n)");
-  if (pipe2(err, O_CLOEXEC)) {
-    close(out[0]);
-    close(out[1]);
-    return failed(std::string("no pipe for its output: ") + strerror(errno) + " (see ulimit -n)");
-  }
-  auto taken = output_.add(rank, out[0], err[0]);
-  if (!taken)
-    for (int fd : {out[0], err[0]}) close(fd);
-  const int input = input_.open_for(rank);
-  SpawnError error{input < 0 ? std::string("no input: ") + strerror(errno) : "", exit_failed};
-  pid_t pid = -1;
-  const Child child{path,   app.command, environment_of(rank, app),          app.folder,      input,
-                    out[1], err[1],      places_.placement.ranks[rank].cpus, being_debugged()};
-  if (taken && input >= 0) pid = spawn(child, error);
-  input_.started(rank);
-  close(out[1]);
-  close(err[1]);
-  if (!taken) return failed(taken.failure().text);
-  if (pid < 0) return failed(error.text, error.exit_code);
-  children_[rank].pid = pid;
-  guardian_->watch(pid);
-  take(event::Started{rank, pid});
-  return true;
-}
-
+/// Of this host's ranks.
 void Daemon::show_stacks() {
   std::vector<std::pair<uint32_t, pid_t>> ranks;
   for (uint32_t rank = 0; rank < children_.size(); rank++)
     if (children_[rank].pid > 0 && !children_[rank].gone) ranks.emplace_back(rank, children_[rank].pid);
+  if (ranks.empty()) return take(event::StacksShown{});
   stacks_.start(ranks, now_ns());
 }
 
 int Daemon::wait_ms() {
   uint64_t next = output_.next_tick_ns();
-  for (uint64_t clock : {timeout_ns_, grace_ns_, stacks_.next_tick_ns()})
+  for (uint64_t clock : {timeout_ns_, grace_ns_, stacks_.next_tick_ns(), node_ ? node_->next_tick_ns() : 0})
     if (clock && (!next || clock < next)) next = clock;
   if (!next) return -1;
   const uint64_t now = now_ns();
   return next <= now ? 0 : int(std::min<uint64_t>((next - now) / 1'000'000 + 1, 1'000'000));
 }
 
+/// One round: waits until something happens and does what it asks for.
+void Daemon::turn(int wait) {
+  pollfd ready[7] = {{signals_, POLLIN, 0},
+                     {mailbox_.fd(), POLLIN, 0},
+                     {output_.fd(), POLLIN, 0},
+                     input_.interest(),
+                     {node_ ? node_->fd() : -1, POLLIN, 0},
+                     node_ ? node_->input_interest() : pollfd{-1, 0, 0},
+                     {stacks_.fd(), POLLIN, 0}};
+  if (poll(ready, 7, wait) < 0 && errno != EINTR) return;
+  // PMIx first: that a rank has left in order was said before it exited.
+  if (ready[1].revents) read_mailbox();
+  if (ready[0].revents) read_signals();
+  if (ready[3].revents) input_.process();
+  if (ready[5].revents) node_->process_input();
+  if (node_) node_->process();
+  output_.process();
+  tell_loss();
+}
+
 void Daemon::loop() {
   while (state_.phase() != Phase::done) {
-    pollfd ready[5] = {
-        {signals_, POLLIN, 0}, {mailbox_.fd(), POLLIN, 0}, {output_.fd(), POLLIN, 0}, input_.interest(), {stacks_.fd(), POLLIN, 0}};
-    if (poll(ready, 5, wait_ms()) < 0 && errno != EINTR) break;
-    // PMIx first: that a rank has left in order was said before it exited.
-    if (ready[1].revents) read_mailbox();
-    if (ready[0].revents) read_signals();
-    if (ready[3].revents) input_.process();
-    output_.process();
-    tell_loss();
+    turn(wait_ms());
     check_clocks();
   }
+}
+
+/// Sends the daemons away and waits until they have gone.
+void Daemon::end_tree() {
+  if (!node_) return;
+  node_->end_children();
+  const uint64_t give_up = now_ns() + patience_ns;
+  while (!node_->below_gone() && now_ns() < give_up) turn(20);
+  node_->cut_children();
 }
 
 void Daemon::check_clocks() {
@@ -341,27 +319,6 @@ void Daemon::check_clocks() {
   }
 }
 
-/// Takes what PMIx's thread has posted, but keeps aborts back.
-void Daemon::take_letters() {
-  Mailbox::Letters letters = mailbox_.take();
-  for (const Mailbox::Work& work : letters.works) work();
-  for (Event& event : letters.events) {
-    if (std::holds_alternative<event::Aborted>(event))
-      aborts_.push_back(std::move(event));
-    else
-      take(event);
-  }
-}
-
-void Daemon::read_mailbox() {
-  take_letters();
-  if (aborts_.empty()) return;
-  reap();  // a rank that aborts because another has died is not the culprit
-  const std::vector<Event> aborts = std::exchange(aborts_, {});
-  for (const Event& event : aborts) take(event);
-  server_->answer_aborts();
-}
-
 void Daemon::read_signals() {
   signalfd_siginfo info;
   bool children = false;
@@ -376,69 +333,7 @@ void Daemon::read_signals() {
   }
   if (!children) return;
   reap();
-}
-
-void Daemon::reap() {
-  for (uint32_t rank = 0; rank < children_.size(); rank++) {
-    Process& child = children_[rank];
-    if (child.pid < 0 || child.gone) continue;
-    siginfo_t info{};
-    if (waitid(P_PID, id_t(child.pid), &info, WEXITED | WNOHANG | WNOWAIT) || info.si_pid != child.pid) continue;
-    child.gone = true;
-    take_letters();  // what the dead said in time counts, and was posted before they died
-    output_.drain(rank);
-    const bool exited = info.si_code == CLD_EXITED;
-    take(event::Exited{rank, exited ? info.si_status : 0, exited ? 0 : info.si_status, info.si_code == CLD_DUMPED});
-  }
-  siginfo_t info{};
-  if (guardian_ && guardian_->pid() > 0 && waitid(P_PID, id_t(guardian_->pid()), &info, WEXITED | WNOHANG) == 0 && info.si_pid) {
-    say_verbose("the guardian process was killed; starting another");
-    guardian_->start();
-  }
-}
-
-void Daemon::signal_ranks(int signal) {
-  for (const Process& child : children_)
-    if (child.pid > 0 && !child.gone) kill(-child.pid, signal);
-}
-
-/// All ranks are gone: ends what they left behind, passes on the rest of their output, removes the job's files.
-void Daemon::clean_up() {
-  for (const Process& child : children_)
-    if (child.pid > 0) {
-      kill(-child.pid, SIGKILL);  // its zombie still holds the number, so the group can be nobody else's
-      waitpid(child.pid, nullptr, 0);
-    }
-  kill_children_but(guardian_ ? guardian_->pid() : -1);
-  finish_output();
-  if (!folder_.path().empty()) remove_job(folder_.path(), folder_.job());
-  if (guardian_) guardian_->dismiss();
-}
-
-/// All that the ranks have written reaches its reader, however slow, unless the user loses patience.
-void Daemon::finish_output() {
-  constexpr uint64_t patience_ns = 1'000'000'000;  // with a pipe that somebody out of our reach holds open
-  uint64_t quiet_since = now_ns();
-  bool impatient = false;
-  while (!impatient && (output_.open_streams() || output_.pending())) {
-    pollfd ready[2] = {{output_.fd(), POLLIN, 0}, {signals_, POLLIN, 0}};
-    const bool some = poll(ready, 2, 50) > 0 && ready[0].revents;
-    output_.process();
-    if (some || output_.pending()) quiet_since = now_ns();
-    if (output_.open_streams() && now_ns() - quiet_since > patience_ns) output_.end_streams();
-    signalfd_siginfo info;
-    while (read(signals_, &info, sizeof info) == sizeof info) impatient |= info.ssi_signo != SIGCHLD;
-  }
-  output_.end_streams();
-  tell_loss();
-  if (output_lost_ && !exit_code_) exit_code_ = exit_failed;
-}
-
-void Daemon::tell_loss() {
-  const std::string loss = output_.loss();
-  if (loss.empty()) return;
-  say(loss);
-  output_lost_ = true;
+  if (node_) node_->reap();
 }
 
 }  // namespace
@@ -452,7 +347,12 @@ int run_job(const Options& options) {
   }
   fputs(show(complete, *places).c_str(), complete.dry_run ? stdout : stderr);
   if (complete.dry_run) return 0;
-  Daemon daemon(complete, *places);
+  auto where = tree::allocate(complete, places->placement, own_name());
+  if (!where) {
+    fprintf(stderr, "mpirun: %s\n", where.failure().text.c_str());
+    return exit_usage;
+  }
+  Daemon daemon(complete, *places, *where);
   const int code = daemon.run();
   // PMIx's threads may be in the middle of something; everything of ours is closed, so leave without their consent.
   _exit(code);

@@ -16,7 +16,7 @@ int failing(int code) { return (code & 0xff) ? code & 0xff : 1; }
 }  // namespace
 
 const char* to_string(Phase phase) {
-  static constexpr const char* names[] = {"allocate", "map", "launch", "run", "stop", "done"};
+  static constexpr const char* names[] = {"allocate", "reach", "map", "launch", "run", "stop", "done"};
   return names[static_cast<int>(phase)];
 }
 
@@ -35,8 +35,43 @@ State DaemonState::step(const Event& event) {
 
 void DaemonState::on(const event::Allocated&, Actions& actions) {
   if (phase_ != Phase::allocate) return;
+  phase_ = Phase::reach;
+  if (nodes_.size() > 1) actions.push_back(Action{Action::reach});
+  map_if_all_up(actions);
+}
+
+void DaemonState::map_if_all_up(Actions& actions) {
+  if (phase_ != Phase::reach) return;
+  for (const Node& node : nodes_)
+    if (!node.up) return;
   phase_ = Phase::map;
   actions.push_back(Action{Action::map});
+}
+
+void DaemonState::on(const event::HostUp& e, Actions& actions) {
+  if (e.node >= nodes_.size() || nodes_[e.node].lost) return;
+  nodes_[e.node].up = true;
+  map_if_all_up(actions);
+}
+
+/// The ranks of a lost host count as gone: their guardian sees to it.
+void DaemonState::on(const event::HostLost& e, Actions& actions) {
+  if (!e.node || e.node >= nodes_.size() || nodes_[e.node].lost || phase_ == Phase::done) return;
+  nodes_[e.node].lost = true;
+  for (uint32_t n = e.node + 1; n < nodes_.size(); n++)  // parents have lower numbers
+    nodes_[n].lost = nodes_[n].lost || nodes_[nodes_[n].info.parent].lost;
+  uint32_t with_it = 0;
+  for (Rank& rank : ranks_) {
+    if (rank.info.node >= nodes_.size() || !nodes_[rank.info.node].lost || rank.life == Life::gone) continue;
+    if (rank.life == Life::running) running_--, with_it++;
+    rank.life = Life::gone;
+  }
+  if (phase_ == Phase::stop) return finish_if_empty(actions);
+  std::string text = "mpirun: " + e.why;
+  if (with_it)
+    text += "\n        " + (with_it == 1 ? std::string("A rank was") : std::to_string(with_it) + " ranks were") + " lost with it";
+  if (with_it) text += running_ ? "; the other " + std::to_string(running_) + " are being ended." : ".";
+  stop(exit_failed, std::move(text), actions);
 }
 
 void DaemonState::on(const event::Mapped&, Actions& actions) {
@@ -158,7 +193,15 @@ void DaemonState::on(const event::StacksShown&, Actions& actions) {
 }
 
 void DaemonState::on(const event::GraceOver&, Actions& actions) {
-  if (phase_ == Phase::stop && running_) actions.push_back(Action{Action::signal_ranks, SIGKILL});
+  if (phase_ != Phase::stop || !running_) return;
+  if (killed_) {  // ranks of this host cannot outlive SIGKILL for long; a daemon that hangs is left to its guardian
+    for (Rank& rank : ranks_)
+      if (rank.life == Life::running && rank.info.node) rank.life = Life::gone, running_--;
+    return finish_if_empty(actions);
+  }
+  killed_ = true;
+  actions.push_back(Action{Action::signal_ranks, SIGKILL});
+  if (nodes_.size() > 1) actions.push_back(Action{Action::start_grace, grace_ms});
 }
 
 /// Ends the job early: one message, then SIGTERM, later SIGKILL.

@@ -1,4 +1,4 @@
-// The life of a job on one host as a pure state machine: events in, actions out. No process, clock or file is touched here,
+// The life of a job as a pure state machine: events in, actions out. No process, clock or file is touched here,
 // so that every event can be tried in every state by a unit test.
 #pragma once
 
@@ -10,13 +10,21 @@
 
 namespace weft::launcher {
 
-/// allocate -> map -> launch -> run -> done; `stop` lies between run (or launch) and done when the job ends early.
-enum class Phase : uint8_t { allocate, map, launch, run, stop, done };
+/// allocate -> reach -> map -> launch -> run -> done; `stop` lies before done when the job ends early. `reach` is over at once where
+/// there are no other hosts.
+enum class Phase : uint8_t { allocate, reach, map, launch, run, stop, done };
 const char* to_string(Phase);
 
 namespace event {
 struct Allocated {};  ///< hosts, the job's folder and the PMIx server are there
-struct Mapped {};     ///< each rank has its place
+struct HostUp {
+  uint32_t node;
+};  ///< the daemon of another host is ready
+struct HostLost {
+  uint32_t node;
+  std::string why;
+};                 ///< the daemon of another host cannot be started, or has died; those below it are lost with it
+struct Mapped {};  ///< each rank has its place
 struct Started {
   uint32_t rank;
   int pid;
@@ -56,13 +64,14 @@ struct StacksShown {};  ///< what Action::show_stacks wanted has been said
 struct GraceOver {};    ///< the time between SIGTERM and SIGKILL is over
 }  // namespace event
 
-using Event =
-    std::variant<event::Allocated, event::Mapped, event::Started, event::LaunchFailed, event::Broken, event::Connected, event::Finalized,
-                 event::Aborted, event::Exited, event::Signalled, event::TimedOut, event::StacksShown, event::GraceOver>;
+using Event = std::variant<event::Allocated, event::Mapped, event::Started, event::LaunchFailed, event::Broken, event::Connected,
+                           event::Finalized, event::Aborted, event::Exited, event::Signalled, event::TimedOut, event::StacksShown,
+                           event::GraceOver, event::HostUp, event::HostLost>;
 
 /// What the daemon is to do.
 struct Action {
   enum Kind : uint8_t {
+    reach,  ///< the daemons of other hosts are to be ready
     map,
     launch,
     signal_ranks,  ///< `number` goes to the process groups of all ranks that still run
@@ -86,11 +95,19 @@ struct State {
 struct RankInfo {
   std::string program;
   std::string host;
+  uint32_t node = 0;
+};
+
+/// A host: its name, and the number of the daemon above its own in the tree. The first is mpirun's own.
+struct NodeInfo {
+  std::string name;
+  uint32_t parent = 0;
 };
 
 class DaemonState {
  public:
-  explicit DaemonState(std::vector<RankInfo> ranks, bool core_files = true) : core_files_(core_files) {
+  explicit DaemonState(std::vector<RankInfo> ranks, bool core_files = true, std::vector<NodeInfo> nodes = {}) : core_files_(core_files) {
+    for (NodeInfo& info : nodes) nodes_.push_back({std::move(info), nodes_.empty(), false});
     for (RankInfo& info : ranks) ranks_.push_back({std::move(info), 0, Life::waiting, false, false});
   }
 
@@ -108,17 +125,25 @@ class DaemonState {
     Life life;
     bool connected, finalized;
   };
+  struct Node {
+    NodeInfo info;
+    bool up, lost;
+  };
   using Actions = std::vector<Action>;
 
   std::vector<Rank> ranks_;
+  std::vector<Node> nodes_;
   Phase phase_ = Phase::allocate;
   uint32_t running_ = 0, started_ = 0;
   int exit_code_ = 0;   // of the first failing rank
   int interrupts_ = 0;  // SIGINT or SIGTERM so far
   int last_signal_ = 0;
   bool core_files_;
+  bool killed_ = false;  // SIGKILL has been sent because the grace was over
 
   void on(const event::Allocated&, Actions&);
+  void on(const event::HostUp&, Actions&);
+  void on(const event::HostLost&, Actions&);
   void on(const event::Mapped&, Actions&);
   void on(const event::Started&, Actions&);
   void on(const event::LaunchFailed&, Actions&);
@@ -136,6 +161,7 @@ class DaemonState {
   bool live() const { return phase_ == Phase::launch || phase_ == Phase::run; }
   void stop(int code, std::string message, Actions&);
   void finish_if_empty(Actions&);
+  void map_if_all_up(Actions&);
   std::string who(uint32_t rank) const;
   std::string others(uint32_t but) const;
   std::string obituary(const event::Exited&) const;

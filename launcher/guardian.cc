@@ -119,7 +119,8 @@ void Guardian::stand_guard(int from_launcher) {
   const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
   dup2(nothing, 0);
   dup2(nothing, 1);
-  if (chdir("/")) nap(0);  // staying elsewhere only keeps a file system busy
+  if (!speaks_) dup2(nothing, 2);  // ssh waits for all who hold its streams
+  if (chdir("/")) nap(0);          // staying elsewhere only keeps a file system busy
   for (pid_t word;;) {
     const ssize_t n = read(from_launcher, &word, sizeof word);
     if (n < 0 && errno == EINTR) continue;
@@ -134,7 +135,7 @@ void Guardian::stand_guard(int from_launcher) {
   }
   remove_job(folder_, job_);
   static const char words[] = "mpirun: killed; its guardian has ended the ranks and removed the job's files.\n";
-  if (write(2, words, sizeof words - 1) < 0) _exit(1);
+  if (speaks_ && write(2, words, sizeof words - 1) < 0) _exit(1);
   _exit(0);
 }
 

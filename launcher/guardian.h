@@ -11,7 +11,8 @@ namespace weft::launcher {
 
 class Guardian {
  public:
-  Guardian(std::string folder, std::string job) : folder_(std::move(folder)), job_(std::move(job)) {}
+  /// `speaks`: says on stderr what it has done (mpirun's own; on other hosts nobody needs to be told).
+  Guardian(std::string folder, std::string job, bool speaks = true) : folder_(std::move(folder)), job_(std::move(job)), speaks_(speaks) {}
   Guardian(const Guardian&) = delete;
   Guardian& operator=(const Guardian&) = delete;
 
@@ -30,6 +31,7 @@ class Guardian {
   std::vector<pid_t> groups_;
   pid_t pid_ = -1;
   int pipe_ = -1;
+  bool speaks_;
 
   [[noreturn]] void stand_guard(int from_launcher);
 };

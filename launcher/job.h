@@ -51,6 +51,9 @@ struct Options {
   double timeout_s = 0;  ///< 0: none
   InputTo input = InputTo::one;
   uint32_t input_rank = 0;  ///< for InputTo::one
+  std::string launcher;     ///< how daemons are started: ssh, slurm; empty: slurm inside an allocation, otherwise ssh
+  std::string agent;        ///< instead of ssh, with its options
+  uint32_t fan_out = 0;     ///< daemons that one daemon starts; 0: the default
 
   uint32_t ranks() const {
     uint32_t sum = 0;

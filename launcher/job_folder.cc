@@ -78,7 +78,7 @@ std::string crowded(const std::string& root, uint64_t bytes) {
 
 }  // namespace
 
-Result<void> JobFolder::create(uint64_t bytes) {
+Result<void> JobFolder::create(uint64_t bytes, const std::string& job, uint32_t node) {
   const std::string root = boot::temporary_root();
   if (const std::string complaint = crowded(root, bytes); !complaint.empty()) return Failure{complaint};
   for (int attempt = 0;; attempt++) {
@@ -86,16 +86,18 @@ Result<void> JobFolder::create(uint64_t bytes) {
     clock_gettime(CLOCK_REALTIME, &now);
     char unique[64];
     snprintf(unique, sizeof unique, "%d-%llx", getpid(), (unsigned long long)now.tv_sec << 20 | (unsigned long long)now.tv_nsec >> 10);
-    const std::string path = root + "/" + boot::job_folder_prefix() + unique;
+    const std::string name = job.empty() ? std::string("weft-") + unique : job;
+    std::string path = root + "/" + boot::job_folder_prefix() + name.substr(sizeof "weft-" - 1);
+    if (node) path += "." + std::to_string(node);
     if (mkdir(path.c_str(), 0700)) {
-      if (errno == EEXIST && attempt < 10) continue;
+      if (errno == EEXIST && attempt < 10 && job.empty()) continue;
       return Failure{"cannot create the job's folder " + path + ": " + strerror(errno) +
                      ". Set TMPDIR to a folder with room that you may write to."};
     }
     const int fd = open((path + lock_name).c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) {  // fd stays open: it is the sign of life
       path_ = path;
-      job_ = std::string("weft-") + unique;
+      job_ = name;
       return {};
     }
     const int error = errno;
@@ -122,7 +124,8 @@ int sweep_dead_jobs() {
   for (const std::string& name : entries(fd, ".", boot::job_folder_prefix())) {
     const int lock = lock_if_dead(fd, name);
     if (lock < 0) continue;
-    remove_job(root + "/" + name, "weft-" + name.substr(boot::job_folder_prefix().size()));
+    const std::string rest = name.substr(boot::job_folder_prefix().size());
+    remove_job(root + "/" + name, "weft-" + rest.substr(0, rest.find('.')));
     close(lock);
     swept++;
   }

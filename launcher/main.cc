@@ -2,14 +2,17 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstring>
 
 #include "launcher/daemon.h"
 #include "launcher/options.h"
+#include "launcher/tree/leaf.h"
 #include "runtime/topo/cpus.h"
 
 using namespace weft;
 
 int main(int argc, char** argv) {
+  if (argc == 2 && !strcmp(argv[1], "--daemon")) return launcher::tree::run_leaf();
   const launcher::Parsed parsed = launcher::parse({argv + 1, argv + argc}, topo::usable_cpus());
   for (const std::string& warning : parsed.warnings) fprintf(stderr, "mpirun: warning: %s\n", warning.c_str());
   if (parsed.run) return launcher::run_job(parsed.options);

@@ -28,6 +28,8 @@ struct Part {
   std::vector<std::string> exported, set, genv, env, mca, envlist, genvlist;
   std::string input = "0", output, output_folder, signals, config_file;
   PlaceWords places;
+  std::string launcher, agent;
+  long fan_out = 0;
   double timeout = 0;
   bool tag = false, stamp = false, verbose = false, version = false;
   bool envall = false, envnone = false, genvnone = false, ignored = false;
@@ -123,6 +125,11 @@ void declare(CLI::App& app, Part& part) {
   app.add_flag("-v,--verbose", part.verbose, "Say what is being done");
   app.add_flag("--allow-run-as-root,--get-stack-traces", part.ignored, "Accepted; this is always so");
   declare_places(app, part);
+  app.add_option("--launcher,--bootstrap", part.launcher, "What starts the daemons on other hosts: ssh or slurm (default: what is there)")
+      ->type_name("HOW")
+      ->check(CLI::IsMember({"ssh", "slurm"}));
+  app.add_option("--launcher-exec", part.agent, "Program to use instead of ssh, with its options")->type_name("COMMAND");
+  app.add_option("--fanout", part.fan_out, "Daemons that one daemon starts at most")->type_name("N")->check(CLI::Range(1l, 1l << 16));
   app.add_option("--mca,--gmca,--prtemca", part.mca, "A setting of another MPI: ignored with a warning")
       ->type_name(two_words)
       ->take_all()
@@ -376,6 +383,9 @@ bool add_part(const std::vector<std::string>& words, uint32_t default_ranks, Glo
   for (const std::string& setting : part.mca) global.mca.push_back(setting.substr(0, setting.find_first_of("= ")));
   if (!by_file) all.apps.push_back(std::move(app));
   all.counted = part.ranks > 0 || all.apps.size() > 1;
+  if (!part.launcher.empty()) all.launcher = part.launcher;
+  if (!part.agent.empty()) all.agent = part.agent;
+  if (part.fan_out) all.fan_out = uint32_t(part.fan_out);
   all.output.tag |= part.tag;
   all.output.timestamp |= part.stamp;
   all.verbose |= part.verbose;

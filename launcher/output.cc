@@ -60,6 +60,12 @@ Result<void> Output::add(uint32_t rank, int out, int errors) {
   return {};
 }
 
+void Output::add_foreign(int fd, bool error) {
+  add_stream(fd, UINT32_MAX, error, nullptr);
+  sources_.back()->stream.tag.clear();
+  sources_.back()->stream.stamp = false;
+}
+
 void Output::add_stream(int fd, uint32_t rank, bool error, RankFile* file) {
   fcntl(fd, F_SETFL, O_NONBLOCK);
   auto source = std::make_unique<Source>();

@@ -27,6 +27,9 @@ class Output {
   /// Takes over the reading ends of a rank's pipes; fails, taking nothing, if the rank's file cannot be made.
   Result<void> add(uint32_t rank, int out, int errors);
 
+  /// Takes over lines of other hosts' ranks: they are passed on as they are.
+  void add_foreign(int fd, bool error);
+
   /// Readable when process() has something to do.
   int fd() const { return epoll_; }
   void process();

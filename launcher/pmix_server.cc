@@ -143,12 +143,14 @@ Server* the_server = nullptr;  // PMIx's upcalls carry no pointer; one server in
 
 class Server final : public PmixServer {
  public:
-  Server(const JobFacts& facts, Mailbox& mailbox) : mailbox_(mailbox), job_(facts.name), host_(facts.host), options_(*facts.options) {
+  Server(const JobFacts& facts, Mailbox& mailbox)
+      : mailbox_(mailbox), job_(facts.name), layout_(*facts.layout), remote_(facts.remote), options_(*facts.options) {
     the_server = this;
   }
   Result<void> start(const JobFacts& facts);
   std::vector<std::string> environment(uint32_t rank) override;
   void answer_aborts() override;
+  void published(uint32_t rank, Remote::ModexDone done) override;
 
   // upcalls
   static pmix_status_t connected(const pmix_proc_t* proc, void*, pmix_info_t[], size_t, pmix_op_cbfunc_t, void*);
@@ -170,7 +172,9 @@ class Server final : public PmixServer {
 
  private:
   Mailbox& mailbox_;
-  const std::string job_, host_;
+  const std::string job_;
+  const Layout& layout_;
+  Remote* const remote_;  // used on the loop's thread only
   const Options options_;
   std::vector<std::string> common_;  // environment of all ranks but for PMIX_RANK
   NameService names_;                // used on PMIx's thread only
@@ -183,11 +187,12 @@ class Server final : public PmixServer {
   std::vector<Call> aborts_;  // guarded by aborts_mutex_
 
   bool mine(const pmix_proc_t* proc) const { return job_ == proc->nspace && proc->rank < options_.ranks(); }
+  static void answer(pmix_modex_cbfunc_t done, void* token, pmix_status_t status, const std::string& data);
   void reply(pmix_op_cbfunc_t done, pmix_status_t status, void* token) {
     if (done) mailbox_.post(Mailbox::Work([=] { done(status, token); }));
   }
   Result<void> register_job(const JobFacts& facts);
-  void add_rank(InfoList& job, uint32_t rank) const;
+  void add_rank(InfoList& job, uint32_t rank, uint32_t node) const;
 };
 
 pmix_status_t Server::connected(const pmix_proc_t* proc, void*, pmix_info_t[], size_t, pmix_op_cbfunc_t, void*) {
@@ -220,22 +225,76 @@ void Server::answer_aborts() {
   for (const Call& call : calls) call.done(PMIX_SUCCESS, call.token);
 }
 
-/// With all ranks behind this one server a fence is complete when it comes up here: what it collected goes straight back.
-pmix_status_t Server::fence(const pmix_proc_t[], size_t, const pmix_info_t[], size_t, char* data, size_t size, pmix_modex_cbfunc_t done,
-                            void* token) {
-  if (!done) return PMIX_SUCCESS;
-  the_server->mailbox_.post(Mailbox::Work([=] {
-    done(
-        PMIX_SUCCESS, data, size, token, [](void* block) { free(block); }, data);
+/// What a fence has collected goes straight back where all ranks are behind this one server; otherwise it is one of several parts.
+pmix_status_t Server::fence(const pmix_proc_t procs[], size_t count, const pmix_info_t[], size_t, char* data, size_t size,
+                            pmix_modex_cbfunc_t done, void* token) {
+  Remote* remote = the_server->remote_;
+  if (!remote) {
+    if (!done) return PMIX_SUCCESS;
+    the_server->mailbox_.post(Mailbox::Work([=] {
+      done(
+          PMIX_SUCCESS, data, size, token, [](void* block) { free(block); }, data);
+    }));
+    return PMIX_SUCCESS;
+  }
+  std::vector<uint32_t> members;
+  for (size_t i = 0; i < count; i++) {
+    if (procs[i].rank == PMIX_RANK_WILDCARD) {
+      members.clear();
+      break;
+    }
+    if (!the_server->mine(&procs[i])) return PMIX_ERR_NOT_SUPPORTED;
+    members.push_back(procs[i].rank);
+  }
+  std::sort(members.begin(), members.end());
+  if (members.size() == the_server->options_.ranks()) members.clear();
+  std::string part(data ? data : "", data ? size : 0);
+  free(data);
+  the_server->mailbox_.post(Mailbox::Work([=, members = std::move(members), part = std::move(part)] {
+    remote->fence(members, part, [done, token](bool good, const std::string& all) {
+      if (done) answer(done, token, good ? PMIX_SUCCESS : PMIX_ERROR, all);
+    });
   }));
   return PMIX_SUCCESS;
 }
 
-pmix_status_t Server::modex(const pmix_proc_t*, const pmix_info_t[], size_t, pmix_modex_cbfunc_t, void*) {
-  return PMIX_ERR_NOT_FOUND;  // every rank of the job is a client of this server
+pmix_status_t Server::modex(const pmix_proc_t* proc, const pmix_info_t[], size_t, pmix_modex_cbfunc_t done, void* token) {
+  Remote* remote = the_server->remote_;
+  if (!remote || !the_server->mine(proc) || the_server->layout_.host_of[proc->rank] == the_server->layout_.self)
+    return PMIX_ERR_NOT_FOUND;  // every rank of the job is a client of this server
+  the_server->mailbox_.post(Mailbox::Work(
+      [=, rank = proc->rank] { remote->modex(rank, [done, token](int status, std::string data) { answer(done, token, status, data); }); }));
+  return PMIX_SUCCESS;
+}
+
+void Server::answer(pmix_modex_cbfunc_t done, void* token, pmix_status_t status, const std::string& data) {
+  char* copy = static_cast<char*>(malloc(data.size() + 1));
+  if (!copy) return done(PMIX_ERR_NOMEM, nullptr, 0, token, nullptr, nullptr);
+  memcpy(copy, data.data(), data.size());
+  done(
+      status, copy, data.size(), token, [](void* block) { free(block); }, copy);
+}
+
+void Server::published(uint32_t rank, Remote::ModexDone done) {
+  pmix_proc_t proc{};
+  job_.copy(proc.nspace, sizeof proc.nspace - 1);
+  proc.rank = rank;
+  auto* waiting = new Remote::ModexDone(std::move(done));
+  const auto arrived = [](pmix_status_t status, char* data, size_t size, void* token) {
+    auto* then = static_cast<Remote::ModexDone*>(token);
+    the_server->mailbox_.post(Mailbox::Work([then, status, copy = std::string(data ? data : "", data ? size : 0)] {
+      (*then)(status, copy);
+      delete then;
+    }));
+  };
+  const pmix_status_t status = PMIx_server_dmodex_request(&proc, arrived, waiting);
+  if (status == PMIX_SUCCESS) return;
+  (*waiting)(status, {});
+  delete waiting;
 }
 
 pmix_status_t Server::publish(const pmix_proc_t* proc, const pmix_info_t info[], size_t count, pmix_op_cbfunc_t done, void* token) {
+  if (the_server->remote_) return PMIX_ERR_NOT_SUPPORTED;  // servers of several hosts do not agree on such things yet
   const pmix_status_t status = the_server->names_.publish(*proc, info, count);
   the_server->reply(done, status, token);
   if (status == PMIX_SUCCESS) the_server->names_.retry();
@@ -244,6 +303,7 @@ pmix_status_t Server::publish(const pmix_proc_t* proc, const pmix_info_t info[],
 
 pmix_status_t Server::lookup(const pmix_proc_t*, char** keys, const pmix_info_t info[], size_t count, pmix_lookup_cbfunc_t done,
                              void* token) {
+  if (the_server->remote_) return PMIX_ERR_NOT_SUPPORTED;
   NameService::Wish wish{{}, false, done, token};
   for (char** key = keys; key && *key; key++) wish.keys.emplace_back(*key);
   for (size_t i = 0; i < count; i++) wish.wait |= !strcmp(info[i].key, PMIX_WAIT);
@@ -252,12 +312,14 @@ pmix_status_t Server::lookup(const pmix_proc_t*, char** keys, const pmix_info_t 
 }
 
 pmix_status_t Server::unpublish(const pmix_proc_t* proc, char** keys, const pmix_info_t[], size_t, pmix_op_cbfunc_t done, void* token) {
+  if (the_server->remote_) return PMIX_ERR_NOT_SUPPORTED;
   the_server->names_.unpublish(*proc, keys);
   the_server->reply(done, PMIX_SUCCESS, token);
   return PMIX_SUCCESS;
 }
 
 pmix_status_t Server::connect(const pmix_proc_t[], size_t, const pmix_info_t[], size_t, pmix_op_cbfunc_t done, void* token) {
+  if (the_server->remote_) return PMIX_ERR_NOT_SUPPORTED;
   the_server->reply(done, PMIX_SUCCESS, token);
   return PMIX_SUCCESS;
 }
@@ -304,6 +366,7 @@ pmix_status_t Server::query(pmix_proc_t*, pmix_query_t* queries, size_t count, p
 /// Clients of PMIx 5 insist on the membership beside the context id.
 pmix_status_t Server::group(pmix_group_operation_t op, char[], const pmix_proc_t procs[], size_t count, const pmix_info_t[], size_t,
                             pmix_info_cbfunc_t done, void* token) {
+  if (the_server->remote_) return PMIX_ERR_NOT_SUPPORTED;
   if (op != PMIX_GROUP_CONSTRUCT) {
     the_server->mailbox_.post(Mailbox::Work([=] { done(PMIX_SUCCESS, nullptr, 0, token, nullptr, nullptr); }));
     return PMIX_SUCCESS;
@@ -359,9 +422,9 @@ Result<void> Server::start(const JobFacts& facts) {
   info.add(PMIX_SERVER_TMPDIR, facts.folder);
   info.add(PMIX_SYSTEM_TMPDIR, facts.folder);
   info.add(PMIX_SERVER_NSPACE, facts.name + "-server");
-  const pmix_rank_t zero = 0;
-  info.add_raw(PMIX_SERVER_RANK, &zero, PMIX_PROC_RANK);
-  info.add(PMIX_HOSTNAME, facts.host);
+  const pmix_rank_t own = layout_.self;
+  info.add_raw(PMIX_SERVER_RANK, &own, PMIX_PROC_RANK);
+  info.add(PMIX_HOSTNAME, layout_.host());
   pmix_topology_t topology{const_cast<char*>("hwloc"), facts.hwloc_topology};
   if (facts.hwloc_topology) info.add_raw(PMIX_TOPOLOGY2, &topology, PMIX_POINTER);  // replaced below: the list would copy it deeply
   pmix_data_array_t array = info.convert();
@@ -376,34 +439,46 @@ Result<void> Server::start(const JobFacts& facts) {
   return register_job(facts);
 }
 
-void Server::add_rank(InfoList& job, uint32_t rank) const {
+void Server::add_rank(InfoList& job, uint32_t rank, uint32_t node) const {
   InfoList data;
   const pmix_rank_t r = rank;
   data.add_raw(PMIX_RANK, &r, PMIX_PROC_RANK);
-  const uint16_t local = uint16_t(std::min(rank, 65535u));
+  const uint16_t local = uint16_t(std::min(layout_.local_rank(rank), 65535u));
   data.add_raw(PMIX_LOCAL_RANK, &local, PMIX_UINT16);
   data.add_raw(PMIX_NODE_RANK, &local, PMIX_UINT16);
-  data.add(PMIX_NODEID, uint32_t{0});
+  data.add(PMIX_NODEID, node);
   data.add(PMIX_APPNUM, options_.app_of(rank));
-  data.add(PMIX_HOSTNAME, host_);
+  data.add(PMIX_HOSTNAME, layout_.hosts[layout_.host_of[rank]]);
   job.add(PMIX_PROC_DATA, data);
+}
+
+std::string joined(const std::vector<uint32_t>& ranks) {
+  std::string list;
+  for (uint32_t r : ranks) list += (list.empty() ? "" : ",") + std::to_string(r);
+  return list;
 }
 
 Result<void> Server::register_job(const JobFacts& facts) {
   const uint32_t ranks = options_.ranks();
-  std::string peers;
-  for (uint32_t r = 0; r < ranks; r++) peers += (r ? "," : "") + std::to_string(r);
+  const auto hosts = layout_.by_host();
+  std::string names, lists;
+  for (const auto& [host, list] : hosts) {
+    names += (names.empty() ? "" : ",") + layout_.hosts[host];
+    lists += (lists.empty() ? "" : ";") + joined(list);
+  }
+  const std::string peers = joined(layout_.here());
+  const uint32_t local = uint32_t(layout_.here().size());
   char *nodes = nullptr, *places = nullptr;
-  PMIx_generate_regex(facts.host.c_str(), &nodes);
-  PMIx_generate_ppn(peers.c_str(), &places);
+  PMIx_generate_regex(names.c_str(), &nodes);
+  PMIx_generate_ppn(lists.c_str(), &places);
   InfoList job;
   job.add(PMIX_JOB_SIZE, ranks);
   job.add(PMIX_UNIV_SIZE, std::max(ranks, facts.cpus));
   job.add(PMIX_MAX_PROCS, std::max(ranks, facts.cpus));
   job.add(PMIX_JOB_NUM_APPS, uint32_t(options_.apps.size()));
-  job.add(PMIX_NUM_NODES, uint32_t{1});
-  job.add(PMIX_LOCAL_SIZE, ranks);
-  job.add(PMIX_NODE_SIZE, ranks);
+  job.add(PMIX_NUM_NODES, uint32_t(hosts.size()));
+  job.add(PMIX_LOCAL_SIZE, local);
+  job.add(PMIX_NODE_SIZE, local);
   job.add(PMIX_LOCAL_PEERS, peers);
   job.add_raw(PMIX_NODE_MAP, nodes, PMIX_REGEX);
   job.add_raw(PMIX_PROC_MAP, places, PMIX_REGEX);
@@ -413,7 +488,8 @@ Result<void> Server::register_job(const JobFacts& facts) {
   job.add(boot::key_cpus, facts.cpus);
   job.add(boot::key_launcher, std::string("Weft's mpirun"));
   job.add(boot::key_topology, facts.topology);
-  for (uint32_t r = 0; r < ranks; r++) add_rank(job, r);
+  for (uint32_t n = 0; n < hosts.size(); n++)
+    for (uint32_t r : hosts[n].second) add_rank(job, r, n);
   free(nodes);
   free(places);
 
@@ -421,18 +497,18 @@ Result<void> Server::register_job(const JobFacts& facts) {
   pmix_nspace_t space{};
   facts.name.copy(space, sizeof space - 1);
   pmix_status_t status =
-      PMIx_server_register_nspace(space, int(ranks), static_cast<pmix_info_t*>(array.array), array.size, nullptr, nullptr);
+      PMIx_server_register_nspace(space, int(local), static_cast<pmix_info_t*>(array.array), array.size, nullptr, nullptr);
   if (status != PMIX_SUCCESS && status != PMIX_OPERATION_SUCCEEDED)
     return Failure{text("PMIx does not take the job's description", status)};
   pmix_proc_t proc{};
   memcpy(proc.nspace, space, sizeof space);
-  for (uint32_t r = 0; r < ranks; r++) {
+  for (uint32_t r : layout_.here()) {
     proc.rank = r;
     status = PMIx_server_register_client(&proc, getuid(), getgid(), nullptr, nullptr, nullptr);
     if (status != PMIX_SUCCESS && status != PMIX_OPERATION_SUCCEEDED) return Failure{text("PMIx does not take a rank", status)};
   }
   char** variables = nullptr;
-  proc.rank = 0;
+  proc.rank = layout_.here()[0];
   status = PMIx_server_setup_fork(&proc, &variables);
   if (status != PMIX_SUCCESS) return Failure{text("PMIx cannot make the environment of ranks", status)};
   for (char** v = variables; v && *v; v++) {

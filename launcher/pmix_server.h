@@ -1,26 +1,41 @@
 // The PMIx server that the ranks of this host talk to.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "launcher/events.h"
 #include "launcher/job.h"
+#include "launcher/layout.h"
 #include "runtime/base/status.h"
 
 namespace weft::launcher {
+
+/// The PMIx servers of the job's other hosts. Called by the loop's thread; so are the answers.
+class Remote {
+ public:
+  using FenceDone = std::function<void(bool good, const std::string& data)>;
+  using ModexDone = std::function<void(int status, std::string data)>;
+  virtual ~Remote() = default;
+  /// All members (ranks; none: the whole job) of this host have come to a fence and brought `data`.
+  virtual void fence(std::vector<uint32_t> members, std::string data, FenceDone done) = 0;
+  /// What did a rank of another host publish?
+  virtual void modex(uint32_t rank, ModexDone done) = 0;
+};
 
 /// What the server tells the ranks of their job.
 struct JobFacts {
   std::string name;    ///< namespace
   std::string folder;  ///< the job's folder on this host
-  std::string host;    ///< name of this host
   std::string secret;
   std::string topology;  ///< what topo::Node::parse reads
   void* hwloc_topology = nullptr;
   uint32_t cpus = 1;  ///< that ranks of this host may use
   const Options* options = nullptr;
+  const Layout* layout = nullptr;
+  Remote* remote = nullptr;  ///< only with ranks on other hosts
 };
 
 /// What the server needs in the job's folder for that many ranks.
@@ -38,6 +53,9 @@ class PmixServer {
 
   /// Answers the calls of PMIx_Abort that have been reported.
   virtual void answer_aborts() = 0;
+
+  /// Tells what a rank of this host has published, as soon as it has (PMIx status and PMIx's own encoding).
+  virtual void published(uint32_t rank, Remote::ModexDone done) = 0;
 };
 
 }  // namespace weft::launcher

@@ -1,13 +1,15 @@
 /* A rank that shows what its launcher and its transports do for it. Plain MPI.
  *   guest paths NODES    ranks of one node meet in shared memory, others over the network (the hosts' counters tell)
  *   guest abort RANK     that rank calls MPI_Abort with 7 while the others wait for it
- *   guest kill RANK      that rank is killed while the others wait for it */
+ *   guest kill RANK      that rank is killed while the others wait for it
+ *   guest wait RANK      all wait, that rank outside of MPI */
 #include <inttypes.h>
 #include <mpi.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { SIZE = 16 << 20 };
 
@@ -63,6 +65,7 @@ static int paths(int nodes) {
 static int lose(const char* how, int who) {
   int never;
   if (rank == who && strcmp(how, "kill") == 0) raise(SIGKILL);
+  while (rank == who && strcmp(how, "wait") == 0) pause();
   if (rank == who) MPI_Abort(MPI_COMM_WORLD, 7);
   MPI_Recv(&never, 1, MPI_INT, who, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
   return 1;

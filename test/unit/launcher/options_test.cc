@@ -141,7 +141,12 @@ TEST_CASE("what is not there yet is said", "[options]") {
   CHECK(run({"--mca", "btl", "tcp", "prog"}).run);
   CHECK(run({"--mca", "btl", "tcp", "one", ":", "--mca", "x", "y", "two"}).warnings.size() == 1);
   CHECK(run({"--host", "localhost:4", "prog"}).run);
-  for (Words words : {Words{"--hostfile", "f", "prog"}, {"--rankfile", "f", "prog"}, {"-configfile", "f"}, {"--stdin", "9", "prog"}}) {
+  for (Words words : {Words{"--hostfile", "f", "prog"},
+                      {"--rankfile", "f", "prog"},
+                      {"-configfile", "f"},
+                      {"--launcher", "rsh", "prog"},
+                      {"--fanout", "0", "prog"},
+                      {"--stdin", "9", "prog"}}) {
     const Parsed parsed = run(words);
     INFO(words[0]);
     CHECK_FALSE(parsed.run);

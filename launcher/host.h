@@ -1,0 +1,86 @@
+// What mpirun and the daemons on other hosts have in common: the ranks of one host, their PMIx server, their end.
+#pragma once
+
+#include <sys/types.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/daemon_state.h"
+#include "launcher/environment.h"
+#include "launcher/events.h"
+#include "launcher/guardian.h"
+#include "launcher/input.h"
+#include "launcher/job_folder.h"
+#include "launcher/layout.h"
+#include "launcher/output.h"
+#include "launcher/pmix_server.h"
+#include "runtime/topo/hardware.h"
+
+namespace weft::launcher {
+
+class Host {
+ public:
+  virtual ~Host() = default;
+
+ protected:
+  /// Both outlive this.
+  Host(const Options& options, const Layout& layout);
+
+  /// Something happened to a rank of this host, or to the launcher's own parts.
+  virtual void take(const Event& event) = 0;
+
+  /// What the server tells of this host.
+  struct Hardware {
+    const topo::HardwareTopology* handle;  ///< none if it cannot be read
+    std::string topology;
+    uint32_t cpus;
+    std::string binding;  ///< in words
+  };
+
+  /// What a rank is to be bound to.
+  virtual topo::CpuSet cpus_of(uint32_t) const { return {}; }
+
+  struct Process {
+    pid_t pid = -1;
+    bool gone = false;
+  };
+
+  const Options& options_;
+  const Layout& layout_;
+  std::vector<Process> children_;  // by rank; zombies stay until the end, so that no process group's number is used again
+  JobFolder folder_;
+  std::optional<Guardian> guardian_;
+  Mailbox mailbox_;
+  std::unique_ptr<PmixServer> server_;
+  JobEnvironment job_environment_;
+  std::vector<std::string> programs_;  // their files, one an app
+  Output output_;
+  Input input_;
+  int signals_ = -1;
+  bool output_lost_ = false;
+  std::vector<Event> aborts_;  // waiting until it is sure that nobody has died before
+
+  void take_over_signals();
+  /// The job's folder and the guardian. `job`: its name; empty: make one.
+  Result<void> make_folder(const std::string& job);
+  Result<void> start_server(const std::string& secret, Remote* remote, const Hardware& hardware);
+  void launch();
+  bool start_rank(uint32_t rank, const std::string& path);
+  std::vector<std::string> environment_of(uint32_t rank, const App& app) const;
+  void reap();
+  void take_letters();
+  void read_mailbox();
+  void signal_ranks(int signal);
+  void clean_up();
+  void finish_output();
+  void tell_loss();
+  void say(const std::string& text);
+  void say_verbose(const std::string& text) {
+    if (options_.verbose) say("mpirun: " + text);
+  }
+};
+
+}  // namespace weft::launcher

@@ -1,0 +1,48 @@
+// Which rank is on which host.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace weft::launcher {
+
+/// Hosts are numbered as their daemons are: 0 is mpirun's own, with or without ranks.
+class Layout {
+ public:
+  std::vector<std::string> hosts;
+  std::vector<uint32_t> host_of;  ///< by rank
+  uint32_t self = 0;
+
+  Layout(std::vector<std::string> names, std::vector<uint32_t> places, uint32_t own)
+      : hosts(std::move(names)), host_of(std::move(places)), self(own), local_(host_of.size()) {
+    std::vector<uint32_t> count(hosts.size());
+    for (uint32_t r = 0; r < host_of.size(); r++) {
+      local_[r] = count[host_of[r]]++;
+      if (host_of[r] == self) here_.push_back(r);
+    }
+  }
+
+  const std::string& host() const { return hosts[self]; }
+  bool alone() const { return hosts.size() == 1; }
+  /// The ranks of this host.
+  const std::vector<uint32_t>& here() const { return here_; }
+  /// A rank's place among those of its host.
+  uint32_t local_rank(uint32_t rank) const { return local_[rank]; }
+  /// All ranks of each host that has any, in the order of the hosts: (host, ranks).
+  std::vector<std::pair<uint32_t, std::vector<uint32_t>>> by_host() const {
+    std::vector<std::vector<uint32_t>> lists(hosts.size());
+    for (uint32_t r = 0; r < host_of.size(); r++) lists[host_of[r]].push_back(r);
+    std::vector<std::pair<uint32_t, std::vector<uint32_t>>> result;
+    for (uint32_t h = 0; h < hosts.size(); h++)
+      if (!lists[h].empty()) result.emplace_back(h, std::move(lists[h]));
+    return result;
+  }
+
+ private:
+  std::vector<uint32_t> local_, here_;
+};
+
+}  // namespace weft::launcher

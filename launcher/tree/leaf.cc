@@ -1,0 +1,289 @@
+#include "launcher/tree/leaf.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+
+#include "launcher/host.h"
+#include "launcher/tree/exchange.h"
+#include "launcher/tree/leaf_state.h"
+#include "launcher/tree/message.h"
+#include "launcher/tree/node.h"
+#include "runtime/base/clock.h"
+#include "runtime/topo/cpus.h"
+
+#ifndef PACKAGE_VERSION
+#include "config.h"
+#endif
+
+namespace weft::launcher::tree {
+namespace {
+
+constexpr uint64_t leave_patience_ns = 4'000'000'000;
+constexpr uint64_t plan_patience_ns = 30'000'000'000;
+
+/// Variables that say something of mpirun's host or session, not of the job.
+bool of_one_host(const std::string& entry) {
+  for (const char* start : {"HOSTNAME=", "HOST=", "TMPDIR=", "HOME=", "USER=", "LOGNAME=", "SHELL=", "PWD=", "OLDPWD=", "SHLVL=", "_=",
+                            "MAIL=", "SSH_", "XDG_", "DBUS_", "DISPLAY=", "SLURM", "HWLOC_XMLFILE="})
+    if (entry.compare(0, strlen(start), start) == 0) return true;
+  return false;
+}
+
+/// Reads exactly the summons: what follows is the input of rank 0.
+std::optional<Summons> read_summons() {
+  std::string text(summons_head, '\0');
+  const auto fill = [&](size_t from) {
+    for (size_t at = from; at < text.size();) {
+      const ssize_t n = read(0, text.data() + at, text.size() - at);
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) return false;
+      at += size_t(n);
+    }
+    return true;
+  };
+  if (!fill(0)) return {};
+  const size_t size = summons_size(text);
+  if (!size) return {};
+  text.resize(size);
+  if (!fill(summons_head)) return {};
+  return decode_summons(text);
+}
+
+/// Under srun all daemons get the same summons and find themselves in its list.
+uint32_t find_self(const Summons& summons) {
+  if (summons.node) return summons.node;
+  char own[256] = "";
+  gethostname(own, sizeof own - 1);
+  const char* slurm = getenv("SLURMD_NODENAME");
+  for (uint32_t n = 1; n < summons.names.size(); n++)
+    if (summons.names[n] == own || (slurm && summons.names[n] == slurm)) return n;
+  return 0;
+}
+
+class Leaf final : public Host {
+ public:
+  Leaf(const Plan& plan, const Layout& layout, const std::string& secret, Node& node)
+      : Host(plan.options, layout),
+        plan_(plan),
+        secret_(secret),
+        node_(node),
+        exchange_(layout, {uint32_t(layout.hosts.size()), plan.fan_out},
+                  [&node, self = layout.self](Kind kind, uint32_t to, std::string body) {
+                    node.send({kind, self, to, std::move(body)});
+                  }) {}
+
+  /// `early`: messages that came before this object was.
+  int run(const std::vector<Message>& early);
+  void deliver(const Message& message);
+  void happen(Happening happening);
+  void child_lost(uint32_t node, const std::string& why) {
+    lost_ = {node, why};
+    happen(Happening::child_lost);
+  }
+  Output& output() { return output_; }
+
+ private:
+  const Plan& plan_;
+  const std::string secret_;
+  Node& node_;
+  Exchange exchange_;
+  LeafState state_;
+  std::optional<topo::HardwareTopology> hardware_;
+  Lost lost_;
+  std::string unable_;
+  int signal_ = 0, exit_code_ = 0;
+  uint64_t patience_ns_ = 0;
+
+  void take(const Event& event) override { tell(Kind::event, encode(event)); }
+  void tell(Kind kind, std::string body = {}) { node_.send({kind, layout_.self, 0, std::move(body)}); }
+  void act(Deed deed);
+  void prepare();
+  Result<void> start_below();
+  void turn();
+  void read_signals();
+  void go();
+};
+
+void Leaf::happen(Happening happening) {
+  for (Deed deed : state_.step(happening)) act(deed);
+}
+
+void Leaf::act(Deed deed) {
+  switch (deed) {
+    case Deed::start_children:
+      if (auto ok = start_below(); !ok) unable_ = ok.failure().text;
+      return;
+    case Deed::prepare: return prepare();
+    case Deed::say_up: return tell(Kind::up);
+    case Deed::say_unable: return take(event::Broken{"the daemon on " + layout_.host() + ": " + unable_});
+    case Deed::launch: return launch();
+    case Deed::signal: return signal_ranks(signal_);
+    case Deed::say_child_lost: return tell(Kind::lost, encode(lost_));
+    case Deed::kill_ranks: signal_ranks(SIGKILL); return happen(Happening::ranks_gone);
+    case Deed::end_children: return node_.end_children();
+    case Deed::start_patience: patience_ns_ = now_ns() + leave_patience_ns; return;
+    case Deed::cut_children: return node_.cut_children();
+    case Deed::say_farewell: return;  // go() does it when the last output is on its way
+    case Deed::exit_good: exit_code_ = 0; return;
+    case Deed::exit_bad: exit_code_ = 1; return;
+  }
+}
+
+Result<void> Leaf::start_below() {
+  node_.learn({uint32_t(layout_.hosts.size()), plan_.fan_out});
+  if (Shape{uint32_t(layout_.hosts.size()), plan_.fan_out}.children(layout_.self).empty()) return {};
+  if (auto ok = node_.listen(); !ok) return ok;
+  return node_.start_children(plan_, false);
+}
+
+void Leaf::prepare() {
+  for (const std::string& entry : plan_.environment) {
+    const size_t equals = entry.find('=');
+    if (equals == std::string::npos || equals == 0 || of_one_host(entry)) continue;
+    setenv(entry.substr(0, equals).c_str(), entry.c_str() + equals + 1, 1);
+  }
+  if (unable_.empty()) {
+    auto ok = make_folder(plan_.job);
+    if (ok) ok = output_.prepare(options_.ranks());
+    if (auto hardware = topo::HardwareTopology::load()) hardware_.emplace(std::move(*hardware));
+    const Hardware own{hardware_ ? &*hardware_ : nullptr, hardware_ ? hardware_->describe() : "", topo::usable_cpus(), "not bound"};
+    if (ok) ok = start_server(secret_, &exchange_, own);
+    if (!ok) unable_ = ok.failure().text;
+  }
+  if (!unable_.empty()) return happen(Happening::unable);
+  exchange_.serve(server_.get());
+  job_environment_.master = plan_.master;
+  job_environment_.master_port = plan_.master_port;
+  happen(Happening::prepared);
+}
+
+void Leaf::deliver(const Message& message) {
+  switch (message.kind) {
+    case Kind::launch: return happen(Happening::launch);
+    case Kind::signal:
+      if (auto number = decode_number(message.body); number && *number < NSIG) {
+        signal_ = int(*number);
+        happen(Happening::signal);
+      }
+      return;
+    case Kind::shutdown: return happen(Happening::shutdown);
+    default: exchange_.deliver(message);
+  }
+}
+
+int Leaf::run(const std::vector<Message>& early) {
+  take_over_signals();
+  happen(Happening::planned);
+  for (const Message& message : early) deliver(message);
+  while (state_.stage() != Stage::gone) turn();
+  go();
+  return exit_code_;
+}
+
+void Leaf::turn() {
+  const bool drains = plan_.options.input != InputTo::one || layout_.host_of[plan_.options.input_rank] != layout_.self;
+  static bool input_open = true;
+  uint64_t next = output_.next_tick_ns();
+  for (uint64_t clock : {node_.next_tick_ns(), patience_ns_})
+    if (clock && (!next || clock < next)) next = clock;
+  const uint64_t before = now_ns();
+  const int wait = !next ? -1 : next <= before ? 0 : int(std::min<uint64_t>((next - before) / 1'000'000 + 1, 1'000'000));
+  pollfd ready[5] = {{signals_, POLLIN, 0},
+                     {mailbox_.fd(), POLLIN, 0},
+                     {output_.fd(), POLLIN, 0},
+                     {node_.fd(), POLLIN, 0},
+                     {drains && input_open ? 0 : -1, POLLIN, 0}};
+  poll(ready, 5, wait);
+  if (ready[1].revents) read_mailbox();
+  if (ready[0].revents) read_signals();
+  if (ready[4].revents) {  // input for a rank elsewhere, which srun gives to everybody
+    char block[16 * 1024];
+    const ssize_t n = read(0, block, sizeof block);
+    input_open = n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
+  }
+  node_.process();
+  output_.process();
+  tell_loss();
+  if (state_.stage() == Stage::leave && node_.below_gone()) happen(Happening::below_gone);
+  if (patience_ns_ && now_ns() >= patience_ns_) {
+    patience_ns_ = 0;
+    happen(Happening::patience_over);
+  }
+}
+
+void Leaf::read_signals() {
+  signalfd_siginfo info;
+  bool children = false;
+  while (read(signals_, &info, sizeof info) == sizeof info) children |= info.ssi_signo == SIGCHLD;
+  if (!children) return;  // mpirun forwards what is meant for the ranks
+  reap();
+  node_.reap();
+}
+
+void Leaf::go() {
+  clean_up();
+  tell(Kind::farewell);
+  node_.flush();
+}
+
+}  // namespace
+
+int run_leaf() {
+  const auto refuse = [](const std::string& why) {
+    fprintf(stderr, "%s\n", why.c_str());
+    return exit_not_joined;
+  };
+  const auto summons = read_summons();
+  if (!summons)
+    return refuse("mpirun --daemon is for mpirun's own use: it got no summons that it understands; is the same Weft on all hosts?");
+  if (summons->version != PACKAGE_VERSION)
+    return refuse("versions differ: mpirun is of Weft " + summons->version + ", on this host is Weft " PACKAGE_VERSION);
+  const uint32_t self = find_self(*summons);
+  if (!self) return refuse("this host's name is not among those of the job");
+
+  signal(SIGPIPE, SIG_IGN);
+  std::optional<Plan> plan;
+  std::unique_ptr<Layout> layout;
+  std::unique_ptr<Leaf> leaf;
+  std::vector<Message> early;  // what has come right behind the plan
+  bool orphan = false;
+  Node::Upcalls upcalls;
+  upcalls.deliver = [&](const Message& message) {
+    if (leaf)
+      leaf->deliver(message);
+    else if (plan)
+      early.push_back(message);
+    else if (message.kind == Kind::plan)
+      plan = decode_plan(message.body);
+  };
+  upcalls.child_lost = [&](uint32_t node, const std::string& why) { leaf->child_lost(node, why); };
+  upcalls.parent_lost = [&] {
+    orphan = true;
+    if (leaf) leaf->happen(Happening::orphaned);
+  };
+  Node node(self, {}, summons->secret, upcalls);
+  if (auto ok = node.join(summons->parents); !ok) return refuse(ok.failure().text);
+  for (const uint64_t give_up = now_ns() + plan_patience_ns; !plan && !orphan && now_ns() < give_up;) {
+    node.process();  // the plan may have come with the last word of the handshake
+    pollfd ready{node.fd(), POLLIN, 0};
+    if (!plan) poll(&ready, 1, 1000);
+  }
+  if (!plan || plan->hosts.size() <= self) return refuse("its parent sent no plan of the job");
+  layout = std::make_unique<Layout>(plan->hosts, plan->host_of, self);
+  leaf = std::make_unique<Leaf>(*plan, *layout, summons->secret, node);
+  node.use(leaf->output());
+  const int code = leaf->run(early);
+  _exit(code);  // as mpirun does: PMIx's threads may be in the middle of something
+}
+
+}  // namespace weft::launcher::tree

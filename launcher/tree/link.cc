@@ -1,0 +1,136 @@
+#include "launcher/tree/link.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstddef>
+
+namespace weft::launcher::tree {
+namespace {
+
+constexpr int silence_s = 4;  // after which the other host counts as dead
+
+net::Claim claim_of(uint32_t node) {
+  net::Claim claim{};
+  const uint32_t words[2] = {format_version, node};
+  memcpy(claim.data(), words, sizeof words);
+  return claim;
+}
+
+}  // namespace
+
+Link::Link(net::Fd fd, const std::string& secret, uint32_t node)
+    : fd_(std::move(fd)), handshake_(net::Handshake::initiate(net::bytes_of(secret), claim_of(node))), acceptor_(false), node_(node) {
+  net::tune_stream(fd_.get(), silence_s);
+}
+
+Link::Link(net::Fd fd, const std::string& secret)
+    : fd_(std::move(fd)), handshake_(net::Handshake::accept(net::bytes_of(secret))), acceptor_(true) {
+  net::tune_stream(fd_.get(), silence_s);
+}
+
+void Link::fail(std::string why) {
+  if (why_.empty()) why_ = std::move(why);
+  fd_.reset();
+}
+
+bool Link::wants_to_write() const { return out_at_ < out_.size() || !handshake_.output().empty(); }
+
+void Link::send(const Message& message) {
+  if (broken()) return;
+  if (out_at_ == out_.size()) out_.clear(), out_at_ = 0;
+  out_ += frame(message);
+}
+
+void Link::process() {
+  if (broken()) return;
+  if (!open_) shake();
+  if (open_ && !broken()) {
+    while (read_some()) continue;
+    if (!broken()) write_some();
+  }
+}
+
+void Link::flush() {
+  if (open_ && !broken()) write_some();
+}
+
+/// Sends what the handshake has to say and reads no byte more than it awaits.
+void Link::shake() {
+  for (;;) {
+    while (!handshake_.output().empty()) {
+      const net::Bytes bytes = handshake_.output();
+      const ssize_t n = ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0 && (errno == EAGAIN || errno == ENOTCONN)) return;
+      if (n <= 0) return fail(strerror(errno));
+      handshake_.sent(size_t(n));
+    }
+    if (handshake_.state() == net::Handshake::State::failed) return fail(handshake_.why());
+    if (handshake_.state() == net::Handshake::State::proven) {
+      if (acceptor_ && handshake_.verdict() == net::Verdict::none && !open_) {
+        uint32_t words[2];
+        memcpy(words, handshake_.claim().data(), sizeof words);
+        node_ = words[1];
+        const bool same = words[0] == format_version;
+        handshake_.decide(same ? net::Verdict::welcome : net::Verdict::refused);
+        if (!same) return fail("it speaks another version of the launcher's protocol");
+        open_ = true;
+        continue;
+      }
+      if (!acceptor_ && handshake_.verdict() == net::Verdict::refused) return fail("the parent refused it");
+      if (!acceptor_ && handshake_.verdict() == net::Verdict::welcome) open_ = true;
+      if (open_) return;
+    }
+    std::byte block[256];
+    const size_t wanted = std::min(handshake_.wanted(), sizeof block);
+    if (!wanted) return;
+    const ssize_t n = recv(fd_.get(), block, wanted, 0);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && (errno == EAGAIN || errno == ENOTCONN)) return;
+    if (n <= 0) return fail(n ? strerror(errno) : "it closed the connection before it had proven itself");
+    handshake_.feed({block, size_t(n)});
+  }
+}
+
+bool Link::read_some() {
+  char block[64 * 1024];
+  const ssize_t n = recv(fd_.get(), block, sizeof block, 0);
+  if (n > 0) {
+    in_.append(block, size_t(n));
+    return true;
+  }
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+  fail(n ? strerror(errno) : "the connection was closed");
+  return false;
+}
+
+void Link::write_some() {
+  while (out_at_ < out_.size()) {
+    const ssize_t n = ::send(fd_.get(), out_.data() + out_at_, out_.size() - out_at_, MSG_NOSIGNAL);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EAGAIN) return;
+    if (n < 0) return fail(strerror(errno));
+    out_at_ += size_t(n);
+  }
+}
+
+std::optional<Message> Link::take() {
+  Message message;
+  switch (take_frame(in_, in_at_, message)) {
+    case Taken::message: return message;
+    case Taken::damaged:
+      in_.clear(), in_at_ = 0;
+      fail("it sent what is no message of ours");
+      break;
+    case Taken::more:
+      in_.erase(0, in_at_);
+      in_at_ = 0;
+      break;
+  }
+  return {};
+}
+
+}  // namespace weft::launcher::tree

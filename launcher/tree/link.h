@@ -1,0 +1,53 @@
+// One connection between two daemons of a job: proves on both sides that the other knows the job's secret, then carries messages.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "launcher/tree/message.h"
+#include "runtime/net/handshake.h"
+#include "runtime/net/socket.h"
+
+namespace weft::launcher::tree {
+
+/// Never blocks; what the other side does not take yet waits in memory.
+class Link {
+ public:
+  /// The child's end of a connection that is (being) made, for daemon `node`.
+  Link(net::Fd fd, const std::string& secret, uint32_t node);
+  /// The parent's end.
+  Link(net::Fd fd, const std::string& secret);
+
+  int fd() const { return fd_.get(); }
+  /// Both sides have proven themselves.
+  bool open() const { return open_; }
+  bool broken() const { return !why_.empty(); }
+  const std::string& why() const { return why_; }
+  /// Who the other side is (parent's end, once open).
+  uint32_t node() const { return node_; }
+
+  bool wants_to_write() const;
+  /// Moves bytes both ways; then take() what has come.
+  void process();
+  std::optional<Message> take();
+  /// Only writes.
+  void flush();
+  void send(const Message& message);
+
+ private:
+  net::Fd fd_;
+  net::Handshake handshake_;
+  const bool acceptor_;
+  bool open_ = false;
+  uint32_t node_ = 0;
+  std::string in_, out_, why_;
+  size_t in_at_ = 0, out_at_ = 0;
+
+  void shake();
+  bool read_some();
+  void write_some();
+  void fail(std::string why);
+};
+
+}  // namespace weft::launcher::tree

@@ -1,0 +1,365 @@
+#include "launcher/tree/message.h"
+
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+namespace weft::launcher::tree {
+namespace {
+
+constexpr size_t head_size = 16;
+constexpr char magic[4] = {'W', 'e', 'f', 't'};
+
+/// Numbers are little-endian, texts and lists are headed by their length.
+class Writer {
+ public:
+  explicit Writer(std::string head = {}) : out_(std::move(head)) {}
+  void number(uint64_t value, int bytes) {
+    for (int i = 0; i < bytes; i++) out_.push_back(char(value >> (8 * i)));
+  }
+  void u8(uint8_t v) { number(v, 1); }
+  void u32(uint32_t v) { number(v, 4); }
+  void u64(uint64_t v) { number(v, 8); }
+  void text(std::string_view v) {
+    u32(uint32_t(v.size()));
+    out_.append(v);
+  }
+  void texts(const std::vector<std::string>& v) {
+    u32(uint32_t(v.size()));
+    for (const std::string& item : v) text(item);
+  }
+  void numbers(const std::vector<uint32_t>& v) {
+    u32(uint32_t(v.size()));
+    for (uint32_t item : v) u32(item);
+  }
+  std::string take() { return std::move(out_); }
+
+ private:
+  std::string out_;
+};
+
+/// Never reads past the end, never reserves more than what is there; once something was wrong everything is zero.
+class Reader {
+ public:
+  explicit Reader(std::string_view in) : in_(in) {}
+  uint64_t number(int bytes) {
+    if (in_.size() < size_t(bytes)) return fail();
+    uint64_t value = 0;
+    for (int i = 0; i < bytes; i++) value |= uint64_t(uint8_t(in_[size_t(i)])) << (8 * i);
+    in_.remove_prefix(size_t(bytes));
+    return value;
+  }
+  uint8_t u8() { return uint8_t(number(1)); }
+  bool flag() {
+    const uint8_t value = u8();
+    if (value > 1) fail();
+    return value == 1;
+  }
+  uint32_t u32() { return uint32_t(number(4)); }
+  uint64_t u64() { return number(8); }
+  std::string text() {
+    const uint32_t size = u32();
+    if (in_.size() < size) return fail(), std::string();
+    std::string value(in_.substr(0, size));
+    in_.remove_prefix(size);
+    return value;
+  }
+  /// Length of a list whose items take at least `least` bytes each.
+  uint32_t length(size_t least) {
+    const uint32_t count = u32();
+    if (count > in_.size() / least) return uint32_t(fail());
+    return count;
+  }
+  std::vector<std::string> texts() {
+    std::vector<std::string> list(length(4));
+    for (std::string& item : list) item = text();
+    return list;
+  }
+  std::vector<uint32_t> numbers() {
+    std::vector<uint32_t> list(length(4));
+    for (uint32_t& item : list) item = u32();
+    return list;
+  }
+  uint64_t fail() {
+    good_ = false;
+    in_ = {};
+    return 0;
+  }
+  bool complete() const { return good_ && in_.empty(); }
+
+ private:
+  std::string_view in_;
+  bool good_ = true;
+};
+
+void write(Writer& out, const App& app) {
+  out.texts(app.command);
+  out.u32(app.ranks);
+  out.text(app.folder);
+  out.u8(uint8_t(app.inherit));
+  out.texts(app.listed);
+  out.u32(uint32_t(app.variables.size()));
+  for (const auto& [name, value] : app.variables) {
+    out.text(name);
+    out.text(value);
+  }
+}
+
+App read_app(Reader& in) {
+  App app;
+  app.command = in.texts();
+  app.ranks = in.u32();
+  app.folder = in.text();
+  const uint8_t inherit = in.u8();
+  if (inherit > uint8_t(Inherit::listed)) in.fail();
+  app.inherit = Inherit(inherit);
+  app.listed = in.texts();
+  app.variables.resize(in.length(8));
+  for (auto& [name, value] : app.variables) {
+    name = in.text();
+    value = in.text();
+  }
+  if (app.command.empty()) in.fail();
+  return app;
+}
+
+void write(Writer& out, const event::Started& e) { out.u32(e.rank), out.u32(uint32_t(e.pid)); }
+void write(Writer& out, const event::LaunchFailed& e) { out.u32(e.rank), out.text(e.why), out.u32(uint32_t(e.code)); }
+void write(Writer& out, const event::Broken& e) { out.text(e.why); }
+void write(Writer& out, const event::Connected& e) { out.u32(e.rank); }
+void write(Writer& out, const event::Finalized& e) { out.u32(e.rank); }
+void write(Writer& out, const event::Aborted& e) { out.u32(e.rank), out.u32(uint32_t(e.code)), out.text(e.why); }
+void write(Writer& out, const event::Exited& e) { out.u32(e.rank), out.u32(uint32_t(e.code)), out.u32(uint32_t(e.signal)), out.u8(e.core); }
+
+Event read_event(uint8_t which, Reader& in) {
+  const auto integer = [&] { return int(in.u32()); };
+  switch (which) {
+    case 's': return event::Started{in.u32(), integer()};
+    case 'l': return event::LaunchFailed{in.u32(), in.text(), integer()};
+    case 'b': return event::Broken{in.text()};
+    case 'c': return event::Connected{in.u32()};
+    case 'f': return event::Finalized{in.u32()};
+    case 'a': {
+      event::Aborted e{in.u32(), integer(), {}};
+      e.why = in.text();
+      return e;
+    }
+    case 'x': return event::Exited{in.u32(), integer(), integer(), in.flag()};
+  }
+  in.fail();
+  return event::GraceOver{};
+}
+
+/// The letter of an event that a daemon may report; 0: it is mpirun's own affair.
+uint8_t letter(const Event& e) {
+  constexpr uint8_t letters[] = {0, 0, 's', 'l', 'b', 'c', 'f', 'a', 'x'};
+  return e.index() < sizeof letters ? letters[e.index()] : 0;
+}
+
+template <class T>
+std::optional<T> whole(const Reader& in, T value) {
+  if (!in.complete()) return {};
+  return value;
+}
+
+}  // namespace
+
+std::string frame(const Message& message) {
+  Writer out;
+  out.u32(uint32_t(message.body.size()));
+  out.number(format_version, 2);
+  out.u8(uint8_t(message.kind));
+  out.u8(0);
+  out.u32(message.from);
+  out.u32(message.to);
+  return out.take() + message.body;
+}
+
+Taken take_frame(std::string_view bytes, size_t& at, Message& message) {
+  const std::string_view rest = bytes.substr(at);
+  if (rest.size() < head_size) return Taken::more;
+  Reader head(rest.substr(0, head_size));
+  const uint32_t size = head.u32();
+  const uint64_t version = head.number(2);
+  const uint8_t kind = head.u8(), zero = head.u8();
+  if (size > body_limit || version != format_version || !kind || kind > uint8_t(Kind::last) || zero) return Taken::damaged;
+  if (rest.size() - head_size < size) return Taken::more;
+  message.kind = Kind(kind);
+  message.from = head.u32();
+  message.to = head.u32();
+  message.body = rest.substr(head_size, size);
+  at += head_size + size;
+  return Taken::message;
+}
+
+std::string encode(const Plan& plan) {
+  Writer out;
+  out.text(plan.job);
+  out.u32(plan.fan_out);
+  out.u8(plan.ssh);
+  out.text(plan.agent);
+  out.text(plan.program);
+  out.texts(plan.hosts);
+  out.numbers(plan.host_of);
+  out.texts(plan.environment);
+  out.text(plan.master);
+  out.number(plan.master_port, 2);
+  out.u8(plan.options.output.tag);
+  out.u8(plan.options.output.timestamp);
+  out.u8(plan.options.output.copy);
+  out.text(plan.options.output.folder);
+  out.u8(plan.options.verbose);
+  out.u8(plan.options.torch);
+  out.u8(uint8_t(plan.options.input));
+  out.u32(plan.options.input_rank);
+  out.u32(uint32_t(plan.options.apps.size()));
+  for (const App& app : plan.options.apps) write(out, app);
+  return out.take();
+}
+
+std::optional<Plan> decode_plan(std::string_view body) {
+  Reader in(body);
+  Plan plan;
+  plan.job = in.text();
+  plan.fan_out = in.u32();
+  plan.ssh = in.flag();
+  plan.agent = in.text();
+  plan.program = in.text();
+  plan.hosts = in.texts();
+  plan.host_of = in.numbers();
+  plan.environment = in.texts();
+  plan.master = in.text();
+  plan.master_port = uint16_t(in.number(2));
+  plan.options.output.tag = in.flag();
+  plan.options.output.timestamp = in.flag();
+  plan.options.output.copy = in.flag();
+  plan.options.output.folder = in.text();
+  plan.options.verbose = in.flag();
+  plan.options.torch = in.flag();
+  const uint8_t input = in.u8();
+  if (input > uint8_t(InputTo::none)) in.fail();
+  plan.options.input = InputTo(input);
+  plan.options.input_rank = in.u32();
+  plan.options.apps.resize(in.length(21));
+  for (App& app : plan.options.apps) app = read_app(in);
+  uint64_t ranks = 0;
+  for (const App& app : plan.options.apps) ranks += app.ranks;
+  if (!plan.fan_out || ranks != plan.host_of.size()) in.fail();
+  if (plan.options.input_rank >= ranks) in.fail();
+  for (uint32_t host : plan.host_of)
+    if (host >= plan.hosts.size()) in.fail();
+  // The name becomes part of file names.
+  if (plan.job.compare(0, 5, "weft-") != 0 || plan.job.find_first_of("/.") != std::string::npos) in.fail();
+  return whole(in, std::move(plan));
+}
+
+std::string encode(const Lost& lost) {
+  Writer out;
+  out.u32(lost.node);
+  out.text(lost.why);
+  return out.take();
+}
+std::optional<Lost> decode_lost(std::string_view body) {
+  Reader in(body);
+  Lost lost;
+  lost.node = in.u32();
+  lost.why = in.text();
+  return whole(in, std::move(lost));
+}
+
+std::string encode(const Fence& fence) {
+  Writer out;
+  out.numbers(fence.members);
+  out.u8(fence.good);
+  out.text(fence.data);
+  return out.take();
+}
+std::optional<Fence> decode_fence(std::string_view body) {
+  Reader in(body);
+  Fence fence;
+  fence.members = in.numbers();
+  fence.good = in.flag();
+  fence.data = in.text();
+  return whole(in, std::move(fence));
+}
+
+std::string encode(const Modex& modex) {
+  Writer out;
+  out.u64(modex.number);
+  out.u32(modex.rank);
+  out.u32(uint32_t(modex.status));
+  out.text(modex.data);
+  return out.take();
+}
+std::optional<Modex> decode_modex(std::string_view body) {
+  Reader in(body);
+  Modex modex;
+  modex.number = in.u64();
+  modex.rank = in.u32();
+  modex.status = int32_t(in.u32());
+  modex.data = in.text();
+  return whole(in, std::move(modex));
+}
+
+std::string encode(const Event& event) {
+  Writer out;
+  out.u8(letter(event));
+  std::visit(
+      [&](const auto& e) {
+        if constexpr (requires { write(out, e); }) write(out, e);
+      },
+      event);
+  return out.take();
+}
+std::optional<Event> decode_event(std::string_view body) {
+  Reader in(body);
+  const uint8_t which = in.u8();
+  Event event = read_event(which, in);
+  return whole(in, std::move(event));
+}
+
+std::string encode(uint32_t number) {
+  Writer out;
+  out.u32(number);
+  return out.take();
+}
+std::optional<uint32_t> decode_number(std::string_view body) {
+  Reader in(body);
+  const uint32_t number = in.u32();
+  return whole(in, number);
+}
+
+std::string encode(const Summons& summons) {
+  Writer out;
+  out.text(summons.version);
+  out.u32(summons.node);
+  out.text(summons.secret);
+  out.texts(summons.parents);
+  out.texts(summons.names);
+  const std::string body = out.take();
+  Writer head(std::string(magic, sizeof magic));
+  head.u32(uint32_t(body.size()));
+  head.u64(0);
+  return head.take() + body;
+}
+
+size_t summons_size(std::string_view head) {
+  if (head.size() < summons_head || memcmp(head.data(), magic, sizeof magic) != 0) return 0;
+  Reader in(head.substr(sizeof magic));
+  const uint32_t size = in.u32();
+  return size <= (16u << 20) ? summons_head + size : 0;
+}
+
+std::optional<Summons> decode_summons(std::string_view text) {
+  if (text.size() < summons_head || summons_size(text) != text.size()) return {};
+  Reader in(text.substr(summons_head));
+  Summons summons;
+  summons.version = in.text();
+  summons.node = in.u32();
+  summons.secret = in.text();
+  summons.parents = in.texts();
+  summons.names = in.texts();
+  return whole(in, std::move(summons));
+}
+
+}  // namespace weft::launcher::tree

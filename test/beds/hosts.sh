@@ -1,0 +1,213 @@
+#!/bin/bash
+# mpirun on several hosts: programs, input and output, and every way in which a job can end early. Nothing may be left behind.
+#   hosts.sh ssh         daemons over ssh, on a bed of four nodes
+#   hosts.sh slurm       daemons by srun, inside an allocation of four nodes
+# Needs root and the right to make namespaces; skipped (77) where that is denied.
+set -eu
+. "$(dirname "$0")/../../contrib/lib/common.sh"
+here=$SRC/test/beds
+mode=${1:-}
+work=$OUT/beds/hosts-$mode
+mkdir -p "$work"
+mpirun=$PREFIX/bin/mpirun
+beds=${BEDS_STATE:-/var/lib/weft-beds}
+bed='' job='' runs=0
+
+skip() {
+  result "SKIPPED: $*"
+  exit 77
+}
+
+built() { # built SOURCE: compiles it into $work
+  local source=$1 name
+  name=$(basename "${source%.*}")
+  if [ "$work/$name" -nt "$source" ] && [ "$work/$name" -nt "$PREFIX/include/mpi.h" ]; then return; fi
+  case $source in
+    *.c) "$PREFIX/bin/mpicc" -O1 -o "$work/$name" "$source" ;;
+    *) "$PREFIX/bin/mpicxx" -std=c++20 -O1 -o "$work/$name" "$source" ;;
+  esac
+}
+
+digits() { # a file like that of the training example's digits, with patterns that are easy to tell apart
+  awk 'BEGIN { srand(7); for (i = 0; i < 900; i++) { d = int(rand() * 10); line = ""
+    for (p = 0; p < 64; p++) line = line int((p * (d + 3) % 11 < 4 ? 11 : 1) + rand() * 4) ","; print line d } }'
+}
+
+# in_bed COMMAND...: where the user sits
+in_bed() {
+  if [ "$mode" = ssh ]; then "$here/cluster" exec head -- "$@"; else "$here/slurm" exec salloc -Q -N4 --ntasks-per-node=4 --overcommit "$@"; fi
+}
+
+start() { # start COMMAND...: in the background; its words go to $work/out
+  say "$*"
+  (in_bed "$@") >"$work/out" 2>&1 <"${input:-/dev/null}" &
+  job=$!
+  runs=$((runs + 1))
+}
+
+show() {
+  cat "$work/out"
+  die "$*"
+}
+
+ends() { # ends STATUS PATTERN [SECONDS]: the job's status and one of its lines, within a time from now
+  local want=$1 pattern=$2 status=0 end=$((SECONDS + ${3:-100}))
+  while kill -0 $job 2>/dev/null; do
+    [ $SECONDS -lt $end ] || { kill $job; show "the job did not end within ${3:-100} s"; }
+    sleep 0.05
+  done
+  wait $job || status=$?
+  job=''
+  [ $status -eq "$want" ] || show "status $status instead of $want"
+  [ -z "$pattern" ] || grep -a -q -e "$pattern" "$work/out" || show "no line with \"$pattern\""
+  [ "$(grep -a -c '^mpirun: ' "$work/out")" -le 1 ] || show "more than one message"
+  nothing_left
+}
+
+pids() { # pids PATTERN: processes of this bed whose command line has it
+  local process
+  for process in $(pgrep -f -- "$1"); do
+    case " $networks " in *" $(readlink "/proc/$process/ns/net") "*) echo "$process" ;; esac
+  done 2>/dev/null
+}
+
+strike() { # strike SIGNAL PATTERN [head|tail]: the first or last such process of the bed that is no guardian
+  local process list=''
+  for process in $(pids "$2"); do
+    [ "$(cat "/proc/$process/comm")" = weft-guardian ] || list+="$process "
+  done
+  kill "-$1" "$(tr ' ' '\n' <<<"${list% }" | "${3:-head}" -n 1)"
+}
+
+files() {
+  local node
+  for node in head node1 node2 node3 node4; do
+    "$here/cluster" exec $node -- 2>/dev/null sh -c 'ls -d /tmp/weft-* /dev/shm/weft* 2>/dev/null || true'
+  done
+}
+
+wait_until() { # wait_until COMMAND...: within 5 s
+  local end=$((SECONDS + 5))
+  until "$@"; do
+    [ $SECONDS -lt $end ] || return 1
+    sleep 0.1
+  done
+}
+
+no_processes() { [ -z "$(pids "$work/")$(pids "mpirun --daemon")$(pids "^$mpirun")" ]; }
+no_files() { [ -z "$(files)" ]; }
+nothing_left() {
+  wait_until no_processes || die "left running: $(for p in $(pids "$work/") $(pids "mpirun"); do tr '\0' ' ' <"/proc/$p/cmdline"; done)"
+  wait_until no_files || die "files were left: $(files)"
+}
+
+all_run() { [ "$(pids "$work/guest wait" | wc -l)" -ge 16 ]; }
+lives() { # lives: a job of 16 ranks that only waits, once all of them do
+  start "$mpirun" "${where[@]}" "$work/guest" wait 0
+  wait_until all_run || wait_until all_run || wait_until all_run || show "the ranks did not start"
+}
+
+programs() {
+  local name
+  for name in smoke point_to_point collectives; do
+    start "$mpirun" "${where[@]}" "$work/$name"
+    ends 0 "$name on 16 ranks: ok"
+  done
+  start "$mpirun" "${where[@]}" "$work/train" "$work/digits.csv" --epochs 8 --quiet
+  ends 0 "16 ranks, .*test accuracy"
+  awk '/test accuracy/ { for (i = 1; i < NF; i++) if ($i == "accuracy" && $(i + 1) > 95) good = 1 } END { exit !good }' "$work/out" ||
+    show "the training has not learnt"
+}
+
+streams() {
+  seq 1 300000 >"$work/numbers"
+  input=$work/numbers start "$mpirun" "${where[@]}" sh -c 'if [ $PMI_RANK = 0 ]; then md5sum; fi'
+  ends 0 "^$(md5sum <"$work/numbers" | cut -c1-32)"
+  start "$mpirun" -l "${where[@]}" sh -c 'seq 1 5000 | sed s/^/x/'
+  ends 0 '^\[15\] x5000$'
+  [ "$(grep -a -c -E '^\[[0-9]+\] x[0-9]+$' "$work/out")" -eq 80000 ] || die "lines were lost or mixed"
+}
+
+deaths() {
+  start "$mpirun" "${where[@]}" "$work/guest" abort 9
+  ends 7 "rank 9 .* on node3.*MPI_Abort"
+  start "$mpirun" "${where[@]}" "$work/guest" kill 14
+  ends 137 "rank 14 .* on node4.* SIGKILL"
+  start "$mpirun" "${where[@]}" sh -c 'exit $((PMI_RANK == 5 ? 3 : 0))'
+  ends 3 "rank 5 .* exited with code 3"
+  start "$mpirun" "${where[@]}" "$work/nothing"
+  ends 127 "cannot start rank .* on node[1-4]: .*nothing: No such file"
+  lives
+  strike 9 "^$mpirun --daemon" tail
+  ends 1 "lost the daemon on node" 5
+  lives
+  strike INT "^$mpirun .*guest wait"
+  ends 130 "" 5
+  start "$mpirun" --timeout 3 "${where[@]}" "$work/guest" wait 0
+  ends 124 "longer than --timeout 3 s" 12
+  lives
+  strike 9 "^$mpirun .*guest wait"
+  ends $([ "$mode" = ssh ] && echo 137 || echo 0) "its guardian has ended the ranks" 5 # salloc does not pass on that its child was killed
+}
+
+ssh_only() {
+  local fan_out
+  for fan_out in 1 2; do
+    start "$mpirun" --fanout $fan_out "${where[@]}" "$work/collectives"
+    ends 0 "collectives on 16 ranks: ok"
+  done
+  where+=(--fanout 1)
+  lives
+  strike 9 "^$mpirun --daemon" head
+  ends 1 "lost the daemon on node" 5
+  where=("${where[@]:0:2}")
+  lives
+  strike 9 "^ssh .* node2 exec"
+  ends 1 "lost the daemon on node2: its ssh was ended by signal 9" 5
+  start "$mpirun" -H node1:4,nosuch:4 -n 8 "$work/smoke"
+  ends 1 "cannot start a daemon on nosuch: its name was not found" 30
+  start "$mpirun" -H node1:4,node1-r7:4 -n 8 --launcher-exec "ssh -o ProxyCommand=false" "$work/smoke"
+  ends 1 "cannot start a daemon on node1" 30
+  "$here/cluster" exec node3 -- sh -c 'mkdir -p /tmp/empty && mount --bind /tmp/empty "$1" || exit 1' sh "$PREFIX/bin"
+  start "$mpirun" "${where[@]}" "$work/smoke"
+  ends 1 "mpirun is not on that host"
+  "$here/cluster" exec node3 -- umount "$PREFIX/bin"
+  lives
+  "$here/cluster" kill node4
+  ends 1 "lost the daemon on node4" 10
+  "$here/cluster" boot node4
+}
+
+finish() {
+  [ -z "$job" ] || ! kill "$job" 2>/dev/null || wait "$job" || true
+  [ -z "$bed" ] || "$here/cluster" down
+}
+trap finish EXIT
+trap 'exit 143' TERM INT
+case $mode in ssh | slurm) ;; *) die "say ssh or slurm" ;; esac
+[ "$(id -u)" -eq 0 ] || skip "only root can make namespaces with a network of their own"
+for command in sshd ssh ip nsenter $([ "$mode" = ssh ] || echo srun slurmctld slurmd munged); do
+  PATH=$PATH:/usr/sbin command -v "$command" >/dev/null || skip "there is no $command (Debian packages: openssh-server openssh-client iproute2 slurm-wlm munge)"
+done
+unshare --mount --uts --ipc --net --pid --fork sh -c 'mount --make-rprivate / && mount -t tmpfs tmpfs /tmp && mount -t proc proc /proc &&
+  ip link add type veth' 2>"$work/out" || skip "this machine forbids namespaces: $(tail -n 1 "$work/out")"
+for name in smoke point_to_point collectives; do built "$SRC/test/conformance/$name.cc"; done
+built "$here/guest.c"
+built "$SRC/examples/train.cc"
+digits >"$work/digits.csv"
+for old in "$beds"/cluster-hosts-*; do # beds of runs that were killed
+  [ ! -e "$old" ] || [ -e "/proc/${old##*-}" ] || CLUSTER_NAME=${old##*/cluster-} "$here/cluster" down
+done
+bed=hosts-$$
+export CLUSTER_NAME=$bed
+if [ "$mode" = ssh ]; then "$here/cluster" up 4 --share "$OUT" --share "$PREFIX"; else "$here/slurm" up 4 --cpus 4 --share "$OUT" --share "$PREFIX"; fi
+networks=$(for pid in $(cut -d' ' -f1 "$beds/cluster-$bed"/*.pid); do readlink "/proc/$pid/ns/net"; done | sort -u | tr '\n' ' ')
+where=(-n 16)
+[ "$mode" = slurm ] || where=(-H node1:4,node2:4,node3:4,node4:4)
+programs
+streams
+deaths
+[ "$mode" = slurm ] || ssh_only
+"$here/cluster" down
+bed=''
+result "$runs jobs on four hosts with $mode"
