@@ -15,21 +15,6 @@
 namespace weft::launcher {
 namespace {
 
-/// A machine that is only described serves for plans, not for binding.
-std::shared_ptr<const placement::Machine> this_machine(const topo::HardwareTopology& hardware, const std::string& topology,
-                                                       bool plan_only) {
-  auto node = topo::Node::parse(topology);
-  if (!node || node->resources.empty()) return nullptr;
-  placement::Machine machine{std::move(*node), {}, UINT32_MAX, hardware.kinds()};
-  if (hardware.is_this_machine()) {
-    machine.allowed = topo::CpuSet::of_this_thread();
-    machine.quota = topo::cgroup_cpus();
-  } else if (!plan_only) {
-    return nullptr;
-  }
-  return std::make_shared<placement::Machine>(std::move(machine));
-}
-
 /// The hosts that were named, or those of a Slurm job, with this one under its own name. Nothing is known of others' hardware.
 Result<std::vector<placement::Host>> hosts_of(const Options& options, const std::string& own,
                                               std::shared_ptr<const placement::Machine> machine) {
@@ -63,6 +48,21 @@ uint32_t threads_of(const App& app) {
 }
 
 }  // namespace
+
+/// A machine that is only described serves for plans, not for binding.
+std::shared_ptr<const placement::Machine> this_machine(const topo::HardwareTopology& hardware, const std::string& topology,
+                                                       bool plan_only) {
+  auto node = topo::Node::parse(topology);
+  if (!node || node->resources.empty()) return nullptr;
+  placement::Machine machine{std::move(*node), {}, UINT32_MAX, hardware.kinds()};
+  if (hardware.is_this_machine()) {
+    machine.allowed = topo::CpuSet::of_this_thread();
+    machine.quota = topo::cgroup_cpus();
+  } else if (!plan_only) {
+    return nullptr;
+  }
+  return std::make_shared<placement::Machine>(std::move(machine));
+}
 
 std::string own_name() {
   char name[256] = "localhost";
@@ -98,6 +98,7 @@ Result<Arrangement> arrange(Options& options) {
   result.placement = std::move(*placed);
   for (size_t h = 0; h < request.hosts.size(); h++)
     if (request.hosts[h].name == own && !request.hosts[h].machine) result.placement.hosts[h].cpus = topo::usable_cpus();
+  result.request = std::move(request);
   return result;
 }
 

@@ -1,6 +1,7 @@
 // From what the user asked for and what this host is to where each rank runs.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -15,7 +16,11 @@ struct Arrangement {
   std::optional<topo::HardwareTopology> hardware;  ///< of this host; none if it cannot be read
   std::string topology;                            ///< the same as a text for ranks
   placement::Placement placement;
+  placement::Request request;  ///< what led to it
 };
+
+/// This host as placement sees it; none where its hardware cannot be read, or is only described and it is not for a plan.
+std::shared_ptr<const placement::Machine> this_machine(const topo::HardwareTopology& hardware, const std::string& topology, bool plan_only);
 
 /// The name under which this host is in placements.
 std::string own_name();

@@ -149,6 +149,7 @@ tree::Plan Daemon::plan() const {
   plan.master = job_environment_.master;
   plan.master_port = job_environment_.master_port;
   plan.options = options_;
+  plan.policies = places_.request;
   char here[4096];
   const std::string start = getcwd(here, sizeof here) ? std::string(here) + "/" : "";
   const auto complete = [&](std::string& folder) {

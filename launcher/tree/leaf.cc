@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <memory>
 
+#include "launcher/arrange.h"
 #include "launcher/host.h"
 #include "launcher/tree/exchange.h"
 #include "launcher/tree/leaf_state.h"
@@ -99,15 +100,21 @@ class Leaf final : public Host {
   Exchange exchange_;
   LeafState state_;
   std::optional<topo::HardwareTopology> hardware_;
+  placement::Placement placement_;  // of this host's ranks
   Lost lost_;
   std::string unable_;
   int signal_ = 0, exit_code_ = 0;
   uint64_t patience_ns_ = 0;
 
+  topo::CpuSet cpus_of(uint32_t rank) const override {
+    const uint32_t place = layout_.local_rank(rank);
+    return place < placement_.ranks.size() ? placement_.ranks[place].cpus : topo::CpuSet();
+  }
   void take(const Event& event) override { tell(Kind::event, encode(event)); }
   void tell(Kind kind, std::string body = {}) { node_.send({kind, layout_.self, 0, std::move(body)}); }
   void act(Deed deed);
   void prepare();
+  Result<void> bind(Hardware& own);
   Result<void> start_below();
   void turn();
   void read_signals();
@@ -156,7 +163,8 @@ void Leaf::prepare() {
     auto ok = make_folder(plan_.job);
     if (ok) ok = output_.prepare(options_.ranks());
     if (auto hardware = topo::HardwareTopology::load()) hardware_.emplace(std::move(*hardware));
-    const Hardware own{hardware_ ? &*hardware_ : nullptr, hardware_ ? hardware_->describe() : "", topo::usable_cpus(), "not bound"};
+    Hardware own{hardware_ ? &*hardware_ : nullptr, hardware_ ? hardware_->describe() : "", topo::usable_cpus(), "not bound"};
+    if (ok) ok = bind(own);
     if (ok) ok = start_server(secret_, &exchange_, own);
     if (!ok) unable_ = ok.failure().text;
   }
@@ -165,6 +173,22 @@ void Leaf::prepare() {
   job_environment_.master = plan_.master;
   job_environment_.master_port = plan_.master_port;
   happen(Happening::prepared);
+}
+
+/// Binds this host's ranks by the job's policies, now that its hardware is known.
+Result<void> Leaf::bind(Hardware& own) {
+  placement::Host here;
+  here.name = layout_.host();
+  here.machine = own.handle ? this_machine(*own.handle, own.topology, false) : nullptr;
+  if (!here.machine) return {};
+  std::vector<std::vector<uint32_t>> ranks(options_.apps.size());
+  for (uint32_t rank : layout_.here()) ranks[options_.app_of(rank)].push_back(rank);
+  auto placed = placement::place_here(plan_.policies, here, ranks);
+  if (!placed) return placed.failure();
+  own.cpus = placed->hosts[0].cpus;
+  own.binding = placed->hosts[0].binding;
+  placement_ = std::move(*placed);
+  return {};
 }
 
 void Leaf::deliver(const Message& message) {

@@ -123,6 +123,67 @@ App read_app(Reader& in) {
   return app;
 }
 
+using placement::Unit;
+
+void write(Writer& out, const placement::Request& request) {
+  const auto unit = [&](const std::optional<Unit>& u) { out.u8(u ? uint8_t(*u) + 1 : 0); };
+  out.u32(uint32_t(request.programs.size()));
+  for (const placement::Program& program : request.programs) {
+    out.u32(program.ranks);
+    out.u32(program.threads);
+  }
+  unit(request.map_by);
+  out.u32(request.per_unit);
+  out.u32(request.cores_each);
+  for (bool flag : {request.oversubscribe, request.never_oversubscribe, request.threads_are_cores, request.overload}) out.u8(flag);
+  out.u8(uint8_t(request.rank_by));
+  unit(request.rank_unit);
+  unit(request.bind_to);
+  out.text(request.cpu_set.to_string());
+  out.u32(uint32_t(request.rankfile.size()));
+  for (const placement::RankLine& line : request.rankfile) {
+    out.u32(line.rank);
+    for (const std::string* text : {&line.host, &line.slots, &line.source}) out.text(*text);
+  }
+}
+
+placement::Request read_request(Reader& in) {
+  const auto unit = [&]() -> std::optional<Unit> {
+    const uint8_t value = in.u8();
+    if (value > uint8_t(Unit::hwthread) + 1) in.fail();
+    if (!value || value > uint8_t(Unit::hwthread) + 1) return {};
+    return Unit(value - 1);
+  };
+  placement::Request request;
+  request.programs.resize(in.length(8));
+  for (placement::Program& program : request.programs) {
+    program.ranks = in.u32();
+    program.threads = in.u32();
+  }
+  request.map_by = unit();
+  request.per_unit = in.u32();
+  request.cores_each = in.u32();
+  for (bool* flag : {&request.oversubscribe, &request.never_oversubscribe, &request.threads_are_cores, &request.overload})
+    *flag = in.flag();
+  const uint8_t rank_by = in.u8();
+  if (rank_by > uint8_t(placement::RankBy::span)) in.fail();
+  request.rank_by = placement::RankBy(rank_by);
+  request.rank_unit = unit().value_or(Unit::slot);
+  request.bind_to = unit();
+  if (const std::string cpus = in.text(); !cpus.empty()) {
+    if (auto set = topo::CpuSet::parse(cpus))
+      request.cpu_set = std::move(*set);
+    else
+      in.fail();
+  }
+  request.rankfile.resize(in.length(16));
+  for (placement::RankLine& line : request.rankfile) {
+    line.rank = in.u32();
+    for (std::string* text : {&line.host, &line.slots, &line.source}) *text = in.text();
+  }
+  return request;
+}
+
 void write(Writer& out, const event::Started& e) { out.u32(e.rank), out.u32(uint32_t(e.pid)); }
 void write(Writer& out, const event::LaunchFailed& e) { out.u32(e.rank), out.text(e.why), out.u32(uint32_t(e.code)); }
 void write(Writer& out, const event::Broken& e) { out.text(e.why); }
@@ -214,6 +275,7 @@ std::string encode(const Plan& plan) {
   out.u32(plan.options.input_rank);
   out.u32(uint32_t(plan.options.apps.size()));
   for (const App& app : plan.options.apps) write(out, app);
+  write(out, plan.policies);
   return out.take();
 }
 
@@ -242,6 +304,8 @@ std::optional<Plan> decode_plan(std::string_view body) {
   plan.options.input_rank = in.u32();
   plan.options.apps.resize(in.length(21));
   for (App& app : plan.options.apps) app = read_app(in);
+  plan.policies = read_request(in);
+  if (plan.policies.programs.size() != plan.options.apps.size()) in.fail();
   uint64_t ranks = 0;
   for (const App& app : plan.options.apps) ranks += app.ranks;
   if (!plan.fan_out || ranks != plan.host_of.size()) in.fail();

@@ -62,6 +62,7 @@ struct Plan {
   std::string master;  ///< for torchrun's variables
   uint16_t master_port = 0;
   Options options;
+  placement::Request policies;  ///< by which each daemon binds its ranks; without hosts
 };
 
 struct Lost {

@@ -151,7 +151,11 @@ deaths() {
 }
 
 ssh_only() {
-  local fan_out
+  local fan_out cpus ask=(sed -n 's/^Cpus_allowed_list:.//p' /proc/self/status)
+  cpus=$("$mpirun" --bind-to core -n 1 "${ask[@]}") # all nodes have the same processors
+  start "$mpirun" --bind-to core -H node1:1,node2:1 -n 2 "${ask[@]}"
+  ends 0 "^$cpus\$"
+  [ "$(grep -c "^$cpus\$" "$work/out")" -eq 2 ] || show "ranks on other hosts are not bound"
   for fan_out in 1 2; do
     start "$mpirun" --fanout $fan_out "${where[@]}" "$work/collectives"
     ends 0 "collectives on 16 ranks: ok"

@@ -48,6 +48,11 @@ Plan a_plan() {
   second.command = {"z"};
   second.ranks = 2;
   plan.options.apps = {first, second};
+  plan.policies.programs.resize(2);
+  plan.policies.programs[1].threads = 4;
+  plan.policies.bind_to = placement::Unit::core;
+  plan.policies.cpu_set = *topo::CpuSet::parse("0-3,8");
+  plan.policies.rankfile = {{2, "b", "0-1", "line 3"}};
   plan.options.output.tag = true;
   return plan;
 }
@@ -113,6 +118,8 @@ TEST_CASE("messages arrive as they were sent, in whatever pieces", "[tree]") {
   REQUIRE(back);
   CHECK(encode(*back) == encode(plan));
   CHECK(back->options.apps[0].variables[0].second == "V");
+  CHECK(back->policies.bind_to == placement::Unit::core);
+  CHECK(back->policies.cpu_set.to_string() == "0-3,8");
   CHECK(back->options.apps[0].inherit == Inherit::listed);
 
   const std::vector<Event> events{event::Started{1, 2},
