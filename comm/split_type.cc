@@ -7,7 +7,7 @@ namespace {
 
 /// More instances of a resource than a node has.
 constexpr int kInstances = 1 << 13;
-constexpr std::string_view kPrefix = "hwloc://";
+constexpr std::string_view kPrefix = "hwloc://", kHost = "mpi_shared_memory", kTypeKey = "mpi_hw_resource_type";
 
 topo::Node node_of(const boot::Job& job) {
   auto node = topo::Node::parse(job.topology);
@@ -26,7 +26,7 @@ int instance_color(const boot::Job& job, const topo::Resource& resource) {
 }
 
 int resource_color(const boot::Job& job, std::string_view name) {
-  if (name == "mpi_shared_memory") return host_color(job);
+  if (name == kHost) return host_color(job);
   if (name.starts_with(kPrefix))
     for (const topo::Resource& resource : node_of(job).resources)
       if (resource.name == name.substr(kPrefix.size())) return instance_color(job, resource);
@@ -35,7 +35,7 @@ int resource_color(const boot::Job& job, std::string_view name) {
 
 int guided_color(const Communicator& comm, const boot::Job& job, bool by_set_too, const Info* info) {
   if (!info) return MPI_UNDEFINED;
-  if (const std::string* resource = info->find("mpi_hw_resource_type")) return resource_color(job, *resource);
+  if (const std::string* resource = info->find(kTypeKey)) return resource_color(job, *resource);
   const std::string* set = by_set_too ? info->find("mpi_pset_name") : nullptr;
   if (set && *set == "mpi://WORLD") return 0;
   if (set && *set == "mpi://SELF") return static_cast<int>(comm.team->rank());
@@ -44,29 +44,32 @@ int guided_color(const Communicator& comm, const boot::Job& job, bool by_set_too
 
 /// Goes down from the host until a level separates the ranks. All ranks see alike whether it does: those that it leaves together
 /// make up the whole communicator, or none of them does.
-int split_unguided(Communicator& comm, const boot::Job& job, int key, Communicator** made) {
+int split_unguided(Communicator& comm, const boot::Job& job, int key, Info* info, Communicator** made) {
   const topo::Node node = node_of(job);
+  std::string level(kHost);
   int error = split(comm, host_color(job), key, made);
   for (const topo::Resource& resource : node.resources) {
     if (error || !*made || (*made)->size() < comm.size()) break;
     release(*made);
     error = split(comm, instance_color(job, resource), key, made);
+    level = std::string(kPrefix) + resource.name;
   }
   if (!error && *made && (*made)->size() == comm.size()) {
     release(*made);
     *made = nullptr;
   }
+  if (!error && *made && info) info->set(kTypeKey, level);
   return error;
 }
 
 }  // namespace
 
-int split_type(Communicator& comm, int type, int key, const Info* info, Communicator** made) {
+int split_type(Communicator& comm, int type, int key, Info* info, Communicator** made) {
   const boot::Job& job = comm.instance->job();
   int error = MPI_SUCCESS;
   switch (type) {
     case MPI_COMM_TYPE_SHARED: error = split(comm, host_color(job), key, made); break;
-    case MPI_COMM_TYPE_HW_UNGUIDED: error = split_unguided(comm, job, key, made); break;
+    case MPI_COMM_TYPE_HW_UNGUIDED: error = split_unguided(comm, job, key, info, made); break;
     case MPI_COMM_TYPE_HW_GUIDED:
     case MPI_COMM_TYPE_RESOURCE_GUIDED:
       error = split(comm, guided_color(comm, job, type == MPI_COMM_TYPE_RESOURCE_GUIDED, info), key, made);
@@ -80,7 +83,7 @@ int split_type(Communicator& comm, int type, int key, const Info* info, Communic
 std::vector<std::pair<std::string, bool>> hardware_resources(const boot::Job& job) {
   const topo::CpuSet bound = topo::CpuSet::of_this_thread();
   std::vector<std::pair<std::string, bool>> result;
-  result.emplace_back("mpi_shared_memory", true);
+  result.emplace_back(kHost, true);
   for (const topo::Resource& resource : node_of(job).resources)
     result.emplace_back(std::string(kPrefix) + resource.name, resource.instance_around(bound).has_value());
   return result;

@@ -109,8 +109,12 @@ void hardware() {
   MPI_Comm none, part;
   MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_HW_GUIDED, 0, wish, &none);
   CHECK(none == MPI_COMM_NULL);
-  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_HW_UNGUIDED, 0, MPI_INFO_NULL, &part);
+  MPI_Info_delete(wish, "mpi_hw_resource_type");
+  MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_HW_UNGUIDED, 0, wish, &part);
   if (part != MPI_COMM_NULL) {
+    int named = 0, length = 0;
+    MPI_Info_get_string(wish, "mpi_hw_resource_type", &length, nullptr, &named);
+    CHECK(named && length > 1);
     CHECK(size_of(part) < ranks);
     MPI_Comm_free(&part);
   }
