@@ -52,6 +52,7 @@ struct Caps {
   uint64_t get_from = 0;        ///< bytes from which get() is faster than messages in a row, if both sides attend to them
   bool ordered = true;          ///< messages of one endpoint arrive in the order sent
   bool same_node = false;       ///< reaches processes of this node only
+  bool revives = false;         ///< a way that was lost or cut can be connected again
   double alpha_ns = 0;          ///< latency of a small message
   double beta_ns_per_byte = 0;  ///< inverse bandwidth of large ones
   uint32_t memory_kinds = 1u << static_cast<int>(mem::MemKind::host);
@@ -74,7 +75,8 @@ class Sink {
   /// Where the payload of a large message should be written, so that stream transports need no bounce buffer; null: none.
   /// If not null, arrived() is called afterwards with payload == the returned address.
   virtual std::byte* landing(void* cookie, const Header&) = 0;
-  /// The way to a peer is lost (over this transport). `why` is one readable sentence naming peer, device and remedy.
+  /// The way to a peer is lost (over this transport); whether what was sent last has arrived is not known. Completions of its
+  /// operations come before. `why` is one readable sentence naming peer, device and remedy.
   virtual void lost(void* cookie, const std::string& why) = 0;
 };
 
@@ -106,6 +108,10 @@ class Endpoint {
   /// Bytes accepted but not yet handed over to the peer or the kernel (0: a finalize may close).
   virtual size_t backlog() const { return 0; }
 
+  /// Ends the way at once: nothing arrives over it after this call, and what was not handed over yet is forgotten. Operations in
+  /// flight complete with peer_failed before it returns. Transport::connect() opens it anew. Only if caps.revives.
+  virtual void cut() {}
+
   /// "shm", "tcp eth0 10.0.0.1:4711 -> 10.0.0.2:5000": for messages and reports.
   virtual std::string describe() const = 0;
 };
@@ -123,7 +129,9 @@ class Transport {
   /// Can `who`, with that address, be reached? (Same node, common subnet, ...) Cheap and without side effects.
   virtual bool reaches(ProcessId who, const boot::Blob& address) const = 0;
 
-  /// The endpoint to a peer; wires lazily. `cookie` comes back in each Sink call about it.
+  /// The endpoint to a peer; wires lazily. `cookie` comes back in each Sink call about it. If caps.revives, a way that was lost or cut
+  /// is opened anew by this call, on both sides: until a process has made it, the peer's attempts to connect over this rail are turned
+  /// away (and repeated), so that nothing of the old way's traffic can be mistaken for the new one's.
   virtual Result<Endpoint*> connect(ProcessId who, const boot::Blob& address, void* cookie) = 0;
 
   /// Makes memory readable/writable for peers.
