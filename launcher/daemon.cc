@@ -70,6 +70,8 @@ class Daemon final : public Host {
   std::string secret_;
   std::vector<int> pids_ = std::vector<int>(options_.ranks(), -1);  // of all ranks, on whatever host
   StackReader stacks_;
+  StackGathering gathering_;
+  uint64_t gathering_until_ns_ = 0;   // 0: nothing is being gathered
   std::unique_ptr<tree::Node> node_;  // only with other hosts
   std::unique_ptr<tree::Exchange> exchange_;
   uint64_t timeout_ns_ = 0, grace_ns_ = 0;
@@ -90,6 +92,7 @@ class Daemon final : public Host {
   void check_clocks();
   void end_tree();
   void show_stacks();
+  void gather_stacks(uint32_t node, HostStacks found);
   void record() const;
   void record_map() const;
   void show_debugger();
@@ -179,6 +182,9 @@ void Daemon::deliver(const tree::Message& message) {
     case tree::Kind::event:
       if (auto event = tree::decode_event(message.body)) take(*event);
       return;
+    case tree::Kind::stacks_found:
+      if (auto found = tree::decode_stacks(message.body)) gather_stacks(message.from, std::move(*found));
+      return;
     default: exchange_->deliver(message);
   }
 }
@@ -216,7 +222,7 @@ void Daemon::show_debugger() {
   for (uint32_t rank = 0; rank < pids_.size(); rank++)
     ranks.push_back({layout_.hosts[layout_.host_of[rank]], programs_[options_.app_of(rank)], pids_[rank]});
   publish_ranks(ranks);
-  if (being_debugged()) signal_ranks(SIGCONT);
+  if (held_) act({Action::signal_ranks, SIGCONT});
 }
 
 void Daemon::take(const Event& event) {
@@ -239,7 +245,7 @@ void Daemon::act(const Action& action) {
   switch (action.kind) {
     case Action::reach: return;                      // under way since before our own server was started
     case Action::map: return take(event::Mapped{});  // done before there was a job
-    case Action::launch: tell(tree::Kind::launch); return launch();
+    case Action::launch: tell(tree::Kind::launch, tree::encode(uint32_t(being_debugged()))); return launch(being_debugged());
     case Action::signal_ranks: tell(tree::Kind::signal, tree::encode(uint32_t(action.number))); return signal_ranks(action.number);
     case Action::say:
       output_.drain(UINT32_MAX);  // first what led to it
@@ -250,18 +256,23 @@ void Daemon::act(const Action& action) {
   }
 }
 
-/// Of this host's ranks.
+/// Each host asks about its own ranks.
 void Daemon::show_stacks() {
-  std::vector<std::pair<uint32_t, pid_t>> ranks;
-  for (uint32_t rank = 0; rank < children_.size(); rank++)
-    if (children_[rank].pid > 0 && !children_[rank].gone) ranks.emplace_back(rank, children_[rank].pid);
-  if (ranks.empty()) return take(event::StacksShown{});
-  stacks_.start(ranks, now_ns());
+  constexpr uint64_t way_ns = 5'000'000'000;  // for what the others say to arrive
+  for (const auto& [node, ranks] : layout_.by_host()) gathering_.expect(node, layout_.hosts[node]);
+  gathering_until_ns_ = now_ns() + StackReader::all_ns + way_ns;
+  tell(tree::Kind::stacks);
+  if (!layout_.here().empty()) stacks_.start(running_ranks(), now_ns());
+}
+
+void Daemon::gather_stacks(uint32_t node, HostStacks found) {
+  gathering_.add(node, std::move(found));
+  if (gathering_.complete() && gathering_until_ns_) gathering_until_ns_ = 1;
 }
 
 int Daemon::wait_ms() {
   uint64_t next = output_.next_tick_ns();
-  for (uint64_t clock : {timeout_ns_, grace_ns_, stacks_.next_tick_ns(), node_ ? node_->next_tick_ns() : 0})
+  for (uint64_t clock : {timeout_ns_, grace_ns_, stacks_.next_tick_ns(), gathering_until_ns_, node_ ? node_->next_tick_ns() : 0})
     if (clock && (!next || clock < next)) next = clock;
   if (!next) return -1;
   const uint64_t now = now_ns();
@@ -314,8 +325,10 @@ void Daemon::check_clocks() {
     grace_ns_ = 0;
     take(event::GraceOver{});
   }
-  if (stacks_.process(now) && state_.phase() == Phase::run) {
-    say(stacks_.report());
+  if (stacks_.process(now)) gather_stacks(0, stacks_.result());
+  if (gathering_until_ns_ && now >= gathering_until_ns_) {
+    gathering_until_ns_ = 0;
+    if (state_.phase() == Phase::run) say(gathering_.report());
     take(event::StacksShown{});
   }
 }

@@ -14,7 +14,6 @@
 #include <utility>
 
 #include "launcher/environment.h"
-#include "launcher/mpir.h"
 #include "launcher/spawn.h"
 #include "runtime/base/clock.h"
 #include "runtime/boot/job_record.h"
@@ -82,7 +81,8 @@ void Host::say(const std::string& text) {
   if (layout_.self == 0 && !folder_.path().empty()) boot::append_message(folder_.path(), text);
 }
 
-void Host::launch() {
+void Host::launch(bool held) {
+  held_ = held;
   job_environment_.job = folder_.job();
   job_environment_.torch = options_.torch;
   uint32_t rank = 0;
@@ -129,7 +129,7 @@ bool Host::start_rank(uint32_t rank, const std::string& path) {
   const int input = input_.open_for(rank);
   SpawnError error{input < 0 ? std::string("no input: ") + strerror(errno) : "", exit_failed};
   pid_t pid = -1;
-  const Child child{path, app.command, environment_of(rank, app), app.folder, input, out[1], err[1], cpus_of(rank), being_debugged()};
+  const Child child{path, app.command, environment_of(rank, app), app.folder, input, out[1], err[1], cpus_of(rank), held_};
   if (taken && input >= 0) pid = spawn(child, error);
   input_.started(rank);
   close(out[1]);
@@ -180,6 +180,13 @@ void Host::reap() {
     say_verbose("the guardian process was killed; starting another");
     guardian_->start();
   }
+}
+
+std::vector<std::pair<uint32_t, pid_t>> Host::running_ranks() const {
+  std::vector<std::pair<uint32_t, pid_t>> ranks;
+  for (uint32_t rank = 0; rank < children_.size(); rank++)
+    if (children_[rank].pid > 0 && !children_[rank].gone) ranks.emplace_back(rank, children_[rank].pid);
+  return ranks;
 }
 
 void Host::signal_ranks(int signal) {

@@ -61,19 +61,23 @@ class Host {
   Input input_;
   int signals_ = -1;
   bool output_lost_ = false;
+  bool held_ = false;          // ranks are to stand still before main(), for a debugger
   std::vector<Event> aborts_;  // waiting until it is sure that nobody has died before
 
   void take_over_signals();
   /// The job's folder and the guardian. `job`: its name; empty: make one.
   Result<void> make_folder(const std::string& job);
   Result<void> start_server(const std::string& secret, Remote* remote, const Hardware& hardware);
-  void launch();
+  /// `held`: ranks are to stand still before main() until SIGCONT.
+  void launch(bool held);
   bool start_rank(uint32_t rank, const std::string& path);
   std::vector<std::string> environment_of(uint32_t rank, const App& app) const;
   void reap();
   void take_letters();
   void read_mailbox();
   void signal_ranks(int signal);
+  /// Ranks of this host that have not ended, with their processes.
+  std::vector<std::pair<uint32_t, pid_t>> running_ranks() const;
   void clean_up();
   void finish_output();
   void tell_loss();

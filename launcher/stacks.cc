@@ -144,10 +144,53 @@ std::string report_stacks(const std::vector<RankStacks>& stacks) {
     std::vector<uint32_t> ranks;
     for (const RankStacks* member : group.members) ranks.push_back(member->rank);
     text += "  " + ranks_text(ranks);
-    if (group.members.size() == 1) text += " (pid " + std::to_string(group.members[0]->pid) + ")";
-    if (!group.members[0]->program.empty()) text += ", in its child " + group.members[0]->program;
-    text += "\n" + body_of(*group.members[0], group.shape);
+    const RankStacks& first = *group.members[0];
+    if (group.members.size() == 1) text += " (pid " + std::to_string(first.pid) + (first.host.empty() ? "" : " on " + first.host) + ")";
+    if (!first.program.empty()) text += ", in its child " + first.program;
+    text += "\n" + body_of(first, group.shape);
   }
+  return text;
+}
+
+bool same_place(const RankStacks& a, const RankStacks& b) { return Shape(a).key == Shape(b).key; }
+
+void StackGathering::add(uint32_t node, HostStacks found) {
+  const auto host = hosts_.find(node);
+  if (host == hosts_.end() || host->second.heard) return;
+  host->second.heard = true;
+  if (hosts_.size() > 1)
+    for (RankStacks& rank : found.ranks) rank.host = host->second.name;
+  host->second.found = std::move(found);
+}
+
+bool StackGathering::complete() const {
+  return std::all_of(hosts_.begin(), hosts_.end(), [](const auto& host) { return host.second.heard; });
+}
+
+std::string StackGathering::report() const {
+  std::string tools, bare, silent;
+  size_t with_tool = 0;
+  const auto list = [](std::string& names, const std::string& name) {
+    if (names.find(name) == std::string::npos) names += (names.empty() ? "" : ", ") + name;
+  };
+  std::vector<RankStacks> all;
+  for (const auto& [node, host] : hosts_) {
+    if (!host.heard) {
+      list(silent, host.name);
+      continue;
+    }
+    with_tool += !host.found.tool.empty();
+    list(host.found.tool.empty() ? bare : tools, host.found.tool.empty() ? host.name : host.found.tool);
+    all.insert(all.end(), host.found.ranks.begin(), host.found.ranks.end());
+  }
+  std::sort(all.begin(), all.end(), [](const RankStacks& a, const RankStacks& b) { return a.rank < b.rank; });
+  const std::string remedy = "install gdb or elfutils" + (with_tool ? " on " + bare : "") + " to see functions";
+  std::string text = "mpirun: where the ranks are";
+  if (!tools.empty() || !bare.empty())
+    text += " (" + tools + (!tools.empty() && !bare.empty() ? "; " : "") + (bare.empty() ? "" : remedy) + ")";
+  text += ":\n" + report_stacks(all);
+  if (!silent.empty()) text += "  no word in time from " + silent + "\n";
+  text.pop_back();
   return text;
 }
 
@@ -288,13 +331,6 @@ uint64_t StackReader::next_tick_ns() const {
   return next;
 }
 
-std::string StackReader::report() const {
-  const bool debugger = !gdb_.empty() || !eu_stack_.empty();
-  std::string text = "mpirun: where the ranks are";
-  text += debugger ? gdb_.empty() ? " (eu-stack):\n" : " (gdb):\n" : " (install gdb or elfutils to see functions):\n";
-  text += report_stacks(found_);
-  if (!text.empty() && text.back() == '\n') text.pop_back();
-  return text;
-}
+HostStacks StackReader::result() const { return {!gdb_.empty() ? "gdb" : !eu_stack_.empty() ? "eu-stack" : "", found_}; }
 
 }  // namespace weft::launcher

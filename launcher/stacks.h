@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -25,10 +26,39 @@ struct RankStacks {
   std::string program;          ///< empty: that of the rank itself
   std::vector<Frames> threads;  ///< empty: `instead` says what is known
   std::string instead;
+  std::string host = {};  ///< empty: there is only one
+};
+
+/// What one host has found out.
+struct HostStacks {
+  std::string tool;  ///< gdb, eu-stack, or nothing
+  std::vector<RankStacks> ranks;
 };
 
 /// The report: ranks whose threads stand in the same functions are told together.
 std::string report_stacks(const std::vector<RankStacks>& stacks);
+
+/// The same functions in all threads: such ranks are told together.
+bool same_place(const RankStacks& a, const RankStacks& b);
+
+/// Puts together what the hosts of a job have found out.
+class StackGathering {
+ public:
+  /// This host will be heard of, hopefully.
+  void expect(uint32_t node, const std::string& host) { hosts_[node] = {host, false, {}}; }
+  void add(uint32_t node, HostStacks found);
+  bool complete() const;
+  /// Names hosts that have not been heard of.
+  std::string report() const;
+
+ private:
+  struct Host {
+    std::string name;
+    bool heard;
+    HostStacks found;
+  };
+  std::map<uint32_t, Host> hosts_;
+};
 
 /// "in the kernel's do_wait, sleeping": what /proc says of a process without its help.
 std::string from_proc(pid_t pid);
@@ -55,7 +85,7 @@ class StackReader {
   bool process(uint64_t now_ns);
   /// When process() must be called at the latest; 0: never.
   uint64_t next_tick_ns() const;
-  std::string report() const;
+  HostStacks result() const;
 
  private:
   struct Job {

@@ -15,6 +15,7 @@
 
 #include "launcher/arrange.h"
 #include "launcher/host.h"
+#include "launcher/stacks.h"
 #include "launcher/tree/exchange.h"
 #include "launcher/tree/leaf_state.h"
 #include "launcher/tree/message.h"
@@ -30,6 +31,7 @@ namespace weft::launcher::tree {
 namespace {
 
 constexpr uint64_t leave_patience_ns = 4'000'000'000;
+constexpr size_t stacks_limit = 64u << 20;  // bytes, of all hosts together
 constexpr uint64_t plan_patience_ns = 30'000'000'000;
 
 /// Variables that say something of mpirun's host or session, not of the job.
@@ -103,6 +105,8 @@ class Leaf final : public Host {
   placement::Placement placement_;  // of this host's ranks
   Lost lost_;
   std::string unable_;
+  StackReader stacks_;
+  bool to_hold_ = false;
   int signal_ = 0, exit_code_ = 0;
   uint64_t patience_ns_ = 0;
 
@@ -133,7 +137,7 @@ void Leaf::act(Deed deed) {
     case Deed::prepare: return prepare();
     case Deed::say_up: return tell(Kind::up);
     case Deed::say_unable: return take(event::Broken{"the daemon on " + layout_.host() + ": " + unable_});
-    case Deed::launch: return launch();
+    case Deed::launch: return launch(to_hold_);
     case Deed::signal: return signal_ranks(signal_);
     case Deed::say_child_lost: return tell(Kind::lost, encode(lost_));
     case Deed::kill_ranks: signal_ranks(SIGKILL); return happen(Happening::ranks_gone);
@@ -193,7 +197,8 @@ Result<void> Leaf::bind(Hardware& own) {
 
 void Leaf::deliver(const Message& message) {
   switch (message.kind) {
-    case Kind::launch: return happen(Happening::launch);
+    case Kind::launch: to_hold_ = decode_number(message.body) == 1u; return happen(Happening::launch);
+    case Kind::stacks: return stacks_.start(running_ranks(), now_ns());
     case Kind::signal:
       if (auto number = decode_number(message.body); number && *number < NSIG) {
         signal_ = int(*number);
@@ -218,16 +223,17 @@ void Leaf::turn() {
   const bool drains = plan_.options.input != InputTo::one || layout_.host_of[plan_.options.input_rank] != layout_.self;
   static bool input_open = true;
   uint64_t next = output_.next_tick_ns();
-  for (uint64_t clock : {node_.next_tick_ns(), patience_ns_})
+  for (uint64_t clock : {node_.next_tick_ns(), patience_ns_, stacks_.next_tick_ns()})
     if (clock && (!next || clock < next)) next = clock;
   const uint64_t before = now_ns();
   const int wait = !next ? -1 : next <= before ? 0 : int(std::min<uint64_t>((next - before) / 1'000'000 + 1, 1'000'000));
-  pollfd ready[5] = {{signals_, POLLIN, 0},
+  pollfd ready[6] = {{signals_, POLLIN, 0},
                      {mailbox_.fd(), POLLIN, 0},
                      {output_.fd(), POLLIN, 0},
                      {node_.fd(), POLLIN, 0},
-                     {drains && input_open ? 0 : -1, POLLIN, 0}};
-  poll(ready, 5, wait);
+                     {drains && input_open ? 0 : -1, POLLIN, 0},
+                     {stacks_.fd(), POLLIN, 0}};
+  poll(ready, 6, wait);
   if (ready[1].revents) read_mailbox();
   if (ready[0].revents) read_signals();
   if (ready[4].revents) {  // input for a rank elsewhere, which srun gives to everybody
@@ -238,6 +244,7 @@ void Leaf::turn() {
   node_.process();
   output_.process();
   tell_loss();
+  if (stacks_.process(now_ns())) tell(Kind::stacks_found, encode(stacks_.result(), stacks_limit / layout_.hosts.size()));
   if (state_.stage() == Stage::leave && node_.below_gone()) happen(Happening::below_gone);
   if (patience_ns_ && now_ns() >= patience_ns_) {
     patience_ns_ = 0;

@@ -1,5 +1,6 @@
 #include "launcher/tree/message.h"
 
+#include <algorithm>
 #include <cstring>
 #include <type_traits>
 #include <utility>
@@ -380,6 +381,63 @@ std::optional<Event> decode_event(std::string_view body) {
   const uint8_t which = in.u8();
   Event event = read_event(which, in);
   return whole(in, std::move(event));
+}
+
+/// Ranks in the same functions share the bytes of the first.
+std::string encode(const HostStacks& found, size_t limit) {
+  Writer out;
+  out.text(found.tool);
+  out.u32(uint32_t(found.ranks.size()));
+  size_t used = 0;
+  std::vector<uint32_t> told;  // whose threads have been written
+  for (uint32_t i = 0; i < found.ranks.size(); i++) {
+    const RankStacks& rank = found.ranks[i];
+    const auto same = std::find_if(told.begin(), told.end(), [&](uint32_t t) { return same_place(found.ranks[t], rank); });
+    size_t size = 0;
+    for (const Frames& frames : rank.threads)
+      for (const std::string& frame : frames) size += frame.size() + 4;
+    const bool fits = same != told.end() || used + size <= limit;
+    out.u32(rank.rank);
+    out.u32(uint32_t(rank.pid));
+    out.text(rank.program);
+    out.text(fits ? rank.instead : "its stacks are left out, as those of the others on this host take too much room already");
+    out.u32(same != told.end() ? *same : i);
+    if (same != told.end()) continue;
+    out.u32(fits ? uint32_t(rank.threads.size()) : 0);
+    if (!fits) continue;
+    for (const Frames& frames : rank.threads) out.texts(frames);
+    used += size;
+    told.push_back(i);
+  }
+  return out.take();
+}
+std::optional<HostStacks> decode_stacks(std::string_view body) {
+  constexpr size_t most_copied = 64u << 20;  // by ranks that share their stacks
+  Reader in(body);
+  HostStacks found;
+  found.tool = in.text();
+  found.ranks.resize(in.length(20));
+  size_t copied = 0;
+  for (uint32_t i = 0; i < found.ranks.size(); i++) {
+    RankStacks& rank = found.ranks[i];
+    rank.rank = in.u32();
+    rank.pid = pid_t(in.u32());
+    rank.program = in.text();
+    rank.instead = in.text();
+    const uint32_t like = in.u32();
+    if (like < i) {
+      for (const Frames& frames : found.ranks[like].threads)
+        for (const std::string& frame : frames) copied += frame.size() + sizeof frame;
+      if (copied > most_copied) return {};
+      rank.threads = found.ranks[like].threads;
+    } else if (like == i) {
+      rank.threads.resize(in.length(4));
+      for (Frames& frames : rank.threads) frames = in.texts();
+    } else {
+      in.fail();
+    }
+  }
+  return whole(in, std::move(found));
 }
 
 std::string encode(uint32_t number) {

@@ -9,6 +9,7 @@
 
 #include "launcher/daemon_state.h"
 #include "launcher/job.h"
+#include "launcher/stacks.h"
 
 namespace weft::launcher::tree {
 
@@ -16,19 +17,21 @@ namespace weft::launcher::tree {
 constexpr uint32_t everybody = UINT32_MAX;
 
 enum class Kind : uint8_t {
-  plan = 1,     ///< parent to child: the job (Plan)
-  up,           ///< to mpirun: the sender's host is ready
-  lost,         ///< to mpirun: a daemon below the sender cannot be started, or has died (Lost)
-  launch,       ///< to everybody: start the ranks
-  event,        ///< to mpirun: something happened to a rank (Event)
-  signal,       ///< to everybody: signal the ranks (a number)
-  fence,        ///< child to parent: what its part of the tree has collected (Fence)
-  fence_done,   ///< parent to child: everything collected (Fence)
-  modex,        ///< to the daemon of a rank: what did it publish? (Modex)
-  modex_reply,  ///< the answer (Modex)
-  shutdown,     ///< to everybody: end the ranks and go
-  farewell,     ///< child to parent: all daemons from me on have ended their ranks
-  last = farewell,
+  plan = 1,      ///< parent to child: the job (Plan)
+  up,            ///< to mpirun: the sender's host is ready
+  lost,          ///< to mpirun: a daemon below the sender cannot be started, or has died (Lost)
+  launch,        ///< to everybody: start the ranks (a number; 1: hold them before main() for a debugger)
+  event,         ///< to mpirun: something happened to a rank (Event)
+  signal,        ///< to everybody: signal the ranks (a number)
+  fence,         ///< child to parent: what its part of the tree has collected (Fence)
+  fence_done,    ///< parent to child: everything collected (Fence)
+  modex,         ///< to the daemon of a rank: what did it publish? (Modex)
+  modex_reply,   ///< the answer (Modex)
+  shutdown,      ///< to everybody: end the ranks and go
+  farewell,      ///< child to parent: all daemons from me on have ended their ranks
+  stacks,        ///< to everybody: where are your ranks?
+  stacks_found,  ///< to mpirun: the answer (HostStacks)
+  last = stacks_found,
 };
 
 struct Message {
@@ -89,6 +92,8 @@ std::string encode(const Lost&);
 std::string encode(const Fence&);
 std::string encode(const Modex&);
 std::string encode(const Event&);
+/// At most about `limit` bytes; the stacks of ranks that find no room are replaced by a remark.
+std::string encode(const HostStacks&, size_t limit);
 std::string encode(uint32_t number);
 
 /// Nothing if the bytes are not what encode() makes.
@@ -97,6 +102,7 @@ std::optional<Lost> decode_lost(std::string_view body);
 std::optional<Fence> decode_fence(std::string_view body);
 std::optional<Modex> decode_modex(std::string_view body);
 std::optional<Event> decode_event(std::string_view body);
+std::optional<HostStacks> decode_stacks(std::string_view body);
 std::optional<uint32_t> decode_number(std::string_view body);
 
 /// What a daemon reads from its standard input before everything else: who it is, whom to talk to, and the secret.

@@ -2,11 +2,13 @@
 # mpirun on several hosts: programs, input and output, and every way in which a job can end early. Nothing may be left behind.
 #   hosts.sh ssh         daemons over ssh, on a bed of four nodes
 #   hosts.sh slurm       daemons by srun, inside an allocation of four nodes
+# Names of parts (programs, streams, ...) behind it choose among them.
 # Needs root and the right to make namespaces; skipped (77) where that is denied.
 set -eu
 . "$(dirname "$0")/../../contrib/lib/common.sh"
 here=$SRC/test/beds
 mode=${1:-}
+shift
 work=$OUT/beds/hosts-$mode
 mkdir -p "$work"
 mpirun=$PREFIX/bin/mpirun
@@ -60,7 +62,7 @@ ends() { # ends STATUS PATTERN [SECONDS]: the job's status and one of its lines,
   job=''
   [ $status -eq "$want" ] || show "status $status instead of $want"
   [ -z "$pattern" ] || grep -a -q -e "$pattern" "$work/out" || show "no line with \"$pattern\""
-  [ "$(grep -a -c '^mpirun: ' "$work/out")" -le 1 ] || show "more than one message"
+  [ "$(grep -a '^mpirun: ' "$work/out" | grep -a -c -v '^mpirun: where the ranks are')" -le 1 ] || show "more than one message"
   nothing_left
 }
 
@@ -144,10 +146,39 @@ deaths() {
   strike INT "^$mpirun .*guest wait"
   ends 130 "" 5
   start "$mpirun" --timeout 3 "${where[@]}" "$work/guest" wait 0
-  ends 124 "longer than --timeout 3 s" 12
+  ends 124 "longer than --timeout 3 s" 60
+  grep -q "^mpirun: where the ranks are" "$work/out" || show "no stacks"
+  grep -q "^  ranks 0-15\$" "$work/out" || [ "$(grep -c -E '^  ranks? [0-9]' "$work/out")" -ge 2 ] || show "not the stacks of all ranks"
   lives
   strike 9 "^$mpirun .*guest wait"
   ends $([ "$mode" = ssh ] && echo 137 || echo 0) "its guardian has ended the ranks" 5 # salloc does not pass on that its child was killed
+}
+
+states() { # states PROGRAM: how many ranks are in which state
+  local process
+  for process in $(pids "^$1"); do sed 's/.*) \(.\).*/\1/' "/proc/$process/stat"; done | sort | uniq -c | tr t T | xargs
+}
+
+debugger() { # ranks on all hosts stand still until the debugger has read the table
+  command -v gdb >/dev/null || return 0
+  cat >"$work/gdb" <<END
+set pagination off
+break main
+run
+set var MPIR_being_debugged = 1
+break MPIR_Breakpoint
+continue
+printf "size %d state %d last on %s\\n", MPIR_proctable_size, MPIR_debug_state, MPIR_proctable[MPIR_proctable_size - 1].host_name
+shell touch $work/held; until [ -e $work/go ]; do sleep 0.05; done
+continue
+END
+  rm -f "$work/held" "$work/go"
+  start env DEBUGINFOD_URLS= gdb -nx -batch -x "$work/gdb" --args "$mpirun" "${where[@]}" "$work/smoke"
+  wait_until [ -e "$work/held" ] || wait_until [ -e "$work/held" ] || wait_until [ -e "$work/held" ] || show "the debugger saw no table"
+  [ "$(states "$work/smoke")" = "16 T" ] || show "not held: $(states "$work/smoke")"
+  touch "$work/go"
+  ends 0 "smoke on 16 ranks: ok"
+  grep -q "^size 16 state 1 last on node4" "$work/out" || show "not the table of all ranks"
 }
 
 ssh_only() {
@@ -208,10 +239,8 @@ if [ "$mode" = ssh ]; then "$here/cluster" up 4 --share "$OUT" --share "$PREFIX"
 networks=$(for pid in $(cut -d' ' -f1 "$beds/cluster-$bed"/*.pid); do readlink "/proc/$pid/ns/net"; done | sort -u | tr '\n' ' ')
 where=(-n 16)
 [ "$mode" = slurm ] || where=(-H node1:4,node2:4,node3:4,node4:4)
-programs
-streams
-deaths
-[ "$mode" = slurm ] || ssh_only
+[ $# -gt 0 ] || set -- programs streams debugger deaths $([ "$mode" = slurm ] || echo ssh_only)
+for part; do "$part"; done
 "$here/cluster" down
 bed=''
 result "$runs jobs on four hosts with $mode"

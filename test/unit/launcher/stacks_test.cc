@@ -51,6 +51,30 @@ TEST_CASE("ranks in the same functions are told together", "[stacks]") {
   CHECK(text.find("wait") == text.rfind("wait"));
 }
 
+TEST_CASE("stacks of several hosts make one report", "[stacks]") {
+  StackGathering gathering;
+  CHECK(gathering.complete());
+  for (uint32_t node : {0u, 2u, 5u}) gathering.expect(node, "host" + std::to_string(node));
+  const RankStacks waits{0, 10, "", {{"wait (a=1)", "main ()"}}, ""};
+  HostStacks first{"gdb", {waits, waits}}, second{"", {waits, {3, 13, "", {}, "state S"}}};
+  first.ranks[1].rank = 4;
+  second.ranks[0].rank = 1;
+  gathering.add(2, second);
+  gathering.add(7, first);  // nobody has asked it
+  CHECK_FALSE(gathering.complete());
+  gathering.add(0, first);
+  gathering.add(0, {});  // it has spoken
+  const std::string partly = gathering.report();
+  INFO(partly);
+  CHECK(partly.find("(gdb; install gdb or elfutils on host2 to see functions):\n") != std::string::npos);
+  CHECK(partly.find("  ranks 0,1,4\n") != std::string::npos);
+  CHECK(partly.find("rank 3 (pid 13 on host2)\n    state S") != std::string::npos);
+  CHECK(partly.ends_with("no word in time from host5"));
+  gathering.add(5, {"gdb", {}});
+  CHECK(gathering.complete());
+  CHECK(gathering.report().find("no word") == std::string::npos);
+}
+
 TEST_CASE("/proc tells of a sleeping child, and of one that is gone", "[stacks]") {
   int ends[2];
   REQUIRE(pipe(ends) == 0);

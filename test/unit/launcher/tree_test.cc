@@ -144,6 +144,30 @@ TEST_CASE("messages arrive as they were sent, in whatever pieces", "[tree]") {
   CHECK(decode_summons(text)->parents == summons.parents);
 }
 
+TEST_CASE("stacks travel in little room", "[tree]") {
+  HostStacks found{"gdb", {}};
+  const Frames frames(30, std::string(100, 'f'));
+  for (uint32_t r = 0; r < 500; r++) found.ranks.push_back({r, pid_t(100 + r), r % 2 ? "child" : "", {frames}, ""});
+  found.ranks.push_back({500, 1, "", {}, "state S"});
+  const std::string bytes = encode(found, 10'000);
+  CHECK(bytes.size() < 40'000);
+  const auto back = decode_stacks(bytes);
+  REQUIRE(back);
+  REQUIRE(back->ranks.size() == 501);
+  for (uint32_t r = 0; r < 500; r++) {
+    REQUIRE(back->ranks[r].threads == found.ranks[r].threads);
+    REQUIRE(back->ranks[r].program == found.ranks[r].program);
+    REQUIRE(back->ranks[r].pid == found.ranks[r].pid);
+  }
+  CHECK(back->ranks[500].instead == "state S");
+  for (uint32_t r = 0; r < 500; r++) found.ranks[r].threads[0][0] = "g" + std::to_string(r);  // now all differ
+  const auto some = decode_stacks(encode(found, 10'000));
+  REQUIRE(some);
+  CHECK(some->ranks[0].threads == found.ranks[0].threads);
+  CHECK(some->ranks[499].threads.empty());
+  CHECK(some->ranks[499].instead.find("left out") != std::string::npos);
+}
+
 TEST_CASE("hostile bytes are refused", "[tree]") {
   const unsigned seed = std::random_device{}();
   INFO("seed " << seed);
@@ -153,13 +177,14 @@ TEST_CASE("hostile bytes are refused", "[tree]") {
                                       encode(Fence{{1, 2}, true, "data"}),
                                       encode(Modex{1, 2, -3, "d"}),
                                       encode(Event(event::Aborted{1, 2, "three"})),
+                                      encode(HostStacks{"gdb", {{1, 2, "p", {{"f ()"}}, ""}, {2, 3, "p", {{"f ()"}}, ""}}}, 1000),
                                       encode(Summons{"1", 1, "s", {"p"}, {}})};
   const auto try_all = [](const std::string& bytes) {
     const auto plan = decode_plan(bytes);
     if (plan)
       for (uint32_t host : plan->host_of) REQUIRE(host < plan->hosts.size());
     return int(plan.has_value()) + decode_lost(bytes).has_value() + decode_fence(bytes).has_value() + decode_modex(bytes).has_value() +
-           decode_event(bytes).has_value() + decode_summons(bytes).has_value();
+           decode_event(bytes).has_value() + decode_summons(bytes).has_value() + decode_stacks(bytes).has_value();
   };
   for (const std::string& bytes : good) {
     CHECK(try_all(bytes) >= 1);
