@@ -2,6 +2,7 @@
 
 # package=probe: a package is asked for only if its probe fails, so that what came from elsewhere counts too.
 #   cmd:NAME a command   pc:NAME a pkg-config module   h:FILE a header   py:CODE a Python statement   x:FILE an executable
+#   f:FILE a file
 wanted_packages="
   g++=cmd:g++ gcc=cmd:gcc make=cmd:make autoconf=cmd:autoconf automake=cmd:automake libtool=cmd:libtoolize pkg-config=cmd:pkg-config
   ccache=cmd:ccache git=cmd:git xz-utils=cmd:xz procps=cmd:ps
@@ -12,11 +13,14 @@ wanted_packages="
   valgrind=cmd:valgrind"
 # For test/beds, asked for by contrib/check only. They bring services, which stay neither started nor enabled.
 bed_packages="
-  slurm-wlm=x:/usr/sbin/slurmctld munge=x:/usr/sbin/munged openssh-server=x:/usr/sbin/sshd openssh-client=cmd:ssh iproute2=cmd:ip"
+  slurm-wlm=x:/usr/sbin/slurmctld munge=x:/usr/sbin/munged openssh-server=x:/usr/sbin/sshd openssh-client=cmd:ssh iproute2=cmd:ip
+  qemu-system-x86=cmd:qemu-system-x86_64 busybox-static=cmd:busybox cpio=cmd:cpio kmod=cmd:modprobe
+  ibverbs-providers=f:/etc/libibverbs.d/rxe.driver ibverbs-utils=cmd:ibv_devinfo perftest=cmd:ib_send_lat"
 
 probe() {
   case $1 in
     x:*) [ -x "${1#x:}" ] ;;
+    f:*) [ -e "${1#f:}" ] ;;
     cmd:*) command -v "${1#cmd:}" >/dev/null 2>&1 ;;
     pc:*) pkg-config --exists "${1#pc:}" 2>/dev/null ;;
     h:*) echo "#include <${1#h:}>" | g++ -std=c++20 -E -x c++ - >/dev/null 2>&1 ;;
