@@ -78,6 +78,7 @@ class Daemon final : public Host {
   int exit_code_ = 0;
 
   void take(const Event& event) override;
+  std::vector<int> inputs_below() override;
   topo::CpuSet cpus_of(uint32_t rank) const override { return places_.placement.ranks[rank].cpus; }
   void act(const Action& action);
   Result<void> allocate();
@@ -165,8 +166,15 @@ tree::Plan Daemon::plan() const {
 
 Result<void> Daemon::reach() {
   if (auto ok = node_->listen(); !ok) return ok;
-  const bool feeds = options_.input == InputTo::one && layout_.host_of[options_.input_rank] != 0;
-  return node_->start_children(plan(), feeds);
+  return node_->start_children(plan());
+}
+
+/// The daemon of the rank that gets it is a child of ours: tree::allocate() sees to that.
+std::vector<int> Daemon::inputs_below() {
+  if (!node_ || options_.input == InputTo::none) return {};
+  if (options_.input == InputTo::all) return node_->take_inputs({});
+  const uint32_t reader = layout_.host_of[options_.input_rank];
+  return reader ? node_->take_inputs(reader) : std::vector<int>{};
 }
 
 void Daemon::tell(tree::Kind kind, std::string body) {
@@ -281,19 +289,17 @@ int Daemon::wait_ms() {
 
 /// One round: waits until something happens and does what it asks for.
 void Daemon::turn(int wait) {
-  pollfd ready[7] = {{signals_, POLLIN, 0},
+  pollfd ready[6] = {{signals_, POLLIN, 0},
                      {mailbox_.fd(), POLLIN, 0},
                      {output_.fd(), POLLIN, 0},
                      input_.interest(),
                      {node_ ? node_->fd() : -1, POLLIN, 0},
-                     node_ ? node_->input_interest() : pollfd{-1, 0, 0},
                      {stacks_.fd(), POLLIN, 0}};
-  if (poll(ready, 7, wait) < 0 && errno != EINTR) return;
+  if (poll(ready, 6, wait) < 0 && errno != EINTR) return;
   // PMIx first: that a rank has left in order was said before it exited.
   if (ready[1].revents) read_mailbox();
   if (ready[0].revents) read_signals();
   if (ready[3].revents) input_.process();
-  if (ready[5].revents) node_->process_input();
   if (node_) node_->process();
   output_.process();
   tell_loss();

@@ -35,6 +35,13 @@ void nap(long milliseconds) {
   nanosleep(&t, nullptr);
 }
 
+/// Ends of pipes and connections that lived on here would keep others from seeing their end.
+void close_all_but(int one, int other) {
+  const unsigned kept[] = {2, unsigned(std::min(one, other)), unsigned(std::max(one, other)), ~0u};
+  for (int i = 0; i < 3; i++)
+    if (kept[i] + 1 < kept[i + 1]) close_range(kept[i] + 1, kept[i + 1] - 1, 0);
+}
+
 }  // namespace
 
 int kill_by_environment(const std::string& job) {
@@ -109,13 +116,14 @@ void Guardian::dismiss() {
   pipe_ = -1;
 }
 
-/// The guardian's whole life. It holds the lock of the job's folder open by inheritance, and nothing of the user's but stderr.
+/// The guardian's whole life. It holds the lock of the job's folder by inheritance, and nothing of the user's but stderr.
 void Guardian::stand_guard(int from_launcher) {
   setsid();
   prctl(PR_SET_NAME, "weft-guardian");
   sigset_t all;
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, nullptr);
+  close_all_but(from_launcher, lock_);
   const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
   dup2(nothing, 0);
   dup2(nothing, 1);

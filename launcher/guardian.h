@@ -11,8 +11,10 @@ namespace weft::launcher {
 
 class Guardian {
  public:
-  /// `speaks`: says on stderr what it has done (mpirun's own; on other hosts nobody needs to be told).
-  Guardian(std::string folder, std::string job, bool speaks = true) : folder_(std::move(folder)), job_(std::move(job)), speaks_(speaks) {}
+  /// `lock`: a descriptor that it shall hold as long as it lives. `speaks`: says on stderr what it has done (mpirun's own; on other
+  /// hosts nobody needs to be told).
+  Guardian(std::string folder, std::string job, int lock, bool speaks)
+      : folder_(std::move(folder)), job_(std::move(job)), lock_(lock), speaks_(speaks) {}
   Guardian(const Guardian&) = delete;
   Guardian& operator=(const Guardian&) = delete;
 
@@ -31,6 +33,7 @@ class Guardian {
   std::vector<pid_t> groups_;
   pid_t pid_ = -1;
   int pipe_ = -1;
+  int lock_;
   bool speaks_;
 
   [[noreturn]] void stand_guard(int from_launcher);

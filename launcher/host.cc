@@ -31,6 +31,17 @@ sigset_t taken_signals() {
   return set;
 }
 
+/// What this host has to do with mpirun's input: of the others, those below get it from here.
+Input::Part part_of(const Options& options, const Layout& layout) {
+  const bool one = options.input == InputTo::one, all = options.input == InputTo::all;
+  const bool owner = one && layout.host_of[options.input_rank] == layout.self;
+  Input::Part part;
+  part.readers = all ? uint32_t(layout.here().size()) : owner;
+  part.passes_on = layout.self == 0 && !layout.alone() && (all || (one && !owner));
+  part.to_the_end = layout.self != 0;
+  return part;
+}
+
 }  // namespace
 
 Host::Host(const Options& options, const Layout& layout)
@@ -38,7 +49,7 @@ Host::Host(const Options& options, const Layout& layout)
       layout_(layout),
       children_(options.ranks()),
       output_(options.output),
-      input_(layout.here().empty() ? InputTo::none : options.input, options.input_rank, options.ranks()) {}
+      input_(options.input, options.input_rank, part_of(options, layout)) {}
 
 void Host::take_over_signals() {
   const sigset_t set = taken_signals();
@@ -51,7 +62,7 @@ void Host::take_over_signals() {
 
 Result<void> Host::make_folder(const std::string& job) {
   if (auto ok = folder_.create(temporary_bytes(options_.ranks()), job, layout_.self); !ok) return ok;
-  guardian_.emplace(folder_.path(), folder_.job(), layout_.self == 0);
+  guardian_.emplace(folder_.path(), folder_.job(), folder_.lock(), layout_.self == 0);
   if (!guardian_->start()) return Failure{std::string("cannot start the guardian process: ") + strerror(errno)};
   return {};
 }
@@ -83,6 +94,7 @@ void Host::say(const std::string& text) {
 
 void Host::launch(bool held) {
   held_ = held;
+  for (int pipe : inputs_below()) input_.pass_to(pipe);
   job_environment_.job = folder_.job();
   job_environment_.torch = options_.torch;
   uint32_t rank = 0;
@@ -97,6 +109,7 @@ void Host::launch(bool held) {
       if (!start_rank(rank, *path)) return;
     }
   }
+  input_.begin();
   sweep_dead_jobs();  // here, while the ranks start
 }
 
@@ -131,7 +144,7 @@ bool Host::start_rank(uint32_t rank, const std::string& path) {
   pid_t pid = -1;
   const Child child{path, app.command, environment_of(rank, app), app.folder, input, out[1], err[1], cpus_of(rank), held_};
   if (taken && input >= 0) pid = spawn(child, error);
-  input_.started(rank);
+  input_.started();
   close(out[1]);
   close(err[1]);
   if (!taken) return failed(taken.failure().text);

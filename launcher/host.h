@@ -70,6 +70,8 @@ class Host {
   Result<void> start_server(const std::string& secret, Remote* remote, const Hardware& hardware);
   /// `held`: ranks are to stand still before main() until SIGCONT.
   void launch(bool held);
+  /// Pipes to the daemons that get mpirun's input from here.
+  virtual std::vector<int> inputs_below() { return {}; }
   bool start_rank(uint32_t rank, const std::string& path);
   std::vector<std::string> environment_of(uint32_t rank, const App& app) const;
   void reap();

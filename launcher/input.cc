@@ -27,15 +27,15 @@ int open_again() {
 
 }  // namespace
 
-Input::Input(InputTo to, uint32_t rank, uint32_t ranks) : to_(to), rank_(rank), ranks_(ranks), terminal_(isatty(0)) {
+Input::Input(InputTo to, uint32_t rank, Part part) : to_(to), rank_(rank), part_(part), terminal_(isatty(0)) {
   nothing_ = open("/dev/null", O_RDONLY | O_CLOEXEC);
-  if (to == InputTo::none) return;
-  if (to == InputTo::all && ranks > 1 && regular(0)) {
-    const int fd = open_again();
+  const bool one_owner = to == InputTo::one && part.readers;
+  if (part.passes_on || (part.to_the_end && !one_owner) || (terminal_ && part.readers)) {
+    way_ = Way::pump;
+  } else if (to == InputTo::all && part.readers > 1) {
+    const int fd = regular(0) ? open_again() : -1;
     way_ = fd >= 0 ? Way::reopen : Way::pump;
     if (fd >= 0) close(fd);
-  } else if (terminal_ || (to == InputTo::all && ranks > 1)) {
-    way_ = Way::pump;
   }
   if (way_ == Way::pump) {
     epoll_ = epoll_create1(EPOLL_CLOEXEC);
@@ -54,24 +54,32 @@ int Input::open_for(uint32_t rank) {
   switch (way_) {
     case Way::hand_over: return 0;
     case Way::reopen: return given_ = open_again();
-    case Way::pump: return add_reader(rank);
+    case Way::pump: return add_reader();
   }
   return -1;
 }
 
-int Input::add_reader(uint32_t rank) {
+int Input::add_reader() {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC)) return -1;
-  fcntl(ends[1], F_SETFL, O_NONBLOCK);
-  fcntl(ends[1], F_SETPIPE_SZ, int(block_size));  // fewer switches; where it is denied the usual size does
-  readers_.push_back({rank, ends[1], 0, false});
+  pass_to(ends[1]);
   return given_ = ends[0];
 }
 
-void Input::started(uint32_t rank) {
+void Input::pass_to(int pipe) {
+  fcntl(pipe, F_SETFL, O_NONBLOCK);
+  fcntl(pipe, F_SETPIPE_SZ, int(block_size));  // fewer switches; where it is denied the usual size does
+  readers_.push_back({pipe, 0, false});
+}
+
+void Input::started() {
   if (given_ >= 0) close(given_);
   given_ = -1;
-  if (rank + 1 == ranks_ || to_ == InputTo::one) watch();
+}
+
+void Input::begin() {
+  begun_ = true;
+  watch();
 }
 
 bool Input::all_taken() const {
@@ -93,7 +101,7 @@ void Input::watch() {
 }
 
 pollfd Input::interest() const {
-  if (epoll_ < 0 || readers_.empty()) return {-1, 0, 0};
+  if (epoll_ < 0 || !begun_ || (readers_.empty() && !part_.to_the_end)) return {-1, 0, 0};
   // reading a terminal in the background would stop mpirun
   if (terminal_ && all_taken() && tcgetpgrp(0) != getpgrp()) return {-1, 0, 0};
   if (!source_waits_ && all_taken()) return {0, POLLIN, 0};  // a regular file, which epoll does not take: always ready
@@ -131,13 +139,13 @@ bool Input::read_block() {
 }
 
 void Input::process() {
-  if (readers_.empty()) return;
+  if (epoll_ < 0 || !begun_) return;
   for (int round = 0; round < 16; round++) {  // others want to be heard as well
     write_all();
-    if (readers_.empty()) return stop();
+    if (readers_.empty() && !part_.to_the_end) return stop();
     if (!all_taken() || !read_block()) break;
   }
-  watch();
+  watch();  // nothing, once the input has ended
 }
 
 void Input::stop() {

@@ -95,9 +95,10 @@ Result<void> JobFolder::create(uint64_t bytes, const std::string& job, uint32_t 
                      ". Set TMPDIR to a folder with room that you may write to."};
     }
     const int fd = open((path + lock_name).c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) {  // fd stays open: it is the sign of life
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) {  // it stays open: it is the sign of life
       path_ = path;
       job_ = name;
+      lock_ = fd;
       return {};
     }
     const int error = errno;

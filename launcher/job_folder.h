@@ -22,9 +22,12 @@ class JobFolder {
   const std::string& path() const { return path_; }
   /// The job's name: also its PMIx namespace, and part of the names of its files in /dev/shm.
   const std::string& job() const { return job_; }
+  /// The descriptor that holds the lock; it is never closed.
+  int lock() const { return lock_; }
 
  private:
   std::string path_, job_;
+  int lock_ = -1;
 };
 
 /// Removes a job's folder and its files /dev/shm/weft.<job>.*; quiet about what is not there.

@@ -53,7 +53,6 @@ Result<Allocation> allocate(const Options& options, const placement::Placement& 
   };
   if (options.input == InputTo::one) number(placement.ranks[options.input_rank].host);  // early, so that mpirun feeds it directly
   for (const placement::Place& place : placement.ranks) places.push_back(number(place.host));
-  if (names.size() > 1 && options.input == InputTo::all) return Failure{"--stdin all is not there yet for several hosts; name a rank"};
   const bool slurm = options.launcher.empty() ? variable("SLURM_JOB_ID") != nullptr : options.launcher == "slurm";
   const How how = slurm ? How::slurm : How::ssh;
   // srun is a tree of its own; all daemons it starts talk to mpirun

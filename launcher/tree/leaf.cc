@@ -114,6 +114,9 @@ class Leaf final : public Host {
     const uint32_t place = layout_.local_rank(rank);
     return place < placement_.ranks.size() ? placement_.ranks[place].cpus : topo::CpuSet();
   }
+  std::vector<int> inputs_below() override {  // srun brings it to all daemons by itself
+    return plan_.ssh && options_.input == InputTo::all ? node_.take_inputs({}) : std::vector<int>{};
+  }
   void take(const Event& event) override { tell(Kind::event, encode(event)); }
   void tell(Kind kind, std::string body = {}) { node_.send({kind, layout_.self, 0, std::move(body)}); }
   void act(Deed deed);
@@ -154,7 +157,7 @@ Result<void> Leaf::start_below() {
   node_.learn({uint32_t(layout_.hosts.size()), plan_.fan_out});
   if (Shape{uint32_t(layout_.hosts.size()), plan_.fan_out}.children(layout_.self).empty()) return {};
   if (auto ok = node_.listen(); !ok) return ok;
-  return node_.start_children(plan_, false);
+  return node_.start_children(plan_);
 }
 
 void Leaf::prepare() {
@@ -220,27 +223,17 @@ int Leaf::run(const std::vector<Message>& early) {
 }
 
 void Leaf::turn() {
-  const bool drains = plan_.options.input != InputTo::one || layout_.host_of[plan_.options.input_rank] != layout_.self;
-  static bool input_open = true;
   uint64_t next = output_.next_tick_ns();
   for (uint64_t clock : {node_.next_tick_ns(), patience_ns_, stacks_.next_tick_ns()})
     if (clock && (!next || clock < next)) next = clock;
   const uint64_t before = now_ns();
   const int wait = !next ? -1 : next <= before ? 0 : int(std::min<uint64_t>((next - before) / 1'000'000 + 1, 1'000'000));
-  pollfd ready[6] = {{signals_, POLLIN, 0},
-                     {mailbox_.fd(), POLLIN, 0},
-                     {output_.fd(), POLLIN, 0},
-                     {node_.fd(), POLLIN, 0},
-                     {drains && input_open ? 0 : -1, POLLIN, 0},
-                     {stacks_.fd(), POLLIN, 0}};
+  pollfd ready[6] = {{signals_, POLLIN, 0},   {mailbox_.fd(), POLLIN, 0}, {output_.fd(), POLLIN, 0},
+                     {node_.fd(), POLLIN, 0}, input_.interest(),          {stacks_.fd(), POLLIN, 0}};
   poll(ready, 6, wait);
   if (ready[1].revents) read_mailbox();
   if (ready[0].revents) read_signals();
-  if (ready[4].revents) {  // input for a rank elsewhere, which srun gives to everybody
-    char block[16 * 1024];
-    const ssize_t n = read(0, block, sizeof block);
-    input_open = n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR));
-  }
+  if (ready[4].revents) input_.process();
   node_.process();
   output_.process();
   tell_loss();

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "launcher/spawn.h"
 #include "runtime/base/clock.h"
@@ -29,7 +30,6 @@ constexpr uint64_t start_patience = 30 * second;  // from starting ssh to the da
 constexpr int attempts_limit = 3;
 constexpr size_t strangers_limit = 256;
 constexpr size_t words_limit = 16 * 1024;
-constexpr size_t input_block = 16 * 1024;
 
 /// "10.0.0.1:4711", "[fd00::2]:4711".
 std::optional<net::Address> parse_with_port(const std::string& text) {
@@ -126,7 +126,7 @@ Result<void> Node::listen() {
   return {};
 }
 
-Result<void> Node::start_children(const Plan& plan, bool feeds) {
+Result<void> Node::start_children(const Plan& plan) {
   plan_ = encode(plan);
   program_ = plan.program;
   hosts_ = plan.hosts;
@@ -137,23 +137,17 @@ Result<void> Node::start_children(const Plan& plan, bool feeds) {
   if (plan.ssh) {
     for (uint32_t node : nodes) {
       summons.node = node;
-      Starter starter{How::ssh, {node}, hosts_[node], ssh_command(plan.agent, hosts_[node], program_), encode(summons), false};
+      Starter starter{How::ssh, {node}, hosts_[node], ssh_command(plan.agent, hosts_[node], program_), encode(summons)};
       starters_.push_back(std::move(starter));
     }
   } else {
     summons.names = hosts_;
     std::vector<std::string> names;
     for (uint32_t node : nodes) names.push_back(hosts_[node]);
-    Starter starter{How::slurm,
-                    nodes,
-                    names.size() == 1 ? names[0] : names[0] + " and " + std::to_string(names.size() - 1) + " more hosts",
-                    srun_command(names, program_),
-                    encode(summons),
-                    false};
+    Starter starter{How::slurm, nodes, names.size() == 1 ? names[0] : names[0] + " and " + std::to_string(names.size() - 1) + " more hosts",
+                    srun_command(names, program_), encode(summons)};
     starters_.push_back(std::move(starter));
   }
-  starters_[0].feeds = feeds;
-  input_ended_ = !feeds;
   for (Starter& starter : starters_) start(starter);
   return {};
 }
@@ -409,7 +403,6 @@ void Node::reap() {
 void Node::ended(Starter& starter, int status) {
   read_words(starter);
   starter.give_up_ns = 0;
-  if (starter.feeds && starter.attempts >= attempts_limit) stop_input();
   close_streams(starter);
   std::vector<Child*> missing, there;
   for (uint32_t node : starter.nodes) {
@@ -432,36 +425,13 @@ void Node::ended(Starter& starter, int status) {
                    (killed ? " was ended by " + signal_text(status - 128) : " ended with code " + std::to_string(status)));
 }
 
-pollfd Node::input_interest() const {
-  if (input_ended_ || starters_.empty() || starters_[0].in < 0 || starters_[0].summoned < starters_[0].summons.size()) return {-1, 0, 0};
-  if (starters_[0].give_up_ns) return {-1, 0, 0};  // not there yet, another attempt may be needed
-  if (!held_input_.empty()) return {starters_[0].in, POLLOUT, 0};
-  const bool foreground = !isatty(0) || tcgetpgrp(0) == getpgrp();  // reading in the background would stop us
-  return {foreground ? 0 : -1, POLLIN, 0};
-}
-
-void Node::process_input() {
-  if (input_ended_) return;
-  if (held_input_.empty()) {
-    char block[input_block];
-    const ssize_t n = read(0, block, sizeof block);
-    if (n < 0 && (errno == EINTR || errno == EAGAIN)) return;
-    if (n <= 0) return stop_input();
-    held_input_.assign(block, size_t(n));
+std::vector<int> Node::take_inputs(std::optional<uint32_t> node) {
+  std::vector<int> inputs;
+  for (Starter& starter : starters_) {
+    if (starter.in < 0 || (node && std::find(starter.nodes.begin(), starter.nodes.end(), *node) == starter.nodes.end())) continue;
+    inputs.push_back(std::exchange(starter.in, -1));
   }
-  const ssize_t n = write(starters_[0].in, held_input_.data(), held_input_.size());
-  if (n > 0)
-    held_input_.erase(0, size_t(n));
-  else if (errno != EAGAIN && errno != EINTR)
-    stop_input();
-}
-
-void Node::stop_input() {
-  if (input_ended_) return;
-  input_ended_ = true;
-  held_input_.clear();
-  if (starters_[0].in >= 0) close(starters_[0].in);
-  starters_[0].in = -1;
+  return inputs;
 }
 
 void Node::end_children() {

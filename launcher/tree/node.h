@@ -1,12 +1,12 @@
 // A daemon's place in the tree: the link to its parent, its children with what starts them, and the way of messages between them.
 #pragma once
 
-#include <sys/poll.h>
 #include <sys/types.h>
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,8 +41,7 @@ class Node {
   void use(Output& output) { output_ = &output; }
   /// Where children connect to.
   Result<void> listen();
-  /// `feeds`: this process's standard input goes to the first child, for rank 0.
-  Result<void> start_children(const Plan& plan, bool feeds);
+  Result<void> start_children(const Plan& plan);
 
   void send(const Message& message);
 
@@ -52,9 +51,8 @@ class Node {
   /// Some child of this process has ended.
   void reap();
 
-  /// What to poll for to pump input to the first child.
-  pollfd input_interest() const;
-  void process_input();
+  /// Pipes to the standard input of the daemons below, once all of these are there: of all, or of that one child. The caller's now.
+  std::vector<int> take_inputs(std::optional<uint32_t> node);
 
   /// Children are told to go, or have been: from now on their end is in order. If the parent is lost, cuts them off instead.
   void end_children();
@@ -77,7 +75,6 @@ class Node {
     std::string name;  ///< of the host, for messages
     std::vector<std::string> command;
     std::string summons = {};
-    bool feeds = false;
     int attempts = 0;
     pid_t pid = -1;
     int out = -1, err = -1, in = -1;
@@ -97,10 +94,10 @@ class Node {
   std::vector<std::unique_ptr<Link>> strangers_;  // connected, not yet proven
   std::vector<Child> children_;
   std::vector<Starter> starters_;
-  std::string plan_, program_, held_input_;
+  std::string plan_, program_;
   std::vector<std::string> hosts_;
   int epoll_;
-  bool leaving_ = false, parent_is_lost_ = false, input_ended_ = true;
+  bool leaving_ = false, parent_is_lost_ = false;
 
   void watch(int fd, bool write = false, bool change = false);
   void start(Starter& starter);
@@ -120,7 +117,6 @@ class Node {
   Child* child(uint32_t node);
   Starter* starter_of(uint32_t node);
   std::string missing(const Starter& starter) const;
-  void stop_input();
 };
 
 }  // namespace weft::launcher::tree

@@ -122,9 +122,20 @@ programs() {
 }
 
 streams() {
+  local sum fan_out
   seq 1 300000 >"$work/numbers"
   input=$work/numbers start "$mpirun" "${where[@]}" sh -c 'if [ $PMI_RANK = 0 ]; then md5sum; fi'
   ends 0 "^$(md5sum <"$work/numbers" | cut -c1-32)"
+  seq 1 $((${MEGABYTES:-24} * 126000)) >"$work/numbers"
+  sum=$(md5sum <"$work/numbers" | cut -c1-32)
+  for fan_out in 16 2; do # all of it to all ranks but those that do not want it, from a pipe with a slow start
+    input=<(sleep 0.3; cat "$work/numbers") start "$mpirun" --fanout $fan_out --stdin all "${where[@]}" sh -c \
+      'case $PMI_RANK in 5) ;; 6) head -c 100000 >/dev/null ;; 7) exec 0<&-; sleep 1 ;; *) md5sum ;; esac'
+    ends 0 ""
+    [ "$(grep -a -c "^$sum" "$work/out")" -eq 13 ] || show "not all ranks got all of the input"
+  done
+  input=$work/numbers start "$mpirun" --stdin 13 "${where[@]}" sh -c 'md5sum'
+  ends 0 "^$sum"
   start "$mpirun" -l "${where[@]}" sh -c 'seq 1 5000 | sed s/^/x/'
   ends 0 '^\[15\] x5000$'
   [ "$(grep -a -c -E '^\[[0-9]+\] x[0-9]+$' "$work/out")" -eq 80000 ] || die "lines were lost or mixed"
