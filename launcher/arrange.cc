@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "launcher/gpus.h"
 #include "launcher/place/draw.h"
 #include "launcher/place/hosts.h"
 #include "launcher/place/policy.h"
@@ -49,6 +50,21 @@ uint32_t threads_of(const App& app) {
 
 }  // namespace
 
+Result<topo::HardwareTopology> load_hardware(const placement::Request& request) {
+  return topo::HardwareTopology::load("", request.gpus_each ? topo::Devices::included : topo::Devices::left_out);
+}
+
+std::string describe_host(const topo::HardwareTopology& hardware, const placement::Request& request,
+                          const std::optional<std::string>& visible_gpus) {
+  const std::string text = hardware.describe();
+  auto node = topo::Node::parse(text);
+  if (!node || !request.gpus_each) return text;
+  node->devices = hardware.devices();
+  if (hardware.is_this_machine()) node->devices = present_devices(std::move(node->devices));
+  if (visible_gpus) node->devices = visible_devices(std::move(node->devices), *visible_gpus);
+  return node->to_string();
+}
+
 /// A machine that is only described serves for plans, not for binding.
 std::shared_ptr<const placement::Machine> this_machine(const topo::HardwareTopology& hardware, const std::string& topology,
                                                        bool plan_only) {
@@ -72,9 +88,9 @@ std::string own_name() {
 
 Result<Arrangement> arrange(Options& options) {
   Arrangement result;
-  auto hardware = topo::HardwareTopology::load();
+  auto hardware = load_hardware(options.request);
   if (hardware) {
-    result.topology = hardware->describe();
+    result.topology = describe_host(*hardware, options.request, wanted_gpus(options));
     result.hardware.emplace(std::move(*hardware));
   }
   const std::string own = own_name();

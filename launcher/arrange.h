@@ -19,6 +19,13 @@ struct Arrangement {
   placement::Request request;  ///< what led to it
 };
 
+/// This host's hardware, with devices where GPUs are asked for.
+Result<topo::HardwareTopology> load_hardware(const placement::Request& request);
+
+/// The same as a text for ranks: of its GPUs those that ranks may use (see gpus.h).
+std::string describe_host(const topo::HardwareTopology& hardware, const placement::Request& request,
+                          const std::optional<std::string>& visible_gpus);
+
 /// This host as placement sees it; none where its hardware cannot be read, or is only described and it is not for a plan.
 std::shared_ptr<const placement::Machine> this_machine(const topo::HardwareTopology& hardware, const std::string& topology, bool plan_only);
 

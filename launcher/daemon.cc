@@ -79,7 +79,7 @@ class Daemon final : public Host {
 
   void take(const Event& event) override;
   std::vector<int> inputs_below() override;
-  topo::CpuSet cpus_of(uint32_t rank) const override { return places_.placement.ranks[rank].cpus; }
+  const placement::Place* place_of(uint32_t rank) const override { return &places_.placement.ranks[rank]; }
   void act(const Action& action);
   Result<void> allocate();
   Result<void> reach();

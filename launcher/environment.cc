@@ -31,6 +31,7 @@ bool stale(std::string_view variable) {
                                  "PRTE_LAUNCHED=",
                                  "NS_META_SEG_SIZE=",
                                  "NS_DATA_SEG_SIZE=",
+                                 "WEFT_NEAR_NICS=",
                                  "WEFT_JOB="})
     if (variable.starts_with(start)) return true;
   return false;
@@ -105,6 +106,17 @@ std::vector<std::pair<std::string, std::string>> contract(const JobEnvironment& 
   if (!has(known, "MASTER_ADDR")) all.emplace_back("MASTER_ADDR", job.master);
   if (!has(known, "MASTER_PORT")) all.emplace_back("MASTER_PORT", std::to_string(job.master_port));
   return all;
+}
+
+std::vector<std::pair<std::string, std::string>> device_variables(const placement::Place& place) {
+  const auto joined = [](const std::vector<std::string>& names) {
+    std::string text;
+    for (const std::string& name : names) text += (text.empty() ? "" : ",") + name;
+    return text;
+  };
+  if (place.gpus.empty()) return {};
+  // without the order CUDA would number the fastest first, and our numbers would mean others
+  return {{"CUDA_VISIBLE_DEVICES", joined(place.gpus)}, {"CUDA_DEVICE_ORDER", "PCI_BUS_ID"}, {"WEFT_NEAR_NICS", joined(place.nics)}};
 }
 
 uint16_t free_port() {

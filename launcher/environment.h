@@ -36,6 +36,9 @@ void set_variable(std::vector<std::string>& environment, const std::string& name
 std::vector<std::pair<std::string, std::string>> contract(const JobEnvironment& job, const Seat& seat,
                                                           const std::vector<std::string>& known);
 
+/// What tells a rank of its GPUs and of the network interfaces near them; nothing where none were asked for.
+std::vector<std::pair<std::string, std::string>> device_variables(const placement::Place& place);
+
 /// A TCP port of this host that nobody listens on, outside the range that the kernel gives to connections; 0 if there is none.
 uint16_t free_port();
 

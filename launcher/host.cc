@@ -120,6 +120,8 @@ std::vector<std::string> Host::environment_of(uint32_t rank, const App& app) con
   all.insert(all.end(), pmix.begin(), pmix.end());
   const Seat seat{rank, options_.ranks(), layout_.local_rank(rank), uint32_t(layout_.here().size())};
   for (const auto& [name, value] : contract(job_environment_, seat, all)) set_variable(all, name, value);
+  if (const placement::Place* place = place_of(rank))
+    for (const auto& [name, value] : device_variables(*place)) set_variable(all, name, value);
   return all;
 }
 
@@ -142,7 +144,9 @@ bool Host::start_rank(uint32_t rank, const std::string& path) {
   const int input = input_.open_for(rank);
   SpawnError error{input < 0 ? std::string("no input: ") + strerror(errno) : "", exit_failed};
   pid_t pid = -1;
-  const Child child{path, app.command, environment_of(rank, app), app.folder, input, out[1], err[1], cpus_of(rank), held_};
+  const placement::Place* place = place_of(rank);
+  const topo::CpuSet cpus = place ? place->cpus : topo::CpuSet();
+  const Child child{path, app.command, environment_of(rank, app), app.folder, input, out[1], err[1], cpus, held_};
   if (taken && input >= 0) pid = spawn(child, error);
   input_.started();
   close(out[1]);

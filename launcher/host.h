@@ -40,8 +40,8 @@ class Host {
     std::string binding;  ///< in words
   };
 
-  /// What a rank is to be bound to.
-  virtual topo::CpuSet cpus_of(uint32_t) const { return {}; }
+  /// Where a rank of this host is to run; nothing if its daemon does not know.
+  virtual const placement::Place* place_of(uint32_t) const { return nullptr; }
 
   struct Process {
     pid_t pid = -1;

@@ -68,6 +68,10 @@ void declare_places(CLI::App& app, Part& part) {
   app.add_option("--cpus-per-proc,--cpus-per-rank", places.cores_each, "Cores for each rank, as --map-by :PE=N")
       ->type_name("N")
       ->check(CLI::Range(1l, 1l << 16));
+  app.add_option("--gpus-per-proc,--gpus-per-rank", places.gpus_each,
+                 "GPUs for each rank, near its cores, as --map-by :GPU=N (default: all ranks see all GPUs)")
+      ->type_name("N")
+      ->check(CLI::Range(1l, 1l << 16));
   app.add_flag("--oversubscribe", places.oversubscribe, "Allow more ranks than slots (always so where slots are not given)");
   app.add_flag("--nooversubscribe", places.never_oversubscribe, "Refuse more ranks than slots or cores");
   app.add_flag("--use-hwthread-cpus", places.threads_are_cores, "Count hardware threads as cores");

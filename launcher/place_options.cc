@@ -20,6 +20,7 @@ Result<void> read_policies(const PlaceWords& words, placement::Request& request)
   if (!words.cpu_set.empty())
     if (auto ok = placement::read_cpu_set(words.cpu_set, request); !ok) return ok;
   if (words.cores_each) request.cores_each = static_cast<uint32_t>(words.cores_each);
+  if (words.gpus_each) request.gpus_each = static_cast<uint32_t>(words.gpus_each);
   request.oversubscribe |= words.oversubscribe;
   request.never_oversubscribe |= words.never_oversubscribe;
   request.threads_are_cores |= words.threads_are_cores;

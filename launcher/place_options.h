@@ -13,7 +13,7 @@ namespace weft::launcher {
 struct PlaceWords {
   std::vector<std::string> map, rank_by, bind;
   std::string cpu_set, hosts, hostfile, rankfile, display;
-  long per_host = 0, cores_each = 0;
+  long per_host = 0, cores_each = 0, gpus_each = 0;
   bool oversubscribe = false, never_oversubscribe = false, threads_are_cores = false;
   bool report_bindings = false, display_map = false, dry_run = false;
 };

@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 
+#include "launcher/place/devices.h"
 #include "launcher/place/machine.h"
 #include "launcher/place/words.h"
 
@@ -45,7 +46,7 @@ class Binder {
 
   Result<Bound> bind() {
     const auto wish = wish_of(request_);
-    if (!wish) return by_itself();
+    if (!wish) return request_.gpus_each ? near_gpus() : by_itself();
     if (wish->unit == Unit::node) return free("not bound, as --bind-to none says");
     auto bound = to(wish->unit);
     if (!bound && !wish->said) return free("not bound: " + bound.failure().text);
@@ -71,7 +72,7 @@ class Binder {
   }
 
   Bound finish(std::vector<CpuSet> sets, const std::string& why) const {
-    Bound bound{std::move(sets), 1, why};
+    Bound bound{std::move(sets), 1, why, {}, {}};
     CpuSet all;
     for (const CpuSet& set : bound.cpus) all |= set.empty() ? usable_ : set;
     uint64_t at_once = std::min(all.count(), machine_.quota);
@@ -85,11 +86,35 @@ class Binder {
     return bound;
   }
 
+  /// Why nobody should be bound whom nobody has asked to bind; empty: no reason.
+  std::string better_free() const {
+    if (machine_.quota < cores_.size())
+      return "not bound: a CPU limit grants " + std::to_string(machine_.quota) + " of " + counted(cores_.size(), core_word());
+    if (machine_.kinds.size() > 1) return "not bound: the cores are of " + std::to_string(machine_.kinds.size()) + " kinds";
+    return {};
+  }
+
+  /// Ranks whose GPUs are next to the same CPUs share these; where they are too few, each may use all of them.
+  Bound near_gpus() const {
+    if (const std::string why = better_free(); !why.empty()) return free(why);
+    std::map<std::string, std::vector<size_t>> groups;
+    for (size_t s = 0; s < seats_.size(); ++s) groups[within(seats_[s]).to_string()].push_back(s);
+    std::vector<CpuSet> sets(seats_.size());
+    for (const auto& [cpus, group] : groups) {
+      const CpuSet& all = within(seats_[group[0]]);
+      const size_t there = pieces(machine_, core_unit(request_), all).size();
+      std::vector<CpuSet> parts(group.size(), all);
+      if (uint64_t{most_} * group.size() <= there) parts = shares(machine_, core_unit(request_), all, static_cast<uint32_t>(group.size()));
+      if (std::ranges::any_of(parts, [&](const CpuSet& set) { return pieces(machine_, core_unit(request_), set).size() < most_; }))
+        parts.assign(group.size(), all);
+      for (size_t i = 0; i < group.size(); ++i) sets[group[i]] = std::move(parts[i]);
+    }
+    return finish(std::move(sets), "each rank has its share of the " + core_word() + "s near its GPUs");
+  }
+
   Bound by_itself() const {
     const uint64_t cores = cores_.size();
-    if (machine_.quota < cores)
-      return free("not bound: a CPU limit grants " + std::to_string(machine_.quota) + " of " + counted(cores, core_word()));
-    if (machine_.kinds.size() > 1) return free("not bound: the cores are of " + std::to_string(machine_.kinds.size()) + " kinds");
+    if (const std::string why = better_free(); !why.empty()) return free(why);
     if (seats_.size() == 1) return free("not bound: one rank, all cores are its own");
     const uint64_t least = uint64_t{most_} * seats_.size();
     if (least > cores)
@@ -178,8 +203,22 @@ class Binder {
 
 Result<Bound> bind(const Request& request, const Host& host, const std::vector<Seat>& seats) {
   if (!host.machine || host.assumed)
-    return Bound{std::vector<topo::CpuSet>(seats.size()), static_cast<uint32_t>(seats.size()), "bound by its own daemon"};
-  return Binder(request, host, seats).bind();
+    return Bound{std::vector<topo::CpuSet>(seats.size()), static_cast<uint32_t>(seats.size()), "bound by its own daemon", {}, {}};
+  if (!request.gpus_each) return Binder(request, host, seats).bind();
+  auto equipment = equip(request, host, seats);
+  if (!equipment) return equipment.failure();
+  std::vector<Seat> placed = seats;
+  const topo::CpuSet usable = usable_cpus(*host.machine, request.cpu_set);
+  for (size_t s = 0; s < placed.size(); ++s) {
+    topo::CpuSet near = equipment->near[s];
+    near &= placed[s].within.empty() ? usable : placed[s].within;
+    if (!near.empty()) placed[s].within = std::move(near);
+  }
+  auto bound = Binder(request, host, placed).bind();
+  if (!bound) return bound;
+  bound->gpus = std::move(equipment->gpus);
+  bound->nics = std::move(equipment->nics);
+  return bound;
 }
 
 }  // namespace weft::placement

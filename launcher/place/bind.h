@@ -7,6 +7,8 @@
 //
 // and not bound are ranks that would starve or that the kernel places better: more ranks (times OMP_NUM_THREADS) than cores; a CPU limit
 // of the container below the number of cores; cores of several kinds; a single rank.
+//
+// Ranks with GPUs of their own (gpus_each) get their cores among those next to their GPUs, also a single one.
 #pragma once
 
 #include "launcher/place/map.h"
@@ -18,6 +20,7 @@ struct Bound {
   std::vector<topo::CpuSet> cpus;  ///< of each seat; empty: not bound
   uint32_t at_one_time = 1;        ///< ranks that can run at one time
   std::string why;
+  std::vector<std::vector<std::string>> gpus, nics;  ///< of each seat, where the request asks for GPUs
 };
 
 /// `seats`: those of one host, in the order in which they were dealt.

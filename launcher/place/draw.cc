@@ -33,6 +33,18 @@ std::string where(const Machine* machine, const CpuSet& cpus) {
   return "CPUs " + cpus.to_string() + (drawn.empty() ? "" : "  " + drawn);
 }
 
+std::string joined(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ",") + name;
+  return text;
+}
+
+/// "  GPUs 0,1 near mlx5_0", or nothing.
+std::string devices_of(const Place& place) {
+  if (place.gpus.empty()) return {};
+  return (place.gpus.size() == 1 ? "  GPU " : "  GPUs ") + joined(place.gpus) + (place.nics.empty() ? "" : " near " + joined(place.nics));
+}
+
 std::string describe(const Machine& machine) {
   const CpuSet all = all_cpus(machine);
   if (all.empty()) return {};
@@ -40,6 +52,11 @@ std::string describe(const Machine& machine) {
   for (const auto& [unit, word] : {std::pair{Unit::package, "package"}, {Unit::numa, "NUMA node"}, {Unit::core, "core"}})
     text += (text.empty() ? "" : ", ") + counted(pieces(machine, unit, all).size(), word);
   text += ", " + counted(all.count(), "CPU");
+  if (!machine.hardware.devices.empty()) {
+    const auto gpus = std::ranges::count(machine.hardware.devices, topo::Device::Kind::gpu, &topo::Device::kind);
+    const auto nics = static_cast<long>(machine.hardware.devices.size()) - gpus;
+    text += ", " + counted(static_cast<uint64_t>(gpus), "GPU") + ", " + counted(static_cast<uint64_t>(nics), "network interface");
+  }
   if (const CpuSet usable = usable_cpus(machine, {}); !(usable == all)) text += ", to be used: " + usable.to_string();
   if (machine.quota < all.count()) text += ", limited to the time of " + std::to_string(machine.quota);
   return " (" + text + ")";
@@ -67,7 +84,7 @@ std::string report_bindings(const Placement& placement) {
     const Place& place = placement.ranks[r];
     const HostLoad& host = placement.hosts[place.host];
     text += "rank " + std::to_string(r) + " on " + host.name + ": " + where(host.machine.get(), place.cpus) +
-            (place.cpus.empty() && host.binding.starts_with("not bound: ") ? host.binding.substr(9) : "") + "\n";
+            (place.cpus.empty() && host.binding.starts_with("not bound: ") ? host.binding.substr(9) : "") + devices_of(place) + "\n";
   }
   return text;
 }
@@ -79,8 +96,8 @@ std::string draw(const Placement& placement, const std::vector<std::string>& pro
   for (size_t r = 0; r < placement.ranks.size(); ++r) {
     const Place& place = placement.ranks[r];
     const std::string program = programs.size() > 1 ? "  " + programs[place.program] : "";
-    lines[place.host] +=
-        "  rank " + std::to_string(r) + program + "  " + where(placement.hosts[place.host].machine.get(), place.cpus) + "\n";
+    lines[place.host] += "  rank " + std::to_string(r) + program + "  " + where(placement.hosts[place.host].machine.get(), place.cpus) +
+                         devices_of(place) + "\n";
   }
   for (size_t h = 0; h < placement.hosts.size(); ++h) {
     const HostLoad& host = placement.hosts[h];

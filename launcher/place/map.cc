@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "launcher/place/devices.h"
 #include "launcher/place/hosts.h"
 #include "launcher/place/machine.h"
 #include "launcher/place/words.h"
@@ -59,6 +60,7 @@ class Dealer {
                        usable_cpus(*host.machine, {}).to_string()};
       const auto cores = static_cast<uint32_t>(pieces(*host.machine, core_unit(request_), usable).size());
       table.slots = std::max(1u, std::min(cores, host.machine->quota) / each);
+      if (request_.gpus_each && !host.assumed) table.slots = std::max(1u, gpus_of(*host.machine) / request_.gpus_each);
       if (auto ok = lay_pieces(table, usable); !ok) return ok;
     } else if (deals_pieces(request_)) {
       return Failure{"the hardware of " + host.name + " is not known: map by slot or node"};

@@ -17,7 +17,8 @@ using Key = std::pair<uint32_t, uint32_t>;  // host, number of a piece
 /// A seat and the CPUs that it was bound to.
 struct Chair {
   Seat seat;
-  topo::CpuSet cpus;
+  topo::CpuSet cpus = {};
+  std::vector<std::string> gpus = {}, nics = {};
 };
 
 /// The piece of `unit` that a rank runs on: the one of its first CPU.
@@ -70,7 +71,13 @@ Result<void> bind_all(const Request& request, std::vector<Chair>& chairs, Placem
       for (const uint32_t i : of_host[h]) seats.push_back(chairs[i].seat);
       auto bound = bind(request, host, seats);
       if (!bound) return bound.failure();
-      for (uint32_t i = 0; i < of_host[h].size(); ++i) chairs[of_host[h][i]].cpus = std::move(bound->cpus[i]);
+      for (uint32_t i = 0; i < of_host[h].size(); ++i) {
+        Chair& chair = chairs[of_host[h][i]];
+        chair.cpus = std::move(bound->cpus[i]);
+        if (bound->gpus.empty()) continue;
+        chair.gpus = std::move(bound->gpus[i]);
+        chair.nics = std::move(bound->nics[i]);
+      }
       load.cpus = bound->at_one_time;
       load.binding = std::move(bound->why);
     }
@@ -120,7 +127,7 @@ Result<Placement> place(const Request& request) {
   auto seats = deal(request);
   if (!seats) return seats.failure();
   std::vector<Chair> chairs;
-  for (Seat& seat : *seats) chairs.push_back({std::move(seat), {}});
+  for (Seat& seat : *seats) chairs.push_back({std::move(seat)});
   Placement placement;
   if (auto ok = bind_all(request, chairs, placement); !ok) return ok.failure();
   for (auto from = chairs.begin(); from != chairs.end();) {
@@ -130,7 +137,8 @@ Result<Placement> place(const Request& request) {
   }
   std::vector<uint32_t> local(request.hosts.size(), 0);
   for (Chair& chair : chairs)
-    placement.ranks.push_back({chair.seat.host, local[chair.seat.host]++, chair.seat.program, std::move(chair.cpus)});
+    placement.ranks.push_back({chair.seat.host, local[chair.seat.host]++, chair.seat.program, std::move(chair.cpus), std::move(chair.gpus),
+                               std::move(chair.nics)});
   return placement;
 }
 

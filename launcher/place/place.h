@@ -76,6 +76,7 @@ struct Request {
   Unit rank_unit = Unit::slot;  ///< slot: that of map_by
   std::optional<Unit> bind_to;  ///< Unit::node: not at all; none: the default, see bind.h
   bool overload = false;        ///< more ranks on a CPU than it has threads
+  uint32_t gpus_each = 0;       ///< GPUs of each rank, no two have one in common; 0: all ranks see all
   topo::CpuSet cpu_set;         ///< --cpu-set; empty: all
   std::vector<RankLine> rankfile = {};
 };
@@ -85,7 +86,9 @@ struct Place {
   uint32_t host = 0;  ///< index in Placement::hosts
   uint32_t local_rank = 0;
   uint32_t program = 0;
-  topo::CpuSet cpus = {};  ///< empty: not bound
+  topo::CpuSet cpus = {};              ///< empty: not bound
+  std::vector<std::string> gpus = {};  ///< names of its GPUs, where the request asks for them
+  std::vector<std::string> nics = {};  ///< the network interfaces nearest to them, that of the first GPU first
 };
 
 /// What a host is given.

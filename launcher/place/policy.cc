@@ -43,6 +43,10 @@ Result<void> read_modifier(const std::string& option, const std::string& word, R
     const auto cores = parse_number(value, 1, kMostCores);
     if (!cores) return Failure{option + ": PE=n needs a number of cores of 1 or more, not \"" + value + "\""};
     request.cores_each = *cores;
+  } else if (name == "gpu") {
+    const auto gpus = parse_number(value, 1, kMostCores);
+    if (!gpus) return Failure{option + ": GPU=n needs a number of GPUs of 1 or more, not \"" + value + "\""};
+    request.gpus_each = *gpus;
   } else if (name == "pe-list") {
     return read_cpu_set(value, request);
   } else if (name == "oversubscribe") {
@@ -59,7 +63,7 @@ Result<void> read_modifier(const std::string& option, const std::string& word, R
     request.overload = false;
   } else if (name != "corecpus" && name != "noinherit" && name != "inherit" && name != "if-supported") {  // these are so anyway
     return unknown(option, word,
-                   {"pe=N", "pe-list=LIST", "oversubscribe", "nooversubscribe", "overload-allowed", "hwtcpus", "corecpus", "span",
+                   {"pe=N", "gpu=N", "pe-list=LIST", "oversubscribe", "nooversubscribe", "overload-allowed", "hwtcpus", "corecpus", "span",
                     "if-supported", "inherit", "noinherit"});
   }
   return {};

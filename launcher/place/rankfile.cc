@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "launcher/place/devices.h"
 #include "launcher/place/hosts.h"
 #include "launcher/place/machine.h"
 #include "launcher/place/words.h"
@@ -36,6 +37,9 @@ class ByFile {
     for (const RankLine* line : lines_)
       if (auto ok = seat(*line); !ok) return ok.failure();
     count();
+    if (request_.gpus_each)
+      for (uint32_t h = 0; h < request_.hosts.size(); ++h)
+        if (auto ok = equip_host(h); !ok) return ok.failure();
     return std::move(result_);
   }
 
@@ -118,6 +122,26 @@ class ByFile {
       result |= cores[core];
     }
     return result;
+  }
+
+  /// GPUs near the cores that the lines say.
+  Result<void> equip_host(uint32_t h) {
+    const Host& host = request_.hosts[h];
+    if (!host.machine || host.assumed) return {};
+    std::vector<Place*> places;
+    std::vector<Seat> seats;
+    for (Place& place : result_.ranks)
+      if (place.host == h) {
+        places.push_back(&place);
+        seats.push_back({h, place.program, 0, place.cpus});
+      }
+    auto equipment = equip(request_, host, seats);
+    if (!equipment) return equipment.failure();
+    for (size_t s = 0; s < places.size(); ++s) {
+      places[s]->gpus = std::move(equipment->gpus[s]);
+      places[s]->nics = std::move(equipment->nics[s]);
+    }
+    return {};
   }
 
   void count() {

@@ -14,6 +14,7 @@
 #include <memory>
 
 #include "launcher/arrange.h"
+#include "launcher/gpus.h"
 #include "launcher/host.h"
 #include "launcher/stacks.h"
 #include "launcher/tree/exchange.h"
@@ -110,9 +111,9 @@ class Leaf final : public Host {
   int signal_ = 0, exit_code_ = 0;
   uint64_t patience_ns_ = 0;
 
-  topo::CpuSet cpus_of(uint32_t rank) const override {
+  const placement::Place* place_of(uint32_t rank) const override {
     const uint32_t place = layout_.local_rank(rank);
-    return place < placement_.ranks.size() ? placement_.ranks[place].cpus : topo::CpuSet();
+    return place < placement_.ranks.size() ? &placement_.ranks[place] : nullptr;
   }
   std::vector<int> inputs_below() override {  // srun brings it to all daemons by itself
     return plan_.ssh && options_.input == InputTo::all ? node_.take_inputs({}) : std::vector<int>{};
@@ -169,8 +170,9 @@ void Leaf::prepare() {
   if (unable_.empty()) {
     auto ok = make_folder(plan_.job);
     if (ok) ok = output_.prepare(options_.ranks());
-    if (auto hardware = topo::HardwareTopology::load()) hardware_.emplace(std::move(*hardware));
-    Hardware own{hardware_ ? &*hardware_ : nullptr, hardware_ ? hardware_->describe() : "", topo::usable_cpus(), "not bound"};
+    if (auto hardware = load_hardware(plan_.policies)) hardware_.emplace(std::move(*hardware));
+    Hardware own{hardware_ ? &*hardware_ : nullptr, hardware_ ? describe_host(*hardware_, plan_.policies, wanted_gpus(options_)) : "",
+                 topo::usable_cpus(), "not bound"};
     if (ok) ok = bind(own);
     if (ok) ok = start_server(secret_, &exchange_, own);
     if (!ok) unable_ = ok.failure().text;
@@ -187,6 +189,8 @@ Result<void> Leaf::bind(Hardware& own) {
   placement::Host here;
   here.name = layout_.host();
   here.machine = own.handle ? this_machine(*own.handle, own.topology, false) : nullptr;
+  if (!here.machine && plan_.policies.gpus_each)
+    return Failure{"the GPUs of " + here.name + " cannot be told: hwloc does not know its hardware"};
   if (!here.machine) return {};
   std::vector<std::vector<uint32_t>> ranks(options_.apps.size());
   for (uint32_t rank : layout_.here()) ranks[options_.app_of(rank)].push_back(rank);

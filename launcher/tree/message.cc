@@ -136,6 +136,7 @@ void write(Writer& out, const placement::Request& request) {
   unit(request.map_by);
   out.u32(request.per_unit);
   out.u32(request.cores_each);
+  out.u32(request.gpus_each);
   for (bool flag : {request.oversubscribe, request.never_oversubscribe, request.threads_are_cores, request.overload}) out.u8(flag);
   out.u8(uint8_t(request.rank_by));
   unit(request.rank_unit);
@@ -164,6 +165,7 @@ placement::Request read_request(Reader& in) {
   request.map_by = unit();
   request.per_unit = in.u32();
   request.cores_each = in.u32();
+  request.gpus_each = in.u32();
   for (bool* flag : {&request.oversubscribe, &request.never_oversubscribe, &request.threads_are_cores, &request.overload})
     *flag = in.flag();
   const uint8_t rank_by = in.u8();

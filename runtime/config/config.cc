@@ -13,7 +13,7 @@ namespace {
 constinit Variable* head = nullptr;
 
 std::vector<std::string>& reserved() {
-  static std::vector<std::string> names{"WEFT_LOG", "WEFT_CC", "WEFT_CXX", "WEFT_COMPAT", "WEFT_JOB"};
+  static std::vector<std::string> names{"WEFT_LOG", "WEFT_CC", "WEFT_CXX", "WEFT_COMPAT", "WEFT_JOB", "WEFT_NEAR_NICS"};
   return names;
 }
 

@@ -7,16 +7,23 @@
 
 #include "runtime/base/status.h"
 #include "runtime/topo/cpu_set.h"
+#include "runtime/topo/node.h"
 
 namespace weft::topo {
 
-/// A topology loaded by hwloc without I/O devices and without plugins (about 1.5 ms).
+/// Whether GPUs and network interfaces are looked for: costs some milliseconds.
+enum class Devices : bool { left_out, included };
+
+/// A topology loaded by hwloc without plugins (about 1.5 ms, without devices).
 class HardwareTopology {
  public:
   /// `stored`: for tests, a machine in hwloc's XML or in its synthetic form; empty: this machine.
-  static Result<HardwareTopology> load(const std::string& stored = "");
+  static Result<HardwareTopology> load(const std::string& stored = "", Devices devices = Devices::left_out);
   /// What Node::parse reads.
   std::string describe() const;
+  /// NVIDIA's GPUs in the order of their buses, named by their place in it, and the network interfaces that are up: those of InfiniBand's
+  /// kind (verbs devices) where there are any. Empty if loaded without.
+  std::vector<Device> devices() const;
   /// The CPUs of each kind of core, the strongest first; empty if all are alike.
   std::vector<CpuSet> kinds() const;
   /// False for a machine that is only described: stored, or by hwloc's variables HWLOC_SYNTHETIC and HWLOC_XMLFILE.

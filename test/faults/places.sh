@@ -53,6 +53,25 @@ test_plan_for_another_machine() {
   clean
 }
 
+test_gpus() {
+  local stored
+  stored="$(dirname "$0")/../unit/place/dgx.xml"
+  HWLOC_XMLFILE=$stored run --dry-run -n 4 -gpus-per-proc 1 prog >"$work/out" 2>"$work/err"; want "plan" $? 0
+  has "$work/out" "8 GPUs, 8 network interfaces"; has "$work/out" "rank 2  CPUs 16-23 .*  GPU 4 near mlx5_4"
+  HWLOC_XMLFILE=$stored CUDA_VISIBLE_DEVICES=3,6 run --dry-run --map-by :GPU=2 prog >"$work/out"; has "$work/out" "1 rank on"
+  has "$work/out" "GPUs 3,6 near mlx5_3,mlx5_6"
+  HWLOC_XMLFILE=$stored run --dry-run -n 3 --gpus-per-rank 3 prog 2>"$work/err"; want "too few" $? 2
+  has "$work/err" "are 9, but there are 8; start 2 ranks"
+  # a driver that knows of two GPUs, as ranks then find them; only where this test may mount something over /proc
+  [ "$(id -u)" -eq 0 ] && unshare -m sh -c 'mount -t tmpfs tmpfs /proc/driver && mkdir -p /proc/driver/nvidia/gpus/0099:01:00.0' 2>/dev/null || { clean; return; }
+  # shellcheck disable=SC2016
+  unshare -m sh -c 'mount -t tmpfs tmpfs /proc/driver && mkdir -p /proc/driver/nvidia/gpus/0099:0$0:00.0 /proc/driver/nvidia/gpus/0099:0$1:00.0 && shift && exec "$@"' \
+    1 2 timeout -k 5 60 "$MPIRUN" -n 2 -gpus-per-proc 1 sh -c 'echo $PMI_RANK $CUDA_VISIBLE_DEVICES $CUDA_DEVICE_ORDER ${WEFT_NEAR_NICS-unset}' \
+    </dev/null >"$work/out" 2>"$work/err"; want "ranks with GPUs" $? 0
+  want "GPUs" "$(sed 's/ [^ ]*$//' "$work/out" | sort | tr '\n' ' ')" "0 0 PCI_BUS_ID 1 1 PCI_BUS_ID "
+  clean
+}
+
 test_files() {
   printf '# hosts\n\nlocalhost slots=2 max_slots=4\n' >"$work/hosts"
   want "from a file" "$(run --hostfile "$work/hosts" sh -c 'echo x' | wc -l)" 2

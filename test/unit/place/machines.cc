@@ -1,5 +1,7 @@
 #include "test/unit/place/machines.h"
 
+#include <fstream>
+#include <sstream>
 #include <stdexcept>
 
 #include "runtime/topo/hardware.h"
@@ -34,6 +36,14 @@ std::string hybrid_laptop() {
          "<cpukind cpuset=\"0x0000000f\" forced_efficiency=\"0\"/><cpukind cpuset=\"0x000000f0\" forced_efficiency=\"1\"/></topology>\n";
 }
 
+std::string stored_file(const std::string& name) {
+  std::ifstream file(WEFT_MACHINES "/" + name);
+  std::stringstream text;
+  text << file.rdbuf();
+  if (text.str().empty()) throw std::runtime_error("no file " + name);
+  return text.str();
+}
+
 }  // namespace
 
 const std::vector<StoredMachine>& stored_machines() {
@@ -47,15 +57,20 @@ const std::vector<StoredMachine>& stored_machines() {
       {"cpuset", "pack:2 numa:1 l3:1 core:8 pu:2", UINT32_MAX, "3-9,20"},
       {"one core", "pack:1 core:1 pu:1"},
       {"no caches", "pack:1 core:4 pu:1"},
+      {"DGX", stored_file("dgx.xml"), UINT32_MAX, "", true},
+      {"grace with GPUs", stored_file("grace.xml"), UINT32_MAX, "", true},
+      {"sub-NUMA with GPUs", stored_file("snc.xml"), UINT32_MAX, "", true},
+      {"DGX in a container", stored_file("dgx.xml"), 2, "4-9,20-27", true},
   };
   return all;
 }
 
 std::shared_ptr<const Machine> machine(const StoredMachine& stored) {
-  auto hardware = topo::HardwareTopology::load(stored.topology);
+  auto hardware = topo::HardwareTopology::load(stored.topology, stored.devices ? topo::Devices::included : topo::Devices::left_out);
   if (!hardware) throw std::runtime_error(hardware.failure().text);
   auto node = topo::Node::parse(hardware->describe());
   if (!node) throw std::runtime_error(node.failure().text);
+  node->devices = hardware->devices();
   return std::make_shared<Machine>(Machine{*node, *topo::CpuSet::parse(stored.allowed), stored.quota, hardware->kinds()});
 }
 
