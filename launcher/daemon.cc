@@ -143,6 +143,7 @@ Result<void> Daemon::allocate() {
 tree::Plan Daemon::plan() const {
   tree::Plan plan;
   plan.job = folder_.job();
+  plan.launcher = uint32_t(getpid());
   plan.fan_out = where_.fan_out;
   plan.ssh = where_.how == tree::How::ssh;
   plan.agent = options_.agent;

@@ -40,6 +40,11 @@ std::string state_of(const boot::JobMapLine& line, const JobRecord& job) {
   return state == 'R' ? "runs" : state == 'T' || state == 't' ? "stopped" : state == 'D' ? "waits for a device" : "waits";
 }
 
+/// Where mpirun is, if not here.
+std::string elsewhere(const JobRecord& job) {
+  return job.origin.empty() ? "" : "mpirun is pid " + std::to_string(job.origin_pid) + " on " + job.origin;
+}
+
 /// Waits until nobody holds the job's folder; false after `milliseconds`.
 bool ends_within(const JobRecord& job, int milliseconds) {
   for (int waited = 0; boot::job_lives(job); waited += 20) {
@@ -81,8 +86,8 @@ int list_jobs(bool json) {
   }
   std::printf("%-32s %8s %6s %12s %-9s %s\n", "JOB", "PID", "RANKS", "AGE", "STATE", "COMMAND");
   for (const JobRecord& j : jobs)
-    std::printf("%-32s %8d %6u %12s %-9s %s\n", j.job.c_str(), int(j.launcher.pid), j.ranks, age(j.since).c_str(), to_string(j.life),
-                j.command.c_str());
+    std::printf("%-32s %8d %6u %12s %-9s %s%s\n", j.job.c_str(), int(j.launcher.pid), j.ranks, age(j.since).c_str(), to_string(j.life),
+                j.command.c_str(), j.origin.empty() ? "" : (" (" + elsewhere(j) + ")").c_str());
   return 0;
 }
 
@@ -95,6 +100,7 @@ int show_job(const std::string& name) {
   std::printf("job        %s, %s since %s\ncommand    %s\ndirectory  %s\nfolder     %s\n\n%6s %8s %-16s %-18s %s\n", job->job.c_str(),
               to_string(job->life), age(job->since).c_str(), job->command.c_str(), job->directory.c_str(), job->folder.c_str(), "RANK",
               "PID", "HOST", "STATE", "PROGRAM");
+  if (!job->origin.empty()) std::printf("%6s %8s %-16s ranks of this host only: %s\n", "", "", "", elsewhere(*job).c_str());
   for (const auto& line : boot::read_map(job->folder))
     std::printf("%6u %8d %-16s %-18s %s\n", line.rank, int(line.pid), line.host.c_str(),
                 line.host == job->host ? state_of(line, *job).c_str() : "", line.program.c_str());

@@ -59,7 +59,7 @@ std::string to_json(const std::vector<Finding>& findings) {
 
 std::string to_json(const std::vector<boot::JobRecord>& jobs) {
   Json list = Json::array();
-  for (const auto& j : jobs)
+  for (const auto& j : jobs) {
     list.push_back({{"job", j.job},
                     {"pid", j.launcher.pid},
                     {"ranks", j.ranks},
@@ -69,6 +69,8 @@ std::string to_json(const std::vector<boot::JobRecord>& jobs) {
                     {"directory", j.directory},
                     {"command", j.command},
                     {"folder", j.folder}});
+    if (!j.origin.empty()) list.back().update({{"origin", j.origin}, {"origin-pid", j.origin_pid}});
+  }
   return list.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 

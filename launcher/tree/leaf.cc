@@ -22,6 +22,7 @@
 #include "launcher/tree/message.h"
 #include "launcher/tree/node.h"
 #include "runtime/base/clock.h"
+#include "runtime/boot/job_record.h"
 #include "runtime/topo/cpus.h"
 
 #ifndef PACKAGE_VERSION
@@ -124,6 +125,8 @@ class Leaf final : public Host {
   void prepare();
   Result<void> bind(Hardware& own);
   Result<void> start_below();
+  void record() const;
+  void record_map() const;
   void turn();
   void read_signals();
   void go();
@@ -141,7 +144,7 @@ void Leaf::act(Deed deed) {
     case Deed::prepare: return prepare();
     case Deed::say_up: return tell(Kind::up);
     case Deed::say_unable: return take(event::Broken{"the daemon on " + layout_.host() + ": " + unable_});
-    case Deed::launch: return launch(to_hold_);
+    case Deed::launch: launch(to_hold_); return record_map();
     case Deed::signal: return signal_ranks(signal_);
     case Deed::say_child_lost: return tell(Kind::lost, encode(lost_));
     case Deed::kill_ranks: signal_ranks(SIGKILL); return happen(Happening::ranks_gone);
@@ -169,6 +172,7 @@ void Leaf::prepare() {
   }
   if (unable_.empty()) {
     auto ok = make_folder(plan_.job);
+    if (ok) record();
     if (ok) ok = output_.prepare(options_.ranks());
     if (auto hardware = load_hardware(plan_.policies)) hardware_.emplace(std::move(*hardware));
     Hardware own{hardware_ ? &*hardware_ : nullptr, hardware_ ? describe_host(*hardware_, plan_.policies, wanted_gpus(options_)) : "",
@@ -182,6 +186,28 @@ void Leaf::prepare() {
   job_environment_.master = plan_.master;
   job_environment_.master_port = plan_.master_port;
   happen(Happening::prepared);
+}
+
+/// What `weft ps` shows of the job on this host.
+void Leaf::record() const {
+  boot::JobRecord record;
+  record.folder = folder_.path();
+  record.launcher = boot::process_name(getpid());
+  record.ranks = options_.ranks();
+  record.since = time(nullptr);
+  record.host = layout_.host();
+  record.command = options_.command_line;
+  record.directory = options_.apps[0].folder;
+  record.origin = layout_.hosts[0];
+  record.origin_pid = pid_t(plan_.launcher);
+  boot::write_record(record);
+}
+
+void Leaf::record_map() const {
+  std::vector<boot::JobMapLine> lines;
+  for (const auto& [rank, pid] : running_ranks())
+    lines.push_back({rank, pid, layout_.host(), options_.apps[options_.app_of(rank)].command[0]});
+  boot::write_map(folder_.path(), lines);
 }
 
 /// Binds this host's ranks by the job's policies, now that its hardware is known.
@@ -252,8 +278,11 @@ void Leaf::turn() {
 void Leaf::read_signals() {
   signalfd_siginfo info;
   bool children = false;
-  while (read(signals_, &info, sizeof info) == sizeof info) children |= info.ssi_signo == SIGCHLD;
-  if (!children) return;  // mpirun forwards what is meant for the ranks
+  while (read(signals_, &info, sizeof info) == sizeof info) {  // mpirun forwards what is meant for the ranks
+    children |= info.ssi_signo == SIGCHLD;
+    if (info.ssi_signo == SIGTERM) take(event::Signalled{SIGTERM});  // `weft kill` on this host
+  }
+  if (!children) return;
   reap();
   node_.reap();
 }

@@ -1,5 +1,7 @@
 #include "launcher/tree/message.h"
 
+#include <signal.h>
+
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
@@ -195,6 +197,8 @@ void write(Writer& out, const event::Finalized& e) { out.u32(e.rank); }
 void write(Writer& out, const event::Aborted& e) { out.u32(e.rank), out.u32(uint32_t(e.code)), out.text(e.why); }
 void write(Writer& out, const event::Exited& e) { out.u32(e.rank), out.u32(uint32_t(e.code)), out.u32(uint32_t(e.signal)), out.u8(e.core); }
 
+void write(Writer& out, const event::Signalled& e) { out.u32(uint32_t(e.signal)); }
+
 Event read_event(uint8_t which, Reader& in) {
   const auto integer = [&] { return int(in.u32()); };
   switch (which) {
@@ -208,6 +212,11 @@ Event read_event(uint8_t which, Reader& in) {
       e.why = in.text();
       return e;
     }
+    case 'g': {  // somebody wants the job to end, there as well as here
+      const int signal = integer();
+      if (signal != SIGTERM) in.fail();
+      return event::Signalled{signal};
+    }
     case 'x': return event::Exited{in.u32(), integer(), integer(), in.flag()};
   }
   in.fail();
@@ -216,7 +225,7 @@ Event read_event(uint8_t which, Reader& in) {
 
 /// The letter of an event that a daemon may report; 0: it is mpirun's own affair.
 uint8_t letter(const Event& e) {
-  constexpr uint8_t letters[] = {0, 0, 's', 'l', 'b', 'c', 'f', 'a', 'x'};
+  constexpr uint8_t letters[] = {0, 0, 's', 'l', 'b', 'c', 'f', 'a', 'x', 'g'};
   return e.index() < sizeof letters ? letters[e.index()] : 0;
 }
 
@@ -259,6 +268,8 @@ Taken take_frame(std::string_view bytes, size_t& at, Message& message) {
 std::string encode(const Plan& plan) {
   Writer out;
   out.text(plan.job);
+  out.u32(plan.launcher);
+  out.text(plan.options.command_line);
   out.u32(plan.fan_out);
   out.u8(plan.ssh);
   out.text(plan.agent);
@@ -286,6 +297,8 @@ std::optional<Plan> decode_plan(std::string_view body) {
   Reader in(body);
   Plan plan;
   plan.job = in.text();
+  plan.launcher = in.u32();
+  plan.options.command_line = in.text();
   plan.fan_out = in.u32();
   plan.ssh = in.flag();
   plan.agent = in.text();

@@ -55,6 +55,7 @@ Taken take_frame(std::string_view bytes, size_t& at, Message& message);
 /// The job, as each daemon must know it.
 struct Plan {
   std::string job;
+  uint32_t launcher = 0;  ///< pid of mpirun
   uint32_t fan_out = 2;
   bool ssh = true;  ///< daemons are started by their parents over ssh; otherwise all by mpirun at once
   std::string agent;

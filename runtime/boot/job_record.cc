@@ -88,6 +88,8 @@ JobRecord parse(const std::string& text) {
     if (key == "host") record.host = value;
     if (key == "directory") record.directory = value;
     if (key == "command") record.command = value;
+    if (key == "origin") record.origin = value;
+    if (key == "origin-pid") record.origin_pid = pid_t(strtol(value.c_str(), nullptr, 10));
   }
   return record;
 }
@@ -143,6 +145,7 @@ void write_record(const JobRecord& record) {
   text << "pid " << record.launcher.pid << "\nstart " << record.launcher.start << "\nspace " << record.launcher.space << "\nranks "
        << record.ranks << "\nsince " << record.since << "\nhost " << one_line(record.host) << "\ndirectory " << one_line(record.directory)
        << "\ncommand " << one_line(record.command) << "\n";
+  if (!record.origin.empty()) text << "origin " << one_line(record.origin) << "\norigin-pid " << record.origin_pid << "\n";
   write_file(record.folder, record_name, text.str());
 }
 
@@ -172,10 +175,17 @@ std::vector<JobRecord> list_jobs() {
     JobRecord record = parse(read_in(folder.fd, record_name));
     if (record.launcher.pid <= 0) continue;
     record.job = "weft-" + name.substr(prefix.size());
+    record.job.resize(std::min(record.job.size(), record.job.find('.')));  // behind it stands the number of a daemon's host
     record.folder = root + "/" + name;
     record.life = life_of(record, folder.fd);
     jobs.push_back(std::move(record));
   }
+  std::vector<std::string> whole;
+  for (const JobRecord& job : jobs)
+    if (job.origin.empty()) whole.push_back(job.job);
+  std::erase_if(jobs, [&](const JobRecord& job) {  // daemons whose mpirun uses the same folder
+    return !job.origin.empty() && std::find(whole.begin(), whole.end(), job.job) != whole.end();
+  });
   std::sort(jobs.begin(), jobs.end(),
             [](const JobRecord& a, const JobRecord& b) { return std::tie(a.since, a.job) < std::tie(b.since, b.job); });
   return jobs;
@@ -184,7 +194,9 @@ std::vector<JobRecord> list_jobs() {
 Result<JobRecord> find_job(const std::string& name) {
   std::vector<JobRecord> jobs = list_jobs();
   for (JobRecord& record : jobs)
-    if (name == record.job || "weft-" + name == record.job || name == std::to_string(record.launcher.pid)) return std::move(record);
+    if (name == record.job || "weft-" + name == record.job || name == std::to_string(record.launcher.pid) ||
+        (!record.origin.empty() && name == std::to_string(record.origin_pid)))
+      return std::move(record);
   std::string text = "there is no job " + name + " of yours under " + temporary_root();
   for (size_t i = 0; i < jobs.size() && i < 8; i++) text += (i ? ", " : "; there are: ") + jobs[i].job;
   return Failure{text};

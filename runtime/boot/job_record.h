@@ -34,10 +34,12 @@ struct JobRecord {
     elsewhere,  ///< in another container that shares the temporary folder
   };
   std::string job, folder;
-  ProcessName launcher;
+  ProcessName launcher;  ///< mpirun, or the job's daemon where mpirun is on another host
   uint32_t ranks = 0;
   int64_t since = 0;  ///< seconds since 1970
   std::string host, directory, command;
+  std::string origin;     ///< the host that mpirun is on; empty: this one
+  pid_t origin_pid = -1;  ///< of mpirun there
   Life life = Life::dead;
 };
 const char* to_string(JobRecord::Life);
@@ -59,7 +61,7 @@ void append_message(const std::string& folder, const std::string& line);
 /// Jobs of this user on this host, oldest first. Folders of others, links and folders without a record are left out.
 std::vector<JobRecord> list_jobs();
 
-/// The job of that name: the full one, its part behind "weft-", or the launcher's pid.
+/// The job of that name: the full one, its part behind "weft-", or the launcher's pid, here or where mpirun is.
 Result<JobRecord> find_job(const std::string& name);
 
 std::vector<JobMapLine> read_map(const std::string& folder);

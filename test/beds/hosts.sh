@@ -165,6 +165,18 @@ deaths() {
   ends $([ "$mode" = ssh ] && echo 137 || echo 0) "its guardian has ended the ranks" 5 # salloc does not pass on that its child was killed
 }
 
+tools() { # weft ps and weft kill where mpirun is not
+  local weft=$PREFIX/bin/weft name
+  lives
+  "$here/cluster" exec node3 -- "$weft" ps >"$work/ps"
+  grep -q "16 .* running .*mpirun -.*guest wait 0 (mpirun is pid [0-9]* on " "$work/ps" || show "weft ps: $(cat "$work/ps")"
+  name=$(awk '/guest wait/ { print $1 }' "$work/ps")
+  "$here/cluster" exec node3 -- "$weft" ps "$name" >"$work/ps"
+  [ "$(grep -c -E " node3 +(runs|waits) .*guest" "$work/ps")" -eq 4 ] || show "weft ps $name: $(cat "$work/ps")"
+  "$here/cluster" exec node3 -- "$weft" kill "$name"
+  ends 143 "" 10
+}
+
 states() { # states PROGRAM: how many ranks are in which state
   local process
   for process in $(pids "^$1"); do sed 's/.*) \(.\).*/\1/' "/proc/$process/stat"; done | sort | uniq -c | tr t T | xargs
@@ -250,7 +262,7 @@ if [ "$mode" = ssh ]; then "$here/cluster" up 4 --share "$OUT" --share "$PREFIX"
 networks=$(for pid in $(cut -d' ' -f1 "$beds/cluster-$bed"/*.pid); do readlink "/proc/$pid/ns/net"; done | sort -u | tr '\n' ' ')
 where=(-n 16)
 [ "$mode" = slurm ] || where=(-H node1:4,node2:4,node3:4,node4:4)
-[ $# -gt 0 ] || set -- programs streams debugger deaths $([ "$mode" = slurm ] || echo ssh_only)
+[ $# -gt 0 ] || set -- programs streams debugger tools deaths $([ "$mode" = slurm ] || echo ssh_only)
 for part; do "$part"; done
 "$here/cluster" down
 bed=''

@@ -1,5 +1,6 @@
 // The tree of daemons: its shape, its messages against hostile bytes, links, fences, and what is made of ssh's words.
 #include <poll.h>
+#include <signal.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -32,6 +33,8 @@ std::string random_bytes(std::mt19937& random, size_t most) {
 Plan a_plan() {
   Plan plan;
   plan.job = "weft-12-ab";
+  plan.launcher = 12;
+  plan.options.command_line = "mpirun ./x";
   plan.fan_out = 3;
   plan.ssh = false;
   plan.agent = "ssh -v";
@@ -129,7 +132,8 @@ TEST_CASE("messages arrive as they were sent, in whatever pieces", "[tree]") {
                                   event::Finalized{5},
                                   event::Aborted{6, -1, "text"},
                                   event::Exited{7, 1, 0, false},
-                                  event::Exited{8, 0, 11, true}};
+                                  event::Exited{8, 0, 11, true},
+                                  event::Signalled{SIGTERM}};
   for (const Event& event : events) {
     const auto again = decode_event(encode(event));
     REQUIRE(again);
@@ -137,6 +141,7 @@ TEST_CASE("messages arrive as they were sent, in whatever pieces", "[tree]") {
     CHECK(encode(*again) == encode(event));
   }
   CHECK_FALSE(decode_event(encode(Event(event::TimedOut{1}))));  // no daemon may say that
+  CHECK_FALSE(decode_event(encode(Event(event::Signalled{SIGKILL}))));
 
   const Summons summons{"1.0", 7, "secret", {"10.0.0.1:5", "[fd00::1]:6"}, {"x"}};
   const std::string text = encode(summons);
