@@ -76,6 +76,13 @@ std::string list(const Range& range, Each each) {
   return text + "]";
 }
 
+/// By name, as WEFT_NET takes them.
+constexpr std::initializer_list<const char*> kTransports = {"self", "shm",
+#ifdef HAVE_UCX
+                                                            "ucx",
+#endif
+                                                            "tcp"};
+
 }  // namespace
 
 /// JSON: {"version", "abi", "transports", "built_with", "variables": [...], "complaints": [...]}. The text lives as long as the library.
@@ -85,7 +92,7 @@ extern "C" [[gnu::visibility("default")]] const char* weft_describe() {
   std::string variables = "[";
   for (const config::Variable* v = config::all(); v; v = v->next()) variables.append(variables.size() > 1 ? "," : "").append(describe(*v));
   text = "{" + field("version", PACKAGE_VERSION) + "," + field("abi", "MPI 5.0 standard ABI 1.0") +
-         ",\"transports\":" + list(std::initializer_list<const char*>{"self", "shm", "tcp"}, quoted) + ",\"built_with\":" + built_with() +
-         ",\"variables\":" + variables + "],\"complaints\":" + list(complaints, quoted) + "}";
+         ",\"transports\":" + list(kTransports, quoted) + ",\"built_with\":" + built_with() + ",\"variables\":" + variables +
+         "],\"complaints\":" + list(complaints, quoted) + "}";
   return text.c_str();
 }

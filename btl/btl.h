@@ -163,6 +163,11 @@ Result<std::unique_ptr<Transport>> open_shm(const Site&);
 /// One per rail (usable network interface, see WEFT_NET_INTERFACES); never empty.
 Result<std::vector<std::unique_ptr<Transport>>> open_tcp(const Site&);
 
+/// Over UCX, whatever it finds; loaded when called.
+Result<std::unique_ptr<Transport>> open_ucx(const Site&);
+/// Is there an InfiniBand or RoCE port that is up on this host?
+bool rdma_device_is_active();
+
 /// A transport that passes everything on to `inner` and injects faults by a plan such as
 /// "drop=0.01,delay=100us,reorder=0.1,fail_after=1000,seed=7" (see wrap/README.md). Drops apply to what can be retried only.
 Result<std::unique_ptr<Transport>> wrap(std::unique_ptr<Transport> inner, std::string_view plan);

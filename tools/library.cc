@@ -43,8 +43,8 @@ Part pmix() {
 Part ucx() {
   const Opened library = open_first({"libucp.so.0"});
   const auto version = library.symbol<const char*()>("ucp_get_version_string");
-  if (!version) return {"UCX", "", "not used by the transports of this version"};
-  return {"UCX", version(), file_of(reinterpret_cast<void*>(version)) + " (not used by the transports of this version)"};
+  if (!version) return {"UCX", "", "the transport ucx cannot be used"};
+  return {"UCX", version(), file_of(reinterpret_cast<void*>(version))};
 }
 
 Part verbs() {

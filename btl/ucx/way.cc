@@ -1,0 +1,179 @@
+// Sending.
+#include <algorithm>
+#include <cstring>
+
+#include "btl/ucx/worker.h"
+#include "include/mpi.h"
+
+namespace weft::btl::ucx {
+namespace {
+
+constexpr uint32_t kMostParcels = 64;  // of one way in flight: more waits in the pml
+constexpr size_t kMostLoans = 8;
+constexpr uint32_t kRendezvousFrom = 32 << 10;  // a loan of less goes at once, and is copied on arrival
+
+}  // namespace
+
+/// Room for one more buffered message; null: none.
+inline Parcel* Way::admit() {
+  if (over_ || !ep_ || parcels_ >= kMostParcels) [[unlikely]]
+    return nullptr;
+  Parcel* parcel = worker_.take_parcel();
+  parcel->way = this;
+  return parcel;
+}
+
+/// Why there was no room. What is sent to a peer that has taken leave goes nowhere, as it would have a moment later.
+Status Way::admit_failed() {
+  if (left_) return Status::ok;
+  if (!over_) return Status::again;
+  worker_.core_.fail(MPI_ERR_OTHER, why_.c_str());
+  return Status::peer_failed;
+}
+
+Status Way::try_inline(const Header& h, const void* payload) {
+  Parcel* parcel = admit();
+  if (!parcel) [[unlikely]]
+    return admit_failed();
+  parcel->note = {h, worker_.job_.rank, worker_.token_};
+  memcpy(parcel->payload, payload, h.length);
+  return dispatch(parcel);
+}
+
+Status Way::send(const Header& h, type::Cursor& cursor) {
+  Parcel* parcel = admit();
+  if (!parcel) [[unlikely]]
+    return admit_failed();
+  parcel->note = {h, worker_.job_.rank, worker_.token_};
+  const uint64_t start = cursor.position();
+  if (cursor.contiguous()) {
+    memcpy(parcel->payload, cursor.data(), h.length);
+    cursor.seek(start + h.length);
+  } else {
+    worker_.core_.pack(cursor, parcel->payload, h.length);
+  }
+  const Status status = dispatch(parcel);
+  if (status != Status::ok) cursor.seek(start);
+  return status;
+}
+
+/// Hands a parcel to UCX. Short ones go as one piece of memory, which UCX's fastest path wants.
+Status Way::dispatch(Parcel* parcel) {
+  const size_t length = parcel->note.header.length;
+  const bool joined = length + sizeof(Note) <= worker_.joined_limit_;
+  ucp_request_param_t param;
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
+  param.flags = UCP_AM_SEND_FLAG_EAGER;
+  param.cb.send = parcel_sent;
+  param.user_data = parcel;
+  const ucs_status_ptr_t sent = ucp_am_send_nbx(ep_, unsigned(Say::message), &parcel->note, joined ? sizeof(Note) + length : sizeof(Note),
+                                                joined ? nullptr : parcel->payload, joined ? 0 : length, &param);
+  if (!sent) [[likely]] {
+    worker_.give_back(parcel);
+    return Status::ok;
+  }
+  if (UCS_PTR_IS_ERR(sent)) {
+    worker_.give_back(parcel);
+    return refused(UCS_PTR_STATUS(sent));
+  }
+  ++parcels_;
+  return Status::ok;
+}
+
+Status Way::refused(ucs_status_t status) {
+  if (status == UCS_ERR_NO_RESOURCE || status == UCS_ERR_NO_MEMORY) return Status::again;
+  if (!over_) failed(this, ep_, status);
+  return admit_failed();
+}
+
+void Way::parcel_sent(void* request, ucs_status_t, void* at) {  // errors come through failed()
+  auto* parcel = static_cast<Parcel*>(at);
+  --parcel->way->parcels_;
+  ++parcel->way->worker_.events_;
+  parcel->way->worker_.give_back(parcel);
+  ucp_request_free(request);
+}
+
+Status Way::send_zcopy(const Header& h, std::span<const iovec> runs, Operation& operation) {
+  if (over_ || !ep_) {
+    worker_.core_.fail(MPI_ERR_OTHER, why_.c_str());
+    return Status::peer_failed;
+  }
+  if (loans_.size() >= kMostLoans) return Status::again;
+  auto loan = std::make_unique<Loan>();
+  loan->way = this;
+  loan->operation = &operation;
+  loan->note = {h, worker_.job_.rank, worker_.token_};
+  ucp_request_param_t param;
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_DATATYPE;
+  param.flags = h.length >= kRendezvousFrom ? UCP_AM_SEND_FLAG_RNDV : UCP_AM_SEND_FLAG_EAGER;
+  param.cb.send = loan_ended;
+  param.user_data = loan.get();
+  const void* data = runs.empty() ? nullptr : runs[0].iov_base;
+  size_t count = h.length;
+  param.datatype = ucp_dt_make_contig(1);
+  if (runs.size() > 1) {
+    for (const iovec& run : runs) loan->pieces.push_back({run.iov_base, run.iov_len});
+    data = loan->pieces.data();
+    count = loan->pieces.size();
+    param.datatype = ucp_dt_make_iov();
+  }
+  const ucs_status_ptr_t sent = ucp_am_send_nbx(ep_, unsigned(Say::message), &loan->note, sizeof(Note), data, count, &param);
+  if (UCS_PTR_IS_ERR(sent)) return refused(UCS_PTR_STATUS(sent));
+  if (!sent) {
+    operation.done(operation, Status::ok);
+    return Status::ok;
+  }
+  loans_.push_back(loan.release());
+  ++worker_.loans_;
+  return Status::ok;
+}
+
+void Way::loan_ended(void* request, ucs_status_t status, void* at) {
+  std::unique_ptr<Loan> loan(static_cast<Loan*>(at));
+  Way& way = *loan->way;
+  std::erase(way.loans_, loan.get());
+  --way.worker_.loans_;
+  ++way.worker_.events_;
+  ucp_request_free(request);
+  if (loan->operation) loan->operation->done(*loan->operation, status == UCS_OK ? Status::ok : Status::peer_failed);
+}
+
+/// Ends the operations of a way that is lost. UCX may look at the notes for a while.
+void Way::lend_back(Status status) {
+  for (Loan* loan : loans_)
+    if (Operation* operation = std::exchange(loan->operation, nullptr)) operation->done(*operation, status);
+}
+
+/// Sends a note of the transport's own, on whatever way there is.
+void Way::say(Say what) {
+  const ucp_ep_h to = ep_ ? ep_ : back_;
+  if (!to || over_) return;
+  auto note = std::make_unique<Note>(Note{{}, worker_.job_.rank, worker_.token_});
+  ucp_request_param_t param;
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
+  param.flags = UCP_AM_SEND_FLAG_EAGER | (what == Say::hello ? UCP_AM_SEND_FLAG_REPLY : 0);
+  param.cb.send = [](void* request, ucs_status_t, void* held) {
+    delete static_cast<Note*>(held);
+    ucp_request_free(request);
+  };
+  param.user_data = note.get();
+  const ucs_status_ptr_t sent = ucp_am_send_nbx(to, unsigned(what), note.get(), sizeof(Note), nullptr, 0, &param);
+  if (sent && !UCS_PTR_IS_ERR(sent)) note.release();
+}
+
+/// UCX has given an endpoint up.
+void Way::failed(void* at, ucp_ep_h, ucs_status_t status) {
+  Way& way = *static_cast<Way*>(at);
+  if (way.over_ && !way.left_) return;
+  const bool expected = way.left_ || (way.told_ && way.heard_);
+  way.over_ = true;
+  if (expected) return;
+  way.why_ = way.worker_.name_of(way) + " is lost over ucx: " + ucs_status_string(status) +
+             "; the process has ended, its host is gone, or the network between (UCX_LOG_LEVEL=info says more)";
+  way.worker_.mourned_.push_back(&way);
+}
+
+std::string Way::describe() const { return "ucx to " + worker_.name_of(*this); }
+
+}  // namespace weft::btl::ucx

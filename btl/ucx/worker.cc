@@ -1,0 +1,373 @@
+// The worker: opening, arrivals, losses, leaving; and what the file shows to the library.
+#include "btl/ucx/worker.h"
+
+#include <config.h>
+#include <ucs/config/global_opts.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <cstring>
+
+#include "runtime/base/clock.h"
+
+namespace weft::btl::ucx {
+namespace {
+
+constexpr int kStepsPerPoll = 8;
+constexpr size_t kIdleParcels = 32;
+constexpr size_t kJoined = 2048;  // copying so much costs less than a second piece of memory
+constexpr uint64_t kCloseLimit_ns = 1'000'000'000;
+
+/// What a process publishes: this, then UCX's address.
+struct Card {
+  uint32_t magic = 0x31637577;  // "wuc1"
+  uint32_t token = 0;
+};
+
+Failure failure(const char* what, ucs_status_t status) {
+  return Failure{std::string("UCX ") + ucp_get_version_string() + ": " + what + " failed: " + ucs_status_string(status) +
+                 " (see UCX_TLS, UCX_NET_DEVICES; UCX_LOG_LEVEL=info says more)"};
+}
+
+Caps caps_of() {
+  Caps caps;
+  caps.name = "ucx";
+  caps.max_inline = caps.max_buffered = kBuffered;
+  caps.zcopy = true;
+  caps.ordered = false;
+  caps.alpha_ns = 2000;  // of a good network: UCX does not say what it will use
+  caps.beta_ns_per_byte = 0.1;
+  return caps;
+}
+
+}  // namespace
+
+// ---- opening
+
+Worker::Worker(const Site& site, const Core& core) : caps_(caps_of()), job_(site.boot.job()), boot_(site.boot), core_(core) {}
+
+Result<std::unique_ptr<Transport>> Worker::open(const Site& site, const Core& core) {
+  std::unique_ptr<Worker> made(new Worker(site, core));
+  made->token_ = core.token(site.boot.job(), "weft btl ucx");
+  if (auto started = made->start(); !started) return started.failure();
+  if (auto listening = made->listen(); !listening) return listening.failure();
+  return std::unique_ptr<Transport>(std::move(made));
+}
+
+Result<void> Worker::start() {
+  // settings of other UCX users in the environment are none of ours
+  if (!getenv("UCX_WARN_UNUSED_ENV_VARS")) ucs_global_opts_set_value("WARN_UNUSED_ENV_VARS", "n");
+  ucp_config_t* config;
+  if (const ucs_status_t s = ucp_config_read(nullptr, nullptr, &config); s != UCS_OK) return failure("reading its settings", s);
+  ucp_params_t params{};
+  params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME;
+  params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
+  params.name = "weft";
+  const ucs_status_t opened = ucp_init(&params, config, &context_);
+  ucp_config_release(config);
+  if (opened != UCS_OK) return failure("opening a context", opened);
+  ucp_worker_params_t wanted{};
+  wanted.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+  wanted.thread_mode = UCS_THREAD_MODE_SERIALIZED;  // the lane's lock
+  if (const ucs_status_t s = ucp_worker_create(context_, &wanted, &worker_); s != UCS_OK) return failure("opening a worker", s);
+  return {};
+}
+
+Result<void> Worker::listen() {
+  ucp_worker_attr_t attributes{};
+  attributes.field_mask = UCP_WORKER_ATTR_FIELD_ADDRESS | UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER;
+  if (const ucs_status_t s = ucp_worker_query(worker_, &attributes); s != UCS_OK) return failure("asking for the address", s);
+  const Card card{.token = token_};
+  address_.resize(sizeof card + attributes.address_length);
+  memcpy(address_.data(), &card, sizeof card);
+  memcpy(address_.data() + sizeof card, attributes.address, attributes.address_length);
+  ucp_worker_release_address(worker_, attributes.address);
+  joined_limit_ = std::min(attributes.max_am_header, kJoined);
+  const std::pair<Say, ucp_am_recv_callback_t> handlers[] = {{Say::message, on_message},
+                                                             {Say::hello, on_news<Say::hello>},
+                                                             {Say::farewell, on_news<Say::farewell>},
+                                                             {Say::farewell_heard, on_news<Say::farewell_heard>}};
+  for (const auto& [what, handler] : handlers) {
+    ucp_am_handler_param_t param{};
+    param.field_mask =
+        UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
+    param.id = unsigned(what);
+    param.flags = UCP_AM_FLAG_WHOLE_MSG;
+    param.cb = handler;
+    param.arg = this;
+    if (const ucs_status_t s = ucp_worker_set_am_recv_handler(worker_, &param); s != UCS_OK) return failure("active messages", s);
+  }
+  if (ucp_worker_get_efd(worker_, &event_fd_) != UCS_OK) event_fd_ = -1;  // the waiter looks now and then
+  return {};
+}
+
+// ---- peers
+
+Way& Worker::way(uint32_t rank) {
+  if (latest_ && latest_->rank_ == rank) return *latest_;
+  auto& slot = ways_[rank];
+  if (!slot) slot = std::make_unique<Way>(*this, rank);
+  return *slot;
+}
+
+void* Worker::cookie_of(Way& way) {
+  if (!way.met_) {
+    void* cookie = sink_->meet({0, way.rank_});
+    if (!way.met_) way.cookie_ = cookie;
+    way.met_ = true;
+  }
+  return way.cookie_;
+}
+
+std::string Worker::name_of(const Way& way) const {
+  auto host = boot_.host_of({0, way.rank_});
+  return "rank " + std::to_string(way.rank_) + (host ? " on " + *host : std::string());
+}
+
+bool Worker::reaches(ProcessId who, const boot::Blob& address) const {
+  return who.job == 0 && who.rank != job_.rank && address.size() > sizeof(Card);
+}
+
+Result<Endpoint*> Worker::connect(ProcessId who, const boot::Blob& address, void* cookie) {
+  const std::string rank = "rank " + std::to_string(who.rank);
+  Card card;
+  if (address.size() <= sizeof card) return Failure{rank + " published no valid address for ucx"};
+  memcpy(&card, address.data(), sizeof card);
+  if (card.magic != Card{}.magic || card.token != token_)
+    return Failure{rank + " published no valid address for ucx; do all processes run the same version of Weft?"};
+  Way& to = way(who.rank);
+  to.cookie_ = cookie;
+  to.met_ = true;
+  if (to.ep_) return &to;
+  auto made = make_endpoint(to, reinterpret_cast<const ucp_address_t*>(address.data() + sizeof card));
+  if (!made) return made.failure();
+  to.ep_ = *made;
+  to.say(Say::hello);
+  return &to;
+}
+
+Result<ucp_ep_h> Worker::make_endpoint(Way& way, const ucp_address_t* address) {
+  ucp_ep_params_t params{};
+  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+  params.address = address;
+  // UCX's shared memory cannot tell of a peer's death: there the launcher does
+  way.watched_ = !std::binary_search(job_.node_ranks.begin(), job_.node_ranks.end(), way.rank_);
+  params.err_mode = way.watched_ ? UCP_ERR_HANDLING_MODE_PEER : UCP_ERR_HANDLING_MODE_NONE;
+  params.err_handler.cb = Way::failed;
+  params.err_handler.arg = &way;
+  ucp_ep_h made;
+  if (const ucs_status_t s = ucp_ep_create(worker_, &params, &made); s != UCS_OK)
+    return failure(("connecting to rank " + std::to_string(way.rank_)).c_str(), s);
+  return made;
+}
+
+// ---- buffers
+
+Parcel* Worker::take_parcel() {
+  Parcel* parcel = parcels_;
+  if (!parcel) [[unlikely]]
+    return new Parcel;
+  parcels_ = parcel->next;
+  --idle_parcels_;
+  return parcel;
+}
+
+void Worker::give_back(Parcel* parcel) {
+  if (idle_parcels_ >= kIdleParcels) [[unlikely]] {
+    delete parcel;
+    return;
+  }
+  ++idle_parcels_;
+  parcel->next = parcels_;
+  parcels_ = parcel;
+}
+
+// ---- arrivals
+
+/// The note of an arrived message; null: it is not ours.
+const Note* Worker::check(const void* header, size_t length) {
+  const auto* note = static_cast<const Note*>(header);
+  if (length >= sizeof(Note) && note->token == token_ && note->from < job_.size && note->from != job_.rank) [[likely]]
+    return note;
+  if (std::has_single_bit(++strangers_))
+    core_.log(Level::warning,
+              ("ucx: dropped a message of a process that is not of this job (" + std::to_string(strangers_) + " so far)").c_str());
+  return nullptr;
+}
+
+void Worker::arrived(const Note& note, const std::byte* payload) {
+  Way& from = way(note.from);
+  latest_ = &from;
+  ++events_;
+  sink_->arrived(cookie_of(from), note.header, payload);
+}
+
+ucs_status_t Worker::on_message(void* at, const void* header, size_t header_length, void* data, size_t length,
+                                const ucp_am_recv_param_t* param) {
+  auto& self = *static_cast<Worker*>(at);
+  const Note* note = self.check(header, header_length);
+  if (!note || !self.sink_) return UCS_OK;
+  const uint64_t joined = header_length - sizeof(Note);
+  if (note->header.length != joined + length || (joined && length)) {
+    self.core_.log(Level::warning, "ucx: dropped a message whose length is not what it says");
+    return UCS_OK;
+  }
+  if (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) return self.begin_large(*note, data, length);
+  Note aligned;  // UCX promises no alignment
+  memcpy(&aligned, note, sizeof aligned);
+  self.arrived(aligned, joined ? static_cast<const std::byte*>(header) + sizeof(Note) : static_cast<const std::byte*>(data));
+  return UCS_OK;
+}
+
+/// A large message waits at the sender: fetches it to where it belongs.
+ucs_status_t Worker::begin_large(const Note& note, void* descriptor, size_t length) {
+  auto inbound = std::make_unique<Inbound>();
+  inbound->worker = this;
+  memcpy(&inbound->note, &note, sizeof note);
+  inbound->way = &way(note.from);
+  inbound->place = sink_->landing(cookie_of(*inbound->way), inbound->note.header);
+  if (!inbound->place) {
+    inbound->own.reset(new std::byte[length]);
+    inbound->place = inbound->own.get();
+  }
+  ucp_request_param_t param;
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_DATATYPE;
+  param.datatype = ucp_dt_make_contig(1);
+  param.cb.recv_am = received;
+  param.user_data = inbound.get();
+  ++inbound_;
+  const ucs_status_ptr_t going = ucp_am_recv_data_nbx(worker_, descriptor, inbound->place, length, &param);
+  Inbound* begun = inbound.release();
+  if (!going || UCS_PTR_IS_ERR(going)) end_large(begun, going ? UCS_PTR_STATUS(going) : UCS_OK);
+  return UCS_INPROGRESS;
+}
+
+void Worker::received(void* request, ucs_status_t status, size_t, void* at) {
+  auto* inbound = static_cast<Inbound*>(at);
+  ucp_request_free(request);
+  inbound->worker->end_large(inbound, status);
+}
+
+void Worker::end_large(Inbound* ended, ucs_status_t status) {
+  const std::unique_ptr<Inbound> inbound(ended);
+  --inbound_;
+  ++events_;
+  if (!sink_ || inbound->way->over_) return;
+  if (status != UCS_OK) return Way::failed(inbound->way, nullptr, status);
+  arrived(inbound->note, inbound->place);
+}
+
+/// Hellos and farewells.
+template <Say what>
+ucs_status_t Worker::on_news(void* at, const void* header, size_t header_length, void*, size_t, const ucp_am_recv_param_t* param) {
+  auto& self = *static_cast<Worker*>(at);
+  const Note* note = self.check(header, header_length);
+  if (!note) return UCS_OK;
+  Way& from = self.way(note->from);
+  ++self.events_;
+  if constexpr (what == Say::hello) {
+    if (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) from.back_ = param->reply_ep;
+  } else {
+    if (what == Say::farewell && !from.told_) from.say(Say::farewell_heard);
+    from.heard_ = true;
+    if (what == Say::farewell) from.left_ = from.over_ = true;
+  }
+  return UCS_OK;
+}
+
+// ---- progress
+
+int Worker::poll(Sink& sink) {
+  sink_ = &sink;
+  events_ = 0;
+  for (int i = 0; i < kStepsPerPoll && ucp_worker_progress(worker_); ++i) {
+  }
+  if (!mourned_.empty()) [[unlikely]]
+    report(sink);
+  sink_ = nullptr;
+  return events_;
+}
+
+void Worker::report(Sink& sink) {
+  while (!mourned_.empty()) {
+    Way& way = *mourned_.back();
+    mourned_.pop_back();
+    ++events_;
+    way.lend_back(Status::peer_failed);
+    if (way.met_) sink.lost(way.cookie_, way.why_);
+  }
+}
+
+bool Worker::arm() { return mourned_.empty() && ucp_worker_arm(worker_) == UCS_OK; }
+
+// ---- leaving
+
+/// Has UCX sent everything? Begins a flush at the first call.
+bool Worker::flushed() {
+  if (!flush_) {
+    ucp_request_param_t param{};
+    flush_ = ucp_worker_flush_nbx(worker_, &param);
+    if (!flush_ || UCS_PTR_IS_ERR(flush_)) {
+      flush_ = nullptr;
+      return true;
+    }
+  }
+  if (ucp_request_check_status(flush_) == UCS_INPROGRESS) return false;
+  ucp_request_free(flush_);
+  flush_ = nullptr;
+  return true;
+}
+
+/// Everything is sent, then each peer is told, then each has answered: who closes a connection sooner may destroy what is on it.
+bool Worker::drain() {
+  if (leaving_ == Leaving::no) leaving_ = Leaving::flushing;
+  if (leaving_ == Leaving::flushing) {
+    if (loans_ || inbound_ || !flushed()) return false;
+    leaving_ = Leaving::telling;
+    for (auto& [rank, way] : ways_) {
+      if (way->over_) continue;
+      way->say(Say::farewell);
+      way->told_ = true;
+    }
+  }
+  if (leaving_ == Leaving::telling) {
+    for (auto& [rank, way] : ways_)
+      if (!way->over_ && way->told_ && !way->heard_) return false;
+    if (!flushed()) return false;
+    leaving_ = Leaving::done;
+  }
+  return true;
+}
+
+Worker::~Worker() {
+  sink_ = nullptr;
+  if (worker_) {
+    std::vector<void*> closing;
+    for (auto& [rank, way] : ways_) {
+      if (!way->ep_) continue;
+      ucp_request_param_t param{};
+      param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+      param.flags = way->watched_ ? UCP_EP_CLOSE_FLAG_FORCE : 0;  // all that matters has been flushed and answered
+      void* request = ucp_ep_close_nbx(way->ep_, &param);
+      if (request && !UCS_PTR_IS_ERR(request)) closing.push_back(request);
+    }
+    const uint64_t limit = now_ns() + kCloseLimit_ns;
+    for (void* request : closing) {
+      while (ucp_request_check_status(request) == UCS_INPROGRESS && now_ns() < limit) ucp_worker_progress(worker_);
+      ucp_request_free(request);
+    }
+    if (flush_) ucp_request_free(flush_);
+    ucp_worker_destroy(worker_);
+  }
+  if (context_) ucp_cleanup(context_);
+  while (Parcel* parcel = parcels_) {
+    parcels_ = parcel->next;
+    delete parcel;
+  }
+}
+
+}  // namespace weft::btl::ucx
+
+extern "C" [[gnu::visibility("default")]] const weft::btl::Plugin weft_transport;
+extern "C" const weft::btl::Plugin weft_transport{PACKAGE_VERSION, weft::btl::kPluginShape, weft::btl::ucx::Worker::open};

@@ -1,0 +1,157 @@
+// One UCP worker a process, and the ways to its peers.
+#pragma once
+
+#include <ucp/api/ucp.h>
+
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "btl/plugin.h"
+
+namespace weft::btl::ucx {
+
+class Worker;
+
+/// Travels in front of every message.
+struct Note {
+  Header header;
+  uint32_t from = 0;   ///< sender's rank
+  uint32_t token = 0;  ///< of the job: a worker's address may have belonged to another one before
+};
+static_assert(sizeof(Note) == 32);
+
+/// Ids of the active messages.
+enum class Say : unsigned {
+  message,         ///< Note and payload
+  hello,           ///< first on a new way: gives the other side a way back
+  farewell,        ///< nothing more comes from here
+  farewell_heard,  ///< answer, from who goes on
+};
+
+constexpr uint32_t kBuffered = 16 << 10;  // payload of a buffered send
+
+/// A buffered message, until UCX has sent it.
+struct Parcel {
+  Parcel* next = nullptr;
+  class Way* way = nullptr;
+  Note note;
+  std::byte payload[kBuffered];
+};
+
+/// A send from user memory, until UCX has sent it.
+struct Loan {
+  Way* way = nullptr;
+  Operation* operation = nullptr;  ///< null: completed already, with an error
+  Note note;
+  std::vector<ucp_dt_iov_t> pieces;
+};
+
+/// The way to one peer. Known from the first message in either direction.
+class Way final : public Endpoint {
+ public:
+  Way(Worker& worker, uint32_t rank) : worker_(worker), rank_(rank) {}
+  Status try_inline(const Header&, const void* payload) override;
+  Status send(const Header&, type::Cursor&) override;
+  Status send_zcopy(const Header&, std::span<const iovec>, Operation&) override;
+  size_t backlog() const override { return parcels_; }
+  std::string describe() const override;
+
+ private:
+  friend class Worker;
+  Parcel* admit();
+  Status admit_failed();
+  Status dispatch(Parcel*);
+  Status refused(ucs_status_t);
+  void say(Say);
+  void lend_back(Status);
+  static void parcel_sent(void* request, ucs_status_t, void* parcel);
+  static void loan_ended(void* request, ucs_status_t, void* loan);
+  static void failed(void* way, ucp_ep_h, ucs_status_t);
+
+  ucp_ep_h ep_ = nullptr;    // null: not connected from here
+  uint32_t parcels_ = 0;     // in flight
+  bool over_ = false;        // left, or lost: nothing can be sent any more
+  bool left_ = false;        // the peer said farewell
+  bool told_ = false;        // we have said farewell
+  bool heard_ = false;       // and the peer knows
+  ucp_ep_h back_ = nullptr;  // UCX's own way back to a peer that has connected to us
+  void* cookie_ = nullptr;
+  bool met_ = false;      // cookie_ is set
+  bool watched_ = false;  // UCX looks after the peer's life
+  Worker& worker_;
+  uint32_t rank_;
+  std::vector<Loan*> loans_;  // in flight
+  std::string why_;           // lost because of this
+};
+
+/// What is being received into its place by UCX's rendezvous.
+struct Inbound {
+  Worker* worker = nullptr;
+  Way* way = nullptr;
+  Note note;
+  std::byte* place = nullptr;
+  std::unique_ptr<std::byte[]> own;  ///< where the sink had no place
+};
+
+class Worker final : public Transport {
+ public:
+  static Result<std::unique_ptr<Transport>> open(const Site&, const Core&);
+  ~Worker() override;
+  const Caps& caps() const override { return caps_; }
+  boot::Blob address() const override { return address_; }
+  bool reaches(ProcessId who, const boot::Blob& address) const override;
+  Result<Endpoint*> connect(ProcessId who, const boot::Blob& address, void* cookie) override;
+  int poll(Sink&) override;
+  int event_fd() const override { return event_fd_; }
+  bool arm() override;
+  bool drain() override;
+
+ private:
+  friend class Way;
+  Worker(const Site&, const Core&);
+  Result<void> start();
+  Result<void> listen();
+  Result<ucp_ep_h> make_endpoint(Way&, const ucp_address_t*);
+  Way& way(uint32_t rank);
+  void* cookie_of(Way&);
+  Parcel* take_parcel();
+  void give_back(Parcel*);
+  void report(Sink&);
+  bool flushed();
+  const Note* check(const void* header, size_t length);
+  void arrived(const Note&, const std::byte* payload);
+  ucs_status_t begin_large(const Note&, void* descriptor, size_t length);
+  void end_large(Inbound*, ucs_status_t);
+  std::string name_of(const Way&) const;
+  static ucs_status_t on_message(void*, const void* header, size_t, void* data, size_t, const ucp_am_recv_param_t*);
+  template <Say what>
+  static ucs_status_t on_news(void*, const void* header, size_t, void* data, size_t, const ucp_am_recv_param_t*);
+  static void received(void* request, ucs_status_t, size_t, void* inbound);
+
+  ucp_worker_h worker_ = nullptr;
+  Sink* sink_ = nullptr;  // during poll()
+  int events_ = 0;        // of this poll
+  uint32_t token_ = 0;
+  size_t joined_limit_ = 0;  // up to this many bytes note and payload go as one
+  Parcel* parcels_ = nullptr;
+  size_t idle_parcels_ = 0;
+  Way* latest_ = nullptr;  // who sent last
+  std::unordered_map<uint32_t, std::unique_ptr<Way>> ways_;
+  std::vector<Way*> mourned_;  // lost, not reported yet
+  size_t loans_ = 0;           // in flight, of all ways
+  size_t inbound_ = 0;         // large messages being received
+  uint64_t strangers_ = 0;     // messages that cannot be ours
+  void* flush_ = nullptr;
+  enum class Leaving : uint8_t { no, flushing, telling, done } leaving_ = Leaving::no;
+  ucp_context_h context_ = nullptr;
+  int event_fd_ = -1;
+  Caps caps_;
+  boot::Blob address_;
+  const boot::Job& job_;
+  boot::Bootstrap& boot_;
+  Core core_;
+};
+
+}  // namespace weft::btl::ucx
