@@ -21,6 +21,7 @@
 #include "launcher/tree/exchange.h"
 #include "launcher/tree/hosts.h"
 #include "launcher/tree/node.h"
+#include "launcher/trial.h"
 #include "runtime/base/clock.h"
 #include "runtime/boot/internal.h"
 #include "runtime/boot/job_record.h"
@@ -30,7 +31,7 @@ extern char** environ;
 namespace weft::launcher {
 namespace {
 
-constexpr uint64_t patience_ns = 6'000'000'000;  // with daemons that were told to go
+constexpr uint64_t patience_ns = 4'000'000'000;  // with daemons that were told to go and send nothing
 
 std::vector<RankInfo> rank_infos(const Options& options, const Layout& layout) {
   std::vector<RankInfo> infos;
@@ -74,8 +75,9 @@ class Daemon final : public Host {
   uint64_t gathering_until_ns_ = 0;   // 0: nothing is being gathered
   std::unique_ptr<tree::Node> node_;  // only with other hosts
   std::unique_ptr<tree::Exchange> exchange_;
-  uint64_t timeout_ns_ = 0, grace_ns_ = 0;
+  uint64_t timeout_ns_ = 0, grace_ns_ = 0, late_ns_ = 0;
   int exit_code_ = 0;
+  bool impatient_ = false;  // the user has sent a signal when all ranks were gone
 
   void take(const Event& event) override;
   std::vector<int> inputs_below() override;
@@ -115,6 +117,7 @@ int Daemon::run() {
 
 Result<void> Daemon::allocate() {
   if (auto ok = make_folder({}); !ok) return ok;
+  hold_for_test(0, to_string(Phase::allocate));
   record();
   if (auto ok = output_.prepare(options_.ranks()); !ok) return ok;
   job_environment_.master = layout_.alone() ? "127.0.0.1" : layout_.hosts[layout_.host_of[0]];
@@ -242,7 +245,12 @@ void Daemon::take(const Event& event) {
   if (state.phase == Phase::stop && before != Phase::stop)
     for (const Action& action : state.actions)
       if (action.kind == Action::say) publish_abort(action.text);
-  if (state.phase != before) say_verbose(std::string(to_string(before)) + " -> " + to_string(state.phase));
+  if (state.phase != before) {
+    say_verbose(std::string(to_string(before)) + " -> " + to_string(state.phase));
+    hold_for_test(0, to_string(state.phase));
+  }
+  const bool starting = state.phase == Phase::reach || state.phase == Phase::launch;
+  late_ns_ = starting && node_ ? now_ns() + start_patience_ns() * 3 / 2 : 0;  // any event is progress; ssh's attempts take longer than one
   for (const Action& action : state.actions) act(action);
   if (before == Phase::launch && state.phase == Phase::run) {
     record_map();
@@ -281,7 +289,7 @@ void Daemon::gather_stacks(uint32_t node, HostStacks found) {
 
 int Daemon::wait_ms() {
   uint64_t next = output_.next_tick_ns();
-  for (uint64_t clock : {timeout_ns_, grace_ns_, stacks_.next_tick_ns(), gathering_until_ns_, node_ ? node_->next_tick_ns() : 0})
+  for (uint64_t clock : {timeout_ns_, grace_ns_, late_ns_, stacks_.next_tick_ns(), gathering_until_ns_, node_ ? node_->next_tick_ns() : 0})
     if (clock && (!next || clock < next)) next = clock;
   if (!next) return -1;
   const uint64_t now = now_ns();
@@ -313,12 +321,17 @@ void Daemon::loop() {
   }
 }
 
-/// Sends the daemons away and waits until they have gone.
+/// Sends the daemons away and waits until they have gone. What the ranks have written is on its way with them: as long as our reader or
+/// the network is what takes time, they may take theirs, unless the user loses patience.
 void Daemon::end_tree() {
   if (!node_) return;
   node_->end_children();
-  const uint64_t give_up = now_ns() + patience_ns;
-  while (!node_->below_gone() && now_ns() < give_up) turn(20);
+  uint64_t quiet_since = now_ns(), traffic = 0;
+  while (!node_->below_gone() && !impatient_ && now_ns() - quiet_since < patience_ns) {
+    turn(20);
+    if (output_.pending() || output_.traffic() != traffic) quiet_since = now_ns();
+    traffic = output_.traffic();
+  }
   node_->cut_children();
 }
 
@@ -327,6 +340,10 @@ void Daemon::check_clocks() {
   if (timeout_ns_ && now >= timeout_ns_) {
     timeout_ns_ = 0;
     take(event::TimedOut{options_.timeout_s});
+  }
+  if (late_ns_ && now >= late_ns_) {
+    late_ns_ = 0;
+    take(event::Broken{state_.awaited()});
   }
   if (grace_ns_ && now >= grace_ns_) {
     grace_ns_ = 0;
@@ -349,6 +366,7 @@ void Daemon::read_signals() {
       children = true;
       continue;
     }
+    impatient_ |= state_.phase() == Phase::done && signal != SIGCONT && signal != SIGTSTP;
     take(event::Signalled{signal});
     if (signal == SIGTSTP) raise(SIGSTOP);  // the shell takes over; SIGCONT comes through here again
   }

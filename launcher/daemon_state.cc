@@ -224,6 +224,26 @@ void DaemonState::finish_if_empty(Actions& actions) {
   actions.push_back(Action{Action::finish, exit_code_});
 }
 
+std::string DaemonState::awaited() const {
+  constexpr int most = 8;  // names in a message
+  std::string names;
+  int count = 0;
+  const auto add = [&](const std::string& name) {
+    if (++count <= most) names += (count > 1 ? ", " : "") + name;
+  };
+  if (phase_ == Phase::launch) {
+    for (uint32_t r = 0; r < ranks_.size(); r++)
+      if (ranks_[r].life == Life::waiting) add(std::to_string(r) + " on " + ranks_[r].info.host);
+  } else {
+    for (const Node& node : nodes_)
+      if (!node.up) add(node.info.name);
+  }
+  if (count > most) names += " and " + std::to_string(count - most) + " more";
+  if (phase_ == Phase::launch) return "these ranks are not started, and nothing has happened for too long: " + names;
+  return "these hosts do not get ready, and nothing has happened for too long: " + names +
+         ".\n        Does a file system hang there? WEFT_LAUNCHER_PATIENCE=SECONDS makes mpirun wait longer than 30 s.";
+}
+
 std::string DaemonState::who(uint32_t rank) const {
   const Rank& r = ranks_[rank];
   return "rank " + std::to_string(rank) + " (pid " + std::to_string(r.pid) + " on " + r.info.host + ", " + r.info.program + ")";
@@ -238,7 +258,7 @@ std::string DaemonState::others(uint32_t but) const {
 std::string DaemonState::obituary(const event::Exited& e) const {
   const Rank& rank = ranks_[e.rank];
   const char* where = rank.finalized   ? "after MPI_Finalize"
-                      : rank.connected ? "after MPI_Init, before MPI_Finalize"
+                      : rank.connected ? "in MPI_Init or after it, before MPI_Finalize"
                                        : "before MPI_Init, or without MPI";
   std::string text = "mpirun: " + who(e.rank);
   std::string remedy;

@@ -116,6 +116,8 @@ class DaemonState {
 
   Phase phase() const { return phase_; }
   uint32_t running() const { return running_; }
+  /// What the start is waiting for, as a complaint: which daemons, or which ranks.
+  std::string awaited() const;
 
  private:
   enum class Life : uint8_t { waiting, running, gone };

@@ -32,7 +32,8 @@ bool stale(std::string_view variable) {
                                  "NS_META_SEG_SIZE=",
                                  "NS_DATA_SEG_SIZE=",
                                  "WEFT_NEAR_NICS=",
-                                 "WEFT_JOB="})
+                                 "WEFT_JOB=",
+                                 "WEFT_LAUNCHER_"})
     if (variable.starts_with(start)) return true;
   return false;
 }

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -18,7 +19,7 @@
 namespace weft::launcher {
 namespace {
 
-constexpr pid_t word_done = 0;  // sent instead of a process group: the job has ended in order
+constexpr int look_ms = 1000;  // how often the guardian of a daemon looks whether somebody has stopped it
 
 std::string read_all(const std::string& path) {
   std::string text;
@@ -42,10 +43,16 @@ void close_all_but(int one, int other) {
     if (kept[i] + 1 < kept[i + 1]) close_range(kept[i] + 1, kept[i + 1] - 1, 0);
 }
 
+/// Stands it still because of SIGSTOP or the like (and not of a debugger)?
+bool is_stopped(pid_t pid) {
+  const std::string text = read_all("/proc/" + std::to_string(pid) + "/stat");
+  const size_t name_ends = text.rfind(')');
+  return name_ends != std::string::npos && text.compare(name_ends, 3, ") T") == 0;
+}
+
 }  // namespace
 
-int kill_by_environment(const std::string& job) {
-  const std::string wanted = "PMIX_NAMESPACE=" + job;
+int kill_by_environment(const std::string& wanted) {
   int killed = 0;
   DIR* proc = opendir("/proc");
   if (!proc) return 0;
@@ -75,7 +82,8 @@ void kill_children_but(pid_t spared) {
       if (end == at) break;
       at = end;
       while (*at == ' ') at++;
-      if (child == spared) continue;
+      // A daemon's guardian comes to us where daemons run on our own host; it goes when it has done its work.
+      if (child == spared || read_all("/proc/" + std::to_string(child) + "/comm") == "weft-guardian\n") continue;
       any = true;
       kill(child, SIGKILL);
       waitpid(child, nullptr, 0);
@@ -108,8 +116,7 @@ void Guardian::watch(pid_t group) {
 
 void Guardian::dismiss() {
   if (pid_ < 0) return;
-  const pid_t done = word_done;
-  [[maybe_unused]] const ssize_t sent = write(pipe_, &done, sizeof done);  // if it is dead, waiting ends at once
+  kill(pid_, SIGKILL);  // also if somebody has stopped it; its zombie, if it is dead, still holds the number
   close(pipe_);
   while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) continue;
   pid_ = -1;
@@ -129,16 +136,24 @@ void Guardian::stand_guard(int from_launcher) {
   dup2(nothing, 1);
   if (!speaks_) dup2(nothing, 2);  // ssh waits for all who hold its streams
   if (chdir("/")) nap(0);          // staying elsewhere only keeps a file system busy
-  for (pid_t word;;) {
-    const ssize_t n = read(from_launcher, &word, sizeof word);
+  const pid_t launcher = getppid();
+  for (bool stopped = false;;) {
+    pollfd ready{from_launcher, POLLIN, 0};
+    if (poll(&ready, 1, speaks_ ? -1 : look_ms) == 0) {  // mpirun itself may be stopped, by Ctrl-Z; nobody has a reason to stop a daemon
+      const bool before = stopped;
+      stopped = is_stopped(launcher);
+      if (before && stopped) kill(launcher, SIGCONT);  // twice: where a batch system stops all, it lets go of us first or last
+      continue;
+    }
+    pid_t group;
+    const ssize_t n = read(from_launcher, &group, sizeof group);
     if (n < 0 && errno == EINTR) continue;
-    if (n != sizeof word) break;
-    if (word == word_done) _exit(0);
-    groups_.push_back(word);
+    if (n != sizeof group) break;
+    groups_.push_back(group);
   }
   for (pid_t group : groups_) kill(-group, SIGKILL);
   for (int quiet = 0, round = 0; quiet < 3 && round < 200; round++) {  // children forked while we looked
-    quiet = kill_by_environment(job_) ? 0 : quiet + 1;
+    quiet = kill_by_environment("PMIX_SERVER_TMPDIR=" + folder_) ? 0 : quiet + 1;
     nap(10);
   }
   remove_job(folder_, job_);

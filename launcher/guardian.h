@@ -1,5 +1,6 @@
 // A small process beside mpirun that outlives it by a moment: when mpirun dies without a word, the guardian ends the job's
-// processes and removes its files. When the guardian dies, mpirun makes a new one.
+// processes and removes its files. When the guardian dies, mpirun makes a new one. The guardian of a daemon on another host also
+// lets it go on when somebody has stopped it: nobody there would miss it before the ranks wait for each other.
 #pragma once
 
 #include <sys/types.h>
@@ -25,7 +26,7 @@ class Guardian {
   /// Tells it of a rank's process group.
   void watch(pid_t group);
 
-  /// All is in order: it may go. Waits for it.
+  /// All is in order: it goes.
   void dismiss();
 
  private:
@@ -39,10 +40,11 @@ class Guardian {
   [[noreturn]] void stand_guard(int from_launcher);
 };
 
-/// Sends SIGKILL to every process of this user whose environment names the job as its PMIx namespace; returns how many.
-int kill_by_environment(const std::string& job);
+/// Sends SIGKILL to every process of this user whose environment holds `wanted` (NAME=VALUE); returns how many.
+int kill_by_environment(const std::string& wanted);
 
-/// Kills the children of this process (and, as they are adopted, their descendants) but `spared`; needs PR_SET_CHILD_SUBREAPER.
+/// Kills the children of this process (and, as they are adopted, their descendants) but `spared` and other guardians; needs
+/// PR_SET_CHILD_SUBREAPER.
 void kill_children_but(pid_t spared);
 
 }  // namespace weft::launcher

@@ -103,6 +103,7 @@ bool Output::read_once(Source& source) {
     end(source);
     return false;
   }
+  traffic_ += uint64_t(n);
   const uint64_t now = now_ns();
   if (source.file) {
     source.copy.held.append(block_.data(), size_t(n));

@@ -45,6 +45,8 @@ class Output {
 
   /// Streams that have not ended.
   size_t open_streams() const { return open_; }
+  /// Bytes read so far from all streams: what grows is alive.
+  uint64_t traffic() const { return traffic_; }
   /// Bytes that stdout and stderr have not taken yet.
   size_t pending() const;
   /// Why output was lost although somebody wanted it (a full disk), or nothing. Each loss is told once.
@@ -83,7 +85,7 @@ class Output {
   std::vector<char> block_;
   size_t open_ = 0;
   bool sinks_watched_[2] = {false, false};
-  uint64_t next_tick_ = 0;
+  uint64_t next_tick_ = 0, traffic_ = 0;
 
   Merger& errors() { return err_merger_ ? *err_merger_ : out_merger_; }
   static bool wants(const Source& source);

@@ -21,6 +21,7 @@
 #include "launcher/tree/leaf_state.h"
 #include "launcher/tree/message.h"
 #include "launcher/tree/node.h"
+#include "launcher/trial.h"
 #include "runtime/base/clock.h"
 #include "runtime/boot/job_record.h"
 #include "runtime/topo/cpus.h"
@@ -32,7 +33,7 @@
 namespace weft::launcher::tree {
 namespace {
 
-constexpr uint64_t leave_patience_ns = 4'000'000'000;
+constexpr uint64_t leave_patience_ns = 3'000'000'000;  // with daemons below that send nothing
 constexpr size_t stacks_limit = 64u << 20;  // bytes, of all hosts together
 constexpr uint64_t plan_patience_ns = 30'000'000'000;
 
@@ -110,7 +111,7 @@ class Leaf final : public Host {
   StackReader stacks_;
   bool to_hold_ = false;
   int signal_ = 0, exit_code_ = 0;
-  uint64_t patience_ns_ = 0;
+  uint64_t patience_ns_ = 0, traffic_ = 0;
 
   const placement::Place* place_of(uint32_t rank) const override {
     const uint32_t place = layout_.local_rank(rank);
@@ -133,7 +134,10 @@ class Leaf final : public Host {
 };
 
 void Leaf::happen(Happening happening) {
-  for (Deed deed : state_.step(happening)) act(deed);
+  const Stage before = state_.stage();
+  const std::vector<Deed> deeds = state_.step(happening);
+  if (state_.stage() != before) hold_for_test(layout_.self, to_string(state_.stage()));
+  for (Deed deed : deeds) act(deed);
 }
 
 void Leaf::act(Deed deed) {
@@ -269,6 +273,8 @@ void Leaf::turn() {
   tell_loss();
   if (stacks_.process(now_ns())) tell(Kind::stacks_found, encode(stacks_.result(), stacks_limit / layout_.hosts.size()));
   if (state_.stage() == Stage::leave && node_.below_gone()) happen(Happening::below_gone);
+  if (patience_ns_ && (output_.pending() || output_.traffic() != traffic_)) patience_ns_ = now_ns() + leave_patience_ns;
+  traffic_ = output_.traffic();
   if (patience_ns_ && now_ns() >= patience_ns_) {
     patience_ns_ = 0;
     happen(Happening::patience_over);
@@ -280,7 +286,12 @@ void Leaf::read_signals() {
   bool children = false;
   while (read(signals_, &info, sizeof info) == sizeof info) {  // mpirun forwards what is meant for the ranks
     children |= info.ssi_signo == SIGCHLD;
-    if (info.ssi_signo == SIGTERM) take(event::Signalled{SIGTERM});  // `weft kill` on this host
+    if (info.ssi_signo == SIGTERM) {  // `weft kill` on this host, or whoever finds this process in his way
+      if (state_.stage() != Stage::leave)
+        output_.say("mpirun: the daemon on " + layout_.host() + " got SIGTERM from process " + std::to_string(info.ssi_pid) + " of user " +
+                    std::to_string(info.ssi_uid) + " there; the job ends");
+      take(event::Signalled{SIGTERM});
+    }
   }
   if (!children) return;
   reap();
@@ -307,6 +318,7 @@ int run_leaf() {
     return refuse("versions differ: mpirun is of Weft " + summons->version + ", on this host is Weft " PACKAGE_VERSION);
   const uint32_t self = find_self(*summons);
   if (!self) return refuse("this host's name is not among those of the job");
+  hold_for_test(self, to_string(Stage::join));
 
   signal(SIGPIPE, SIG_IGN);
   std::optional<Plan> plan;

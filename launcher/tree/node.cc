@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "launcher/spawn.h"
+#include "launcher/trial.h"
 #include "runtime/base/clock.h"
 #include "runtime/net/interfaces.h"
 
@@ -26,7 +27,6 @@ namespace weft::launcher::tree {
 namespace {
 
 constexpr uint64_t second = 1'000'000'000;
-constexpr uint64_t start_patience = 30 * second;  // from starting ssh to the daemon's proof
 constexpr int attempts_limit = 3;
 constexpr size_t strangers_limit = 256;
 constexpr size_t words_limit = 16 * 1024;
@@ -188,7 +188,7 @@ void Node::start(Starter& starter) {
     starter.attempts = attempts_limit;
     return ended(starter, error.exit_code);
   }
-  starter.give_up_ns = now_ns() + start_patience;
+  starter.give_up_ns = now_ns() + start_patience_ns();
   watch(starter.err);
   write_summons(starter);
 }
@@ -374,7 +374,7 @@ void Node::check_clocks() {
     if (!starter.give_up_ns || now < starter.give_up_ns) continue;
     starter.give_up_ns = 0;
     const std::string why = "the daemon on " + missing(starter) + " was started, but did not connect back within " +
-                            std::to_string(start_patience / second) + " s. A firewall between here and there?";
+                            std::to_string(start_patience_ns() / second) + " s. A firewall between here and there?";
     for (uint32_t node : starter.nodes)
       if (Child* who = child(node); !who->link && !who->gone) lose(*who, why);
     if (starter.pid > 0) kill(-starter.pid, SIGKILL);

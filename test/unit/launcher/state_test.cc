@@ -281,3 +281,19 @@ TEST_CASE("any order of events keeps the machine sane", "[state]") {
     REQUIRE((state.phase() == Phase::done) == (finishes == 1));
   }
 }
+
+TEST_CASE("a start that hangs is explained by whom it waits for", "[state]") {
+  std::vector<RankInfo> ranks = {{"./prog", "a", 0}, {"./prog", "b", 1}, {"./prog", "c", 2}};
+  DaemonState state(ranks, false, {{"a", 0}, {"b", 0}, {"c", 1}});
+  take(state, event::Allocated{});
+  take(state, event::HostUp{0});
+  take(state, event::HostUp{1});
+  CHECK(state.phase() == Phase::reach);
+  CHECK(contains(state.awaited(), "hosts do not get ready, and nothing has happened for too long: c."));
+  take(state, event::HostUp{2});
+  take(state, event::Mapped{});
+  take(state, event::Started{1, 7});
+  CHECK(state.phase() == Phase::launch);
+  CHECK(contains(state.awaited(), "ranks are not started, and nothing has happened for too long: 0 on a, 2 on c"));
+  CHECK(has(take(state, event::Broken{state.awaited()}), Action::signal_ranks, SIGTERM));
+}
