@@ -184,7 +184,8 @@ def guardian_cells(place):
     yield Cell(place, who, "run", "SIGKILL", 0, None, blows=[(me, KILL)], goes_on="ends")
     yield Cell(place, who, "run", "SIGSTOP", 0, None, blows=[(me, STOP)], goes_on="ends")
     if place == "host":
-        both = [(me, KILL), (("mpirun", None, None), KILL)]
+        boss = ("mpirun", None, None)
+        both = [(boss, STOP), (me, KILL), (boss, KILL)]  # else it may find the time for another guardian
         yield Cell(place, "mpirun and its guardian", "run", "SIGKILL", 137, None, blows=both, swept=True)
 
 
@@ -215,7 +216,7 @@ def daemon_cells():
         more = dict(hold=(node, "prepare"), limit=3 + LIMIT, within=f"1.5 × patience + {LIMIT:g} s", **silent)
         yield Cell("tree", who, "prepare", "SIGSTOP", 1, words, **more)
         yield Cell("tree", who, "run", "SIGSTOP", 0, None, blows=[(me, STOP)], goes_on="heals")
-    both = [(("guardian", "h4", None), KILL), (("daemon", "h4", None), KILL)]
+    both = [(("daemon", "h4", None), STOP), (("guardian", "h4", None), KILL), (("daemon", "h4", None), KILL)]
     yield Cell("tree", "a daemon and its guardian", "run", "SIGKILL", 1, "lost the daemon on h4: ", blows=both, swept=True)
 
 
