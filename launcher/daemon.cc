@@ -121,7 +121,7 @@ Result<void> Daemon::allocate() {
   record();
   if (auto ok = output_.prepare(options_.ranks()); !ok) return ok;
   job_environment_.master = layout_.alone() ? "127.0.0.1" : layout_.hosts[layout_.host_of[0]];
-  if (options_.torch) job_environment_.master_port = free_port();
+  if (options_.torch && layout_.host_of[0] == 0) job_environment_.master_port = free_port();
   secret_ = boot::random_secret();
   if (!layout_.alone()) {
     const tree::Shape shape{uint32_t(layout_.hosts.size()), where_.fan_out};
@@ -155,7 +155,6 @@ tree::Plan Daemon::plan() const {
   plan.host_of = layout_.host_of;
   for (char** v = environ; *v; v++) plan.environment.emplace_back(*v);
   plan.master = job_environment_.master;
-  plan.master_port = job_environment_.master_port;
   plan.options = options_;
   plan.policies = places_.request;
   char here[4096];
@@ -187,7 +186,9 @@ void Daemon::tell(tree::Kind kind, std::string body) {
 
 void Daemon::deliver(const tree::Message& message) {
   switch (message.kind) {
-    case tree::Kind::up: return take(event::HostUp{message.from});
+    case tree::Kind::up:
+      if (auto port = tree::decode_number(message.body); port && *port) job_environment_.master_port = uint16_t(*port);
+      return take(event::HostUp{message.from});
     case tree::Kind::lost:
       if (auto lost = tree::decode_lost(message.body)) take(event::HostLost{lost->node, lost->why});
       return;
@@ -262,7 +263,9 @@ void Daemon::act(const Action& action) {
   switch (action.kind) {
     case Action::reach: return;                      // under way since before our own server was started
     case Action::map: return take(event::Mapped{});  // done before there was a job
-    case Action::launch: tell(tree::Kind::launch, tree::encode(uint32_t(being_debugged()))); return launch(being_debugged());
+    case Action::launch:
+      tell(tree::Kind::launch, tree::encode(tree::Launch{being_debugged(), job_environment_.master_port}));
+      return launch(being_debugged());
     case Action::signal_ranks: tell(tree::Kind::signal, tree::encode(uint32_t(action.number))); return signal_ranks(action.number);
     case Action::say:
       output_.drain(UINT32_MAX);  // first what led to it

@@ -146,7 +146,7 @@ void Leaf::act(Deed deed) {
       if (auto ok = start_below(); !ok) unable_ = ok.failure().text;
       return;
     case Deed::prepare: return prepare();
-    case Deed::say_up: return tell(Kind::up);
+    case Deed::say_up: return tell(Kind::up, encode(uint32_t(job_environment_.master_port)));
     case Deed::say_unable: return take(event::Broken{"the daemon on " + layout_.host() + ": " + unable_});
     case Deed::launch: launch(to_hold_); return record_map();
     case Deed::signal: return signal_ranks(signal_);
@@ -188,7 +188,7 @@ void Leaf::prepare() {
   if (!unable_.empty()) return happen(Happening::unable);
   exchange_.serve(server_.get());
   job_environment_.master = plan_.master;
-  job_environment_.master_port = plan_.master_port;
+  if (options_.torch && layout_.host_of[0] == layout_.self) job_environment_.master_port = free_port();
   happen(Happening::prepared);
 }
 
@@ -234,7 +234,12 @@ Result<void> Leaf::bind(Hardware& own) {
 
 void Leaf::deliver(const Message& message) {
   switch (message.kind) {
-    case Kind::launch: to_hold_ = decode_number(message.body) == 1u; return happen(Happening::launch);
+    case Kind::launch:
+      if (auto launch = decode_launch(message.body)) {
+        to_hold_ = launch->held;
+        job_environment_.master_port = launch->master_port;
+      }
+      return happen(Happening::launch);
     case Kind::stacks: return stacks_.start(running_ranks(), now_ns());
     case Kind::signal:
       if (auto number = decode_number(message.body); number && *number < NSIG) {

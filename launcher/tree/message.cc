@@ -278,7 +278,6 @@ std::string encode(const Plan& plan) {
   out.numbers(plan.host_of);
   out.texts(plan.environment);
   out.text(plan.master);
-  out.number(plan.master_port, 2);
   out.u8(plan.options.output.tag);
   out.u8(plan.options.output.timestamp);
   out.u8(plan.options.output.copy);
@@ -307,7 +306,6 @@ std::optional<Plan> decode_plan(std::string_view body) {
   plan.host_of = in.numbers();
   plan.environment = in.texts();
   plan.master = in.text();
-  plan.master_port = uint16_t(in.number(2));
   plan.options.output.tag = in.flag();
   plan.options.output.timestamp = in.flag();
   plan.options.output.copy = in.flag();
@@ -331,6 +329,20 @@ std::optional<Plan> decode_plan(std::string_view body) {
   // The name becomes part of file names.
   if (plan.job.compare(0, 5, "weft-") != 0 || plan.job.find_first_of("/.") != std::string::npos) in.fail();
   return whole(in, std::move(plan));
+}
+
+std::string encode(const Launch& launch) {
+  Writer out;
+  out.u8(launch.held);
+  out.number(launch.master_port, 2);
+  return out.take();
+}
+std::optional<Launch> decode_launch(std::string_view body) {
+  Reader in(body);
+  Launch launch;
+  launch.held = in.flag();
+  launch.master_port = uint16_t(in.number(2));
+  return whole(in, launch);
 }
 
 std::string encode(const Lost& lost) {

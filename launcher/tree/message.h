@@ -18,9 +18,9 @@ constexpr uint32_t everybody = UINT32_MAX;
 
 enum class Kind : uint8_t {
   plan = 1,      ///< parent to child: the job (Plan)
-  up,            ///< to mpirun: the sender's host is ready
+  up,            ///< to mpirun: the sender's host is ready (a number: MASTER_PORT, from the host of rank 0 if wanted)
   lost,          ///< to mpirun: a daemon below the sender cannot be started, or has died (Lost)
-  launch,        ///< to everybody: start the ranks (a number; 1: hold them before main() for a debugger)
+  launch,        ///< to everybody: start the ranks (Launch)
   event,         ///< to mpirun: something happened to a rank (Event)
   signal,        ///< to everybody: signal the ranks (a number)
   fence,         ///< child to parent: what its part of the tree has collected (Fence)
@@ -64,9 +64,13 @@ struct Plan {
   std::vector<uint32_t> host_of;   ///< by rank
   std::vector<std::string> environment;
   std::string master;  ///< for torchrun's variables
-  uint16_t master_port = 0;
   Options options;
   placement::Request policies;  ///< by which each daemon binds its ranks; without hosts
+};
+
+struct Launch {
+  bool held = false;         ///< ranks are to stand still before main() until SIGCONT, for a debugger
+  uint16_t master_port = 0;  ///< for torchrun's variables
 };
 
 struct Lost {
@@ -89,6 +93,7 @@ struct Modex {
 };
 
 std::string encode(const Plan&);
+std::string encode(const Launch&);
 std::string encode(const Lost&);
 std::string encode(const Fence&);
 std::string encode(const Modex&);
@@ -99,6 +104,7 @@ std::string encode(uint32_t number);
 
 /// Nothing if the bytes are not what encode() makes.
 std::optional<Plan> decode_plan(std::string_view body);
+std::optional<Launch> decode_launch(std::string_view body);
 std::optional<Lost> decode_lost(std::string_view body);
 std::optional<Fence> decode_fence(std::string_view body);
 std::optional<Modex> decode_modex(std::string_view body);

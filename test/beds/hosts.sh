@@ -61,7 +61,7 @@ ends() { # ends STATUS PATTERN [SECONDS]: the job's status and one of its lines,
   wait $job || status=$?
   job=''
   [ $status -eq "$want" ] || show "status $status instead of $want"
-  [ -z "$pattern" ] || grep -a -q -e "$pattern" "$work/out" || show "no line with \"$pattern\""
+  [ -z "$pattern" ] || wait_until grep -a -q -e "$pattern" "$work/out" || show "no line with \"$pattern\""
   [ "$(grep -a '^mpirun: ' "$work/out" | grep -a -c -v '^mpirun: where the ranks are')" -le 1 ] || show "more than one message"
   nothing_left
 }
@@ -119,6 +119,17 @@ programs() {
   ends 0 "16 ranks, .*test accuracy"
   awk '/test accuracy/ { for (i = 1; i < NF; i++) if ($i == "accuracy" && $(i + 1) > 95) good = 1 } END { exit !good }' "$work/out" ||
     show "the training has not learnt"
+}
+
+contract() { # what a rank finds in its environment of itself and of rank 0, which is not where mpirun is
+  local rank
+  start "$mpirun" --env torch "${where[@]}" sh -c 'echo $RANK/$WORLD_SIZE $PMI_RANK/$PMI_SIZE $OMPI_COMM_WORLD_RANK/$OMPI_COMM_WORLD_SIZE \
+    $LOCAL_RANK/$LOCAL_WORLD_SIZE $OMPI_COMM_WORLD_LOCAL_RANK/$OMPI_COMM_WORLD_LOCAL_SIZE $MPI_LOCALRANKID/$MPI_LOCALNRANKS $MASTER_ADDR $(hostname) $MASTER_PORT'
+  ends 0 ""
+  for ((rank = 0; rank < 16; rank++)); do
+    grep -q -E "^($rank/16 ){3}($((rank % 4))/4 ){3}node1 node$((rank / 4 + 1)) [1-9][0-9]+$" "$work/out" || show "no such line of rank $rank"
+  done
+  [ "$(awk '{ print $9 }' "$work/out" | sort -u | wc -l)" -eq 1 ] || show "several MASTER_PORTs"
 }
 
 streams() {
@@ -222,18 +233,54 @@ ssh_only() {
   lives
   strike 9 "^ssh .* node2 exec"
   ends 1 "lost the daemon on node2: its ssh was ended by signal 9" 5
-  start "$mpirun" -H node1:4,nosuch:4 -n 8 "$work/smoke"
-  ends 1 "cannot start a daemon on nosuch: its name was not found" 30
-  start "$mpirun" -H node1:4,node1-r7:4 -n 8 --launcher-exec "ssh -o ProxyCommand=false" "$work/smoke"
-  ends 1 "cannot start a daemon on node1" 30
-  "$here/cluster" exec node3 -- sh -c 'mkdir -p /tmp/empty && mount --bind /tmp/empty "$1" || exit 1' sh "$PREFIX/bin"
-  start "$mpirun" "${where[@]}" "$work/smoke"
-  ends 1 "mpirun is not on that host"
-  "$here/cluster" exec node3 -- umount "$PREFIX/bin"
   lives
   "$here/cluster" kill node4
   ends 1 "lost the daemon on node4" 10
   "$here/cluster" boot node4
+}
+
+refused() { # refused PATTERN OPTIONS...: a job that cannot start, and why
+  local pattern=$1
+  shift
+  start "$mpirun" "$@" "$work/smoke"
+  ends 1 "$pattern" 60
+}
+
+unreachable() { # each step on the way to another host can fail, and is named
+  local version
+  refused "cannot start a daemon on nosuch: its name was not found" -H node1:4,nosuch:4 -n 8
+  refused "cannot start a daemon on node1" -H node1:4,node1-r7:4 -n 8 --launcher-exec "ssh -o ProxyCommand=false"
+  refused "cannot start a daemon on node2: ssh has no key that it accepts" -H node2:1 -n 1 --launcher-exec \
+    "ssh -F none -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"
+  refused "cannot start a daemon on node2: its host key is not known" -H node2:1 -n 1 --launcher-exec \
+    "ssh -F none -o StrictHostKeyChecking=yes -o UserKnownHostsFile=/dev/null -o GlobalKnownHostsFile=/dev/null"
+  refused "cannot start a daemon on node2: it refused the connection: no sshd listens there" -H node2:1 -n 1 --launcher-exec "ssh -p 23"
+  refused "nosuchssh" -H node2:1 -n 1 --launcher-exec nosuchssh
+  "$here/cluster" cut node4
+  refused "cannot start a daemon on node4: it did not answer" "${where[@]}" --launcher-exec "ssh -o ConnectTimeout=1"
+  "$here/cluster" heal node4
+  version=$("$mpirun" --version | sed -n 's/.*(Weft) //p')
+  cat >"$work/agent" <<END
+#!/bin/sh
+case \$1 in node3) ;; *) exec ssh -T "\$@" ;; esac
+python3 -c 'import os; os.write(1, os.read(0, 1 << 16).replace(b"$version", b"${version//[0-9]/9}"))' | ssh -T "\$@"
+END
+  chmod +x "$work/agent"
+  refused "cannot start a daemon on node3: versions differ: mpirun is of Weft ${version//[0-9]/9}, on this host is Weft $version\$" \
+    "${where[@]}" --launcher-exec "$work/agent"
+  "$here/cluster" exec node3 -- sh -c 'mkdir -p /tmp/empty && mount --bind /tmp/empty "$1" || exit 1' sh "$PREFIX/bin"
+  refused "cannot start a daemon on node3: $mpirun is not on that host" "${where[@]}"
+  "$here/cluster" exec node3 -- umount "$PREFIX/bin"
+}
+
+ipv6_only() { # from here on no host has an IPv4 address but that of its loopback
+  local node
+  for node in head node1 node2 node3 node4; do
+    "$here/cluster" exec $node -- ip -4 addr flush dev eth0
+  done
+  "$here/cluster" exec head -- sh -c 'sed s/^10.77.0./fd77:0::/ /etc/hosts >/tmp/hosts && cat /tmp/hosts >/etc/hosts && rm /tmp/hosts'
+  start "$mpirun" --fanout 2 "${where[@]}" "$work/collectives"
+  ends 0 "collectives on 16 ranks: ok"
 }
 
 finish() {
@@ -262,7 +309,7 @@ if [ "$mode" = ssh ]; then "$here/cluster" up 4 --share "$OUT" --share "$PREFIX"
 networks=$(for pid in $(cut -d' ' -f1 "$beds/cluster-$bed"/*.pid); do readlink "/proc/$pid/ns/net"; done | sort -u | tr '\n' ' ')
 where=(-n 16)
 [ "$mode" = slurm ] || where=(-H node1:4,node2:4,node3:4,node4:4)
-[ $# -gt 0 ] || set -- programs streams debugger tools deaths $([ "$mode" = slurm ] || echo ssh_only)
+[ $# -gt 0 ] || set -- programs contract streams debugger tools deaths $([ "$mode" = slurm ] || echo ssh_only unreachable ipv6_only)
 for part; do "$part"; done
 "$here/cluster" down
 bed=''

@@ -179,6 +179,7 @@ TEST_CASE("hostile bytes are refused", "[tree]") {
   std::mt19937 random(seed);
   const std::vector<std::string> good{encode(a_plan()),
                                       encode(Lost{1, "x"}),
+                                      encode(Launch{true, 4711}),
                                       encode(Fence{{1, 2}, true, "data"}),
                                       encode(Modex{1, 2, -3, "d"}),
                                       encode(Event(event::Aborted{1, 2, "three"})),
@@ -189,7 +190,8 @@ TEST_CASE("hostile bytes are refused", "[tree]") {
     if (plan)
       for (uint32_t host : plan->host_of) REQUIRE(host < plan->hosts.size());
     return int(plan.has_value()) + decode_lost(bytes).has_value() + decode_fence(bytes).has_value() + decode_modex(bytes).has_value() +
-           decode_event(bytes).has_value() + decode_summons(bytes).has_value() + decode_stacks(bytes).has_value();
+           decode_event(bytes).has_value() + decode_summons(bytes).has_value() + decode_stacks(bytes).has_value() +
+           decode_launch(bytes).has_value();
   };
   for (const std::string& bytes : good) {
     CHECK(try_all(bytes) >= 1);
