@@ -14,6 +14,7 @@
 #include <memory>
 
 #include "launcher/arrange.h"
+#include "launcher/exits.h"
 #include "launcher/daemon_state.h"
 #include "launcher/host.h"
 #include "launcher/mpir.h"
@@ -78,6 +79,7 @@ class Daemon final : public Host {
   uint64_t timeout_ns_ = 0, grace_ns_ = 0, late_ns_ = 0;
   int exit_code_ = 0;
   bool impatient_ = false;  // the user has sent a signal when all ranks were gone
+  Exits exits_;
 
   void take(const Event& event) override;
   std::vector<int> inputs_below() override;
@@ -111,6 +113,7 @@ int Daemon::run() {
   loop();
   end_tree();
   clean_up();
+  if (options_.print_exits) fprintf(stderr, "%s\n", exits_.text().c_str());
   if (output_lost_ && !exit_code_) exit_code_ = exit_failed;
   return exit_code_;
 }
@@ -163,7 +166,8 @@ tree::Plan Daemon::plan() const {
     if (folder.empty() || folder[0] != '/') folder = start + folder;
   };
   for (App& app : plan.options.apps) complete(app.folder);
-  if (!plan.options.output.folder.empty()) complete(plan.options.output.folder);
+  for (std::string* file : {&plan.options.output.folder, &plan.options.output.out_pattern, &plan.options.output.error_pattern})
+    if (!file->empty()) complete(*file);
   return plan;
 }
 
@@ -239,6 +243,7 @@ void Daemon::show_debugger() {
 }
 
 void Daemon::take(const Event& event) {
+  if (const auto* exited = std::get_if<event::Exited>(&event)) exits_.note(*exited);
   const Phase before = state_.phase();
   const State state = state_.step(event);
   if (const auto* started = std::get_if<event::Started>(&event); started && started->rank < pids_.size())

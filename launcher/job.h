@@ -34,6 +34,8 @@ struct OutputWish {
   bool timestamp = false;  ///< date and time head each line
   bool copy = true;        ///< to mpirun's own output (always, without a folder)
   std::string folder;      ///< a file a rank there; empty: none
+  /// Files instead of mpirun's own output; %r: rank, %h: host, %p: the same as the host's name, %g: 0, %%: %. Empty: none.
+  std::string out_pattern = {}, error_pattern = {};
 };
 
 struct Options {
@@ -47,6 +49,8 @@ struct Options {
   std::string command_line;  ///< as the user wrote it, for people
   OutputWish output;
   bool verbose = false;
+  bool print_exits = false;  ///< say at the end how each rank ended
+  std::string interfaces;    ///< WEFT_NET_INTERFACES for launcher and ranks; empty: as the environment has it
   bool torch = false;    ///< torchrun's variables as well
   double timeout_s = 0;  ///< 0: none
   InputTo input = InputTo::one;

@@ -2,11 +2,13 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "launcher/daemon.h"
 #include "launcher/options.h"
 #include "launcher/tree/leaf.h"
+#include "runtime/config/config.h"
 #include "runtime/topo/cpus.h"
 
 using namespace weft;
@@ -15,7 +17,11 @@ int main(int argc, char** argv) {
   if (argc == 2 && !strcmp(argv[1], "--daemon")) return launcher::tree::run_leaf();
   const launcher::Parsed parsed = launcher::parse({argv + 1, argv + argc}, topo::usable_cpus());
   for (const std::string& warning : parsed.warnings) fprintf(stderr, "mpirun: warning: %s\n", warning.c_str());
-  if (parsed.run) return launcher::run_job(parsed.options);
+  if (parsed.run) {
+    if (!parsed.options.interfaces.empty()) setenv("WEFT_NET_INTERFACES", parsed.options.interfaces.c_str(), 1);
+    config::load_environment();  // what is wrong in it the ranks say
+    return launcher::run_job(parsed.options);
+  }
   if (parsed.exit_code)
     fprintf(stderr, "mpirun: %s\n", parsed.text.c_str());
   else

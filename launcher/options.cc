@@ -28,10 +28,11 @@ struct Part {
   std::vector<std::string> exported, set, genv, env, mca, envlist, genvlist;
   std::string input = "0", output, output_folder, signals, config_file;
   PlaceWords places;
-  std::string launcher, agent;
+  std::string launcher, agent, out_pattern, error_pattern, interfaces;
   long fan_out = 0;
   double timeout = 0;
   bool tag = false, stamp = false, verbose = false, version = false;
+  bool print_exits = false;
   bool envall = false, envnone = false, genvnone = false, ignored = false;
 };
 
@@ -44,7 +45,7 @@ void declare_places(CLI::App& app, Part& part) {
       ->type_name("HOST[:N],...");
   app.add_option("-f,--hostfile,--machinefile", places.hostfile, "Hosts, one a line: HOST slots=N max_slots=N, or HOST:N")
       ->type_name("FILE");
-  app.add_option("-N,--ppn,--npernode", places.per_host, "Ranks on each host")->type_name("N")->check(CLI::Range(1l, 1l << 24));
+  app.add_option("-N,--ppn,--npernode,--perhost", places.per_host, "Ranks on each host")->type_name("N")->check(CLI::Range(1l, 1l << 24));
   app.add_option(
          "--map-by", places.map,
          "Deal ranks to slot (default), node, package, numa, l3cache, l2cache, core, hwthread or ppr:N:UNIT; behind it :PE=N (cores "
@@ -77,7 +78,7 @@ void declare_places(CLI::App& app, Part& part) {
   app.add_flag("--use-hwthread-cpus", places.threads_are_cores, "Count hardware threads as cores");
   app.add_flag("--report-bindings", places.report_bindings, "Say where each rank is bound");
   app.add_option("--display", places.display, "Say where ranks run: map, bind")->type_name("WHAT");
-  app.add_flag("--display-map", places.display_map, "The same as --display map");
+  app.add_flag("--display-map,--print-rank-map", places.display_map, "The same as --display map");
   app.add_flag("--dry-run", places.dry_run, "Draw the map and start nothing");
   app.add_option("--configfile", part.config_file, "Programs and their options, one a line")->type_name("FILE");
 }
@@ -95,6 +96,12 @@ void declare(CLI::App& app, Part& part) {
   app.add_option("--output", part.output, "What to do with output: tag, timestamp, dir=DIR (a file a rank as well), nocopy (there only)")
       ->type_name("WISH,...");
   app.add_option("--output-filename", part.output_folder, "The same as --output dir=DIR")->type_name("DIR");
+  app.add_option("--outfile-pattern", part.out_pattern, "Files for the ranks' output instead: %r is the rank, %h its host")
+      ->type_name("FILE");
+  app.add_option("--errfile-pattern", part.error_pattern, "The same for their errors")->type_name("FILE");
+  app.add_flag("--print-all-exitcodes", part.print_exits, "Say at the end how each rank ended");
+  app.add_option("--iface", part.interfaces, "Use these network interfaces, for launcher and data (as WEFT_NET_INTERFACES)")
+      ->type_name("NAME,...");
   app.add_option("--wdir,--wd,--workdir", part.folder, "Working directory of the ranks")->type_name("DIR");
   app.add_option("-x", part.exported, "Set a variable in the ranks' environment, or pass mpirun's value on")
       ->type_name("VAR[=VALUE]")
@@ -125,14 +132,14 @@ void declare(CLI::App& app, Part& part) {
       ->check(CLI::PositiveNumber);
   app.add_option("--forward-signals", part.signals, "Accepted; USR1, USR2, TSTP, CONT, ALRM, ABRT and those that end always are")
       ->type_name("LIST");
-  app.add_option("--stdin", part.input, "Who reads mpirun's input: a rank (default 0), all or none")->type_name("RANK|all|none");
+  app.add_option("--stdin,-s", part.input, "Who reads mpirun's input: a rank (default 0), all or none")->type_name("RANK|all|none");
   app.add_flag("-v,--verbose", part.verbose, "Say what is being done");
   app.add_flag("--allow-run-as-root,--get-stack-traces", part.ignored, "Accepted; this is always so");
   declare_places(app, part);
   app.add_option("--launcher,--bootstrap", part.launcher, "What starts the daemons on other hosts: ssh or slurm (default: what is there)")
       ->type_name("HOW")
-      ->check(CLI::IsMember({"ssh", "slurm"}));
-  app.add_option("--launcher-exec", part.agent, "Program to use instead of ssh, with its options")->type_name("COMMAND");
+      ->check(CLI::IsMember({"ssh", "slurm", "rsh"}));
+  app.add_option("--launcher-exec,--bootstrap-exec", part.agent, "Program to use instead of ssh, with its options")->type_name("COMMAND");
   app.add_option("--fanout", part.fan_out, "Daemons that one daemon starts at most")->type_name("N")->check(CLI::Range(1l, 1l << 16));
   app.add_option("--mca,--gmca,--prtemca", part.mca, "A setting of another MPI: ignored with a warning")
       ->type_name(two_words)
@@ -149,6 +156,29 @@ std::vector<std::string> names_of(const CLI::App& app) {
   return names;
 }
 
+/// Older and shorter words for what other options say.
+struct Synonym {
+  const char* name;
+  const char* option;
+  const char* value;
+  bool takes_number = false;  ///< which stands for N in the value
+};
+constexpr Synonym synonyms[] = {{"pernode", "-N", "1"},
+                                {"npersocket", "--map-by", "ppr:N:package", true},
+                                {"bynode", "--map-by", "node"},
+                                {"byslot", "--map-by", "slot"},
+                                {"bycore", "--map-by", "core"},
+                                {"bysocket", "--map-by", "package"},
+                                {"rr", "--map-by", "node"},
+                                {"bind-to-none", "--bind-to", "none"},
+                                {"bind-to-core", "--bind-to", "core"},
+                                {"bind-to-socket", "--bind-to", "package"}};
+
+const Synonym* synonym_of(const std::string& name) {
+  const auto found = std::find_if(std::begin(synonyms), std::end(synonyms), [&](const Synonym& s) { return name == s.name; });
+  return found == std::end(synonyms) ? nullptr : found;
+}
+
 /// -np 4, -tag-output: a long name behind a single dash gets its second one; --n and --l lose theirs. Stops at the program.
 std::vector<std::string> normalise(const CLI::App& app, const std::vector<std::string>& words) {
   std::vector<std::string> result;
@@ -163,6 +193,13 @@ std::vector<std::string> normalise(const CLI::App& app, const std::vector<std::s
     const CLI::Option* found = nullptr;
     for (const CLI::Option* option : app.get_options())
       if (name.size() > 1 ? option->check_lname(name) : option->check_sname(name)) found = option;
+    if (const Synonym* synonym = found ? nullptr : synonym_of(name)) {
+      std::string value = synonym->value;
+      if (const size_t hole = value.find('N'); synonym->takes_number && hole != value.npos && i + 1 < words.size())
+        value.replace(hole, 1, words[++i]);
+      result.insert(result.end(), {synonym->option, value});
+      continue;
+    }
     if (!found) {
       result.insert(result.end(), words.begin() + long(i), words.end());
       break;
@@ -387,12 +424,17 @@ bool add_part(const std::vector<std::string>& words, uint32_t default_ranks, Glo
   for (const std::string& setting : part.mca) global.mca.push_back(setting.substr(0, setting.find_first_of("= ")));
   if (!by_file) all.apps.push_back(std::move(app));
   all.counted = part.ranks > 0 || all.apps.size() > 1;
-  if (!part.launcher.empty()) all.launcher = part.launcher;
+  if (!part.launcher.empty()) all.launcher = part.launcher == "rsh" ? "ssh" : part.launcher;
+  if (part.launcher == "rsh") all.agent = "rsh";
   if (!part.agent.empty()) all.agent = part.agent;
   if (part.fan_out) all.fan_out = uint32_t(part.fan_out);
   all.output.tag |= part.tag;
   all.output.timestamp |= part.stamp;
   all.verbose |= part.verbose;
+  all.print_exits |= part.print_exits;
+  if (!part.interfaces.empty()) all.interfaces = part.interfaces;
+  if (!part.out_pattern.empty()) all.output.out_pattern = part.out_pattern;
+  if (!part.error_pattern.empty()) all.output.error_pattern = part.error_pattern;
   if (part.timeout > 0) all.timeout_s = part.timeout;
   return true;
 }
@@ -409,6 +451,24 @@ std::string about_mca(const std::vector<std::string>& names) {
   std::string text = "--mca";
   for (size_t i = 0; i < names.size(); i++) text += (i ? ", " : " ") + names[i];
   return text + (names.size() == 1 ? ": a setting" : ": settings") + " of another MPI, ignored (weft info lists Weft's, --set sets them)";
+}
+
+/// What the command line sets for Intel's MPI: I_MPI_PIN=0 unbinds the ranks, all else has no effect, which one line says.
+std::string about_intel(Options& options) {
+  std::vector<std::string> names;
+  for (const App& app : options.apps)
+    for (const auto& [name, value] : app.variables) {
+      const std::string word = placement::lower(value);
+      const bool off = word == "0" || word == "no" || word == "off" || word == "disable" || word == "false";
+      if (name == "I_MPI_PIN" && off) {
+        if (!options.request.bind_to) options.request.bind_to = placement::Unit::node;
+      } else if (name.starts_with("I_MPI_") && std::find(names.begin(), names.end(), name) == names.end()) {
+        names.push_back(name);
+      }
+    }
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text.empty() ? "" : text + (names.size() == 1 ? ": a variable" : ": variables") + " of Intel's MPI, without effect here";
 }
 
 }  // namespace
@@ -432,6 +492,7 @@ Parsed parse(const std::vector<std::string>& given, uint32_t default_ranks) {
     }
   }
   for (App& app : parsed.options.apps) apply(global, app);
+  if (const std::string foreign = about_intel(parsed.options); !foreign.empty()) parsed.warnings.push_back(foreign);
   if (!global.mca.empty()) parsed.warnings.push_back(about_mca(global.mca));
   const Options& all = parsed.options;
   if ((all.counted || all.request.hosts.empty()) && all.input == InputTo::one && all.input_rank >= all.ranks())

@@ -21,6 +21,30 @@ bool same_file(int a, int b) {
   return fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
+/// The name of a file by a pattern of Hydra's.
+std::string filled(const std::string& pattern, uint32_t rank) {
+  char host[256] = "localhost";
+  gethostname(host, sizeof host - 1);
+  std::string path;
+  for (size_t i = 0; i < pattern.size(); i++) {
+    const char sign = pattern[i] == '%' && i + 1 < pattern.size() ? pattern[i + 1] : 0;
+    if (sign == 'r')
+      path += std::to_string(rank);
+    else if (sign == 'h' || sign == 'p')
+      path += host;
+    else if (sign == 'g')
+      path += "0";
+    else if (sign == '%')
+      path += "%";
+    else {
+      path += pattern[i];
+      continue;
+    }
+    i++;
+  }
+  return path;
+}
+
 }  // namespace
 
 Output::Output(const OutputWish& wish) : wish_(wish), epoll_(epoll_create1(EPOLL_CLOEXEC)), block_(64 * 1024) {
@@ -45,28 +69,40 @@ Result<void> Output::prepare(uint32_t ranks) {
   return {};
 }
 
+/// Two streams may have one file: then their lines do not mix.
+Result<Output::RankFile*> Output::file_for(const std::string& path) {
+  for (const auto& file : files_)
+    if (file->path == path) return file.get();
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOCTTY, 0666);
+  if (fd < 0) return Failure{"cannot write its output to " + path + ": " + strerror(errno)};
+  return files_.emplace_back(std::make_unique<RankFile>(fd, path)).get();
+}
+
 Result<void> Output::add(uint32_t rank, int out, int errors) {
-  RankFile* file = nullptr;
-  if (!wish_.folder.empty()) {
-    std::string number = std::to_string(rank);
-    number.insert(0, size_t(std::max(0, digits_ - int(number.size()))), '0');
-    const std::string path = wish_.folder + "/rank." + number;
-    const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
-    if (fd < 0) return Failure{"cannot write its output to " + path + ": " + strerror(errno)};
-    file = files_.emplace_back(std::make_unique<RankFile>(fd, path)).get();
+  RankFile* files[2] = {nullptr, nullptr};
+  std::string number = std::to_string(rank);
+  number.insert(0, size_t(std::max(0, digits_ - int(number.size()))), '0');
+  bool shown[2];
+  for (int which = 0; which < 2; which++) {
+    const std::string& pattern = which ? wish_.error_pattern : wish_.out_pattern;
+    shown[which] = pattern.empty() && (wish_.copy || wish_.folder.empty());
+    if (pattern.empty() && wish_.folder.empty()) continue;
+    auto file = file_for(pattern.empty() ? wish_.folder + "/rank." + number : filled(pattern, rank));
+    if (!file) return file.failure();
+    files[which] = *file;
   }
-  add_stream(out, rank, false, file);
-  add_stream(errors, rank, true, file);
+  add_stream(out, rank, false, files[0], shown[0]);
+  add_stream(errors, rank, true, files[1], shown[1]);
   return {};
 }
 
 void Output::add_foreign(int fd, bool error) {
-  add_stream(fd, UINT32_MAX, error, nullptr);
+  add_stream(fd, UINT32_MAX, error, nullptr, true);
   sources_.back()->stream.tag.clear();
   sources_.back()->stream.stamp = false;
 }
 
-void Output::add_stream(int fd, uint32_t rank, bool error, RankFile* file) {
+void Output::add_stream(int fd, uint32_t rank, bool error, RankFile* file, bool shown) {
   fcntl(fd, F_SETFL, O_NONBLOCK);
   auto source = std::make_unique<Source>();
   source->stream.fd = fd;
@@ -75,6 +111,7 @@ void Output::add_stream(int fd, uint32_t rank, bool error, RankFile* file) {
   source->stream.stamp = source->copy.stamp = wish_.timestamp;
   source->merger = error ? &this->errors() : &out_merger_;
   source->file = file;
+  source->shown = shown;
   sources_.push_back(std::move(source));
   open_++;
   epoll_event interest{EPOLLIN, {.u64 = sources_.size() - 1}};
@@ -109,7 +146,7 @@ bool Output::read_once(Source& source) {
     source.copy.held.append(block_.data(), size_t(n));
     source.file->merger.arrived(source.copy, now);
   }
-  if (!source.file || wish_.copy || source.file->sink.broken()) {  // what a full disk does not take is at least shown
+  if (source.shown || source.file->sink.broken()) {  // what a full disk does not take is at least shown
     source.stream.held.append(block_.data(), size_t(n));
     source.merger->arrived(source.stream, now);
   }

@@ -71,6 +71,7 @@ class Output {
     RankFile* file = nullptr;
     Stream copy = {};  // what goes to the file
     bool watched = false;
+    bool shown = true;  // on mpirun's own output
   };
   const OutputWish wish_;
   int digits_ = 1;  // of ranks in names of files, so that they sort
@@ -91,7 +92,8 @@ class Output {
   static bool wants(const Source& source);
   /// Reads once; false if there was nothing.
   bool read_once(Source& source);
-  void add_stream(int fd, uint32_t rank, bool error, RankFile* file);
+  Result<RankFile*> file_for(const std::string& path);
+  void add_stream(int fd, uint32_t rank, bool error, RankFile* file, bool shown);
   void end(Source& source);
   void adjust();
   void watch_sink(int which, Sink& sink);

@@ -27,6 +27,17 @@ Result<void> read_policies(const PlaceWords& words, placement::Request& request)
   return {};
 }
 
+/// What --map-by seq needs of a hostfile.
+Result<void> read_sequence(const std::string& file, placement::Request& request) {
+  if (!request.in_sequence) return {};
+  auto text = placement::read_text(file);
+  if (!text) return text.failure();
+  auto names = placement::parse_sequence(*text, file);
+  if (!names) return names.failure();
+  request.sequence = std::move(*names);
+  return {};
+}
+
 /// -H names hosts; beside a hostfile it chooses among the file's.
 Result<void> read_hosts(const PlaceWords& words, Options& options, App& app) {
   std::vector<placement::Host>& hosts = options.request.hosts;
@@ -36,8 +47,13 @@ Result<void> read_hosts(const PlaceWords& words, Options& options, App& app) {
     if (!options.hosts_by_file) hosts.clear();  // what earlier parts named by -H alone is chosen from the file now
     options.hosts_by_file = true;
     placement::add_hosts(hosts, *file);
+    if (auto ok = read_sequence(words.hostfile, options.request); !ok) return ok;
   }
   if (words.hosts.empty()) return {};
+  if (words.hostfile.empty() && !options.hosts_by_file)  // -H beside a hostfile only chooses
+    for (const std::string& word : placement::split_outside_brackets(words.hosts, ','))
+      if (auto names = placement::expand(word.substr(0, word.find(':'))))
+        options.request.sequence.insert(options.request.sequence.end(), names->begin(), names->end());
   auto named = placement::parse_hosts(words.hosts);
   if (!named) return named.failure();
   for (const placement::Host& host : *named) {

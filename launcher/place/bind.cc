@@ -45,6 +45,7 @@ class Binder {
   }
 
   Result<Bound> bind() {
+    if (!request_.cpu_lists.empty()) return as_listed();
     const auto wish = wish_of(request_);
     if (!wish) return request_.gpus_each ? near_gpus() : by_itself();
     if (wish->unit == Unit::node) return free("not bound, as --bind-to none says");
@@ -84,6 +85,18 @@ class Binder {
       }
     bound.at_one_time = static_cast<uint32_t>(std::max<uint64_t>(1, at_once));
     return bound;
+  }
+
+  /// Each rank gets the user's list for its place on the host; after the last list the first again.
+  Result<Bound> as_listed() const {
+    std::vector<CpuSet> sets;
+    for (size_t s = 0; s < seats_.size(); ++s) {
+      const CpuSet& list = request_.cpu_lists[s % request_.cpu_lists.size()];
+      if (!usable_.includes(list))
+        return Failure{"--bind-to user: CPUs " + list.to_string() + ": ranks on " + host_.name + " may use " + usable_.to_string()};
+      sets.push_back(list);
+    }
+    return finish(std::move(sets), "bound as --bind-to user says");
   }
 
   /// Why nobody should be bound whom nobody has asked to bind; empty: no reason.

@@ -131,7 +131,10 @@ void add_hosts(std::vector<Host>& all, const std::vector<Host>& more) {
   }
 }
 
-Result<std::vector<Host>> parse_hostfile(std::string_view text, const std::string& file) {
+namespace {
+
+/// Line by line.
+Result<std::vector<Host>> lines_of(std::string_view text, const std::string& file) {
   std::vector<Host> lines;
   uint32_t number = 0;
   for (const std::string& line : split(text, '\n')) {
@@ -149,10 +152,26 @@ Result<std::vector<Host>> parse_hostfile(std::string_view text, const std::strin
       lines.back().name = user + name;
     }
   }
+  if (lines.empty()) return Failure{file + ": no host is named in it"};
+  return lines;
+}
+
+}  // namespace
+
+Result<std::vector<Host>> parse_hostfile(std::string_view text, const std::string& file) {
+  auto lines = lines_of(text, file);
+  if (!lines) return lines;
   std::vector<Host> hosts;
-  add_hosts(hosts, lines);
-  if (hosts.empty()) return Failure{file + ": no host is named in it"};
+  add_hosts(hosts, *lines);
   return hosts;
+}
+
+Result<std::vector<std::string>> parse_sequence(std::string_view text, const std::string& file) {
+  auto lines = lines_of(text, file);
+  if (!lines) return lines.failure();
+  std::vector<std::string> names;
+  for (Host& line : *lines) names.push_back(std::move(line.name));
+  return names;
 }
 
 Result<std::vector<Host>> read_hostfile(const std::string& file) {

@@ -11,6 +11,9 @@ namespace weft::placement {
 /// comment. A host named in several lines has their slots together. `file` is for messages, which name the line.
 Result<std::vector<Host>> parse_hostfile(std::string_view text, const std::string& file);
 
+/// The names of its lines, one for each, also of hosts that stand there several times.
+Result<std::vector<std::string>> parse_sequence(std::string_view text, const std::string& file);
+
 /// Reads the file, too.
 Result<std::vector<Host>> read_hostfile(const std::string& file);
 

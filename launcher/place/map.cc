@@ -39,6 +39,7 @@ class Dealer {
     for (const Host& host : request_.hosts)
       if (auto ok = lay(host); !ok) return ok.failure();
     if (tables_.empty()) return Failure{"no hosts to run on"};
+    if (request_.in_sequence) return in_sequence();
     for (uint32_t p = 0; p < request_.programs.size(); ++p)
       if (auto ok = deal_program(p); !ok) return ok.failure();
     return std::move(seats_);
@@ -48,6 +49,28 @@ class Dealer {
   const Request& request_;
   std::vector<Table> tables_;
   std::vector<Seat> seats_;
+
+  /// A rank for each name of the sequence.
+  Result<std::vector<Seat>> in_sequence() {
+    const size_t named = request_.sequence.size();
+    if (!named) return Failure{"--map-by seq needs a hostfile or -H: a rank goes to each host that is named there, line by line"};
+    uint64_t ranks = 0;
+    for (const Program& program : request_.programs) ranks += program.ranks;
+    if (ranks > named)
+      return Failure{"--map-by seq: " + counted(ranks, "rank") + ", but hosts for " + std::to_string(named) +
+                     " are named; name more, or start fewer"};
+    if (!ranks && request_.programs.size() > 1) return Failure{"--map-by seq with several programs: say with -n how many ranks each has"};
+    size_t next = 0;
+    for (uint32_t p = 0; p < request_.programs.size(); ++p)
+      for (uint32_t i = 0; i < (ranks ? request_.programs[p].ranks : named); ++i, ++next) {
+        const auto table = std::ranges::find_if(tables_, [&](const Table& t) {
+          return t.host->name == request_.sequence[next] || means(request_.sequence[next], t.host->name);
+        });
+        if (table == tables_.end()) return Failure{"--map-by seq: " + request_.sequence[next] + " is not among the hosts"};
+        sit(*table, p);
+      }
+    return std::move(seats_);
+  }
 
   Result<void> lay(const Host& host) {
     Table table{&host, {}, {}, {}};

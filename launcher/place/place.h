@@ -79,6 +79,9 @@ struct Request {
   uint32_t gpus_each = 0;       ///< GPUs of each rank, no two have one in common; 0: all ranks see all
   topo::CpuSet cpu_set;         ///< --cpu-set; empty: all
   std::vector<RankLine> rankfile = {};
+  std::vector<topo::CpuSet> cpu_lists = {};  ///< --bind-to user:...: of the ranks of each host in turn
+  bool in_sequence = false;                  ///< --map-by seq: rank i goes to sequence[i]
+  std::vector<std::string> sequence = {};    ///< names of hosts, in the order in which they were written
 };
 
 /// Where one rank runs.

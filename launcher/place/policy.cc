@@ -14,9 +14,9 @@ struct Spelling {
   Unit unit;
 };
 constexpr Spelling kUnits[] = {
-    {"slot", Unit::slot}, {"node", Unit::node},         {"host", Unit::node},         {"package", Unit::package}, {"socket", Unit::package},
-    {"numa", Unit::numa}, {"l3cache", Unit::l3cache},   {"l3", Unit::l3cache},        {"l2cache", Unit::l2cache}, {"l2", Unit::l2cache},
-    {"core", Unit::core}, {"hwthread", Unit::hwthread}, {"hw-thread", Unit::hwthread}};
+    {"slot", Unit::slot}, {"node", Unit::node},       {"host", Unit::node},         {"package", Unit::package},   {"socket", Unit::package},
+    {"numa", Unit::numa}, {"l3cache", Unit::l3cache}, {"l3", Unit::l3cache},        {"l2cache", Unit::l2cache},   {"l2", Unit::l2cache},
+    {"core", Unit::core}, {"l1cache", Unit::core},    {"hwthread", Unit::hwthread}, {"hw-thread", Unit::hwthread}};
 
 std::optional<Unit> unit_of(const std::string& word) {
   for (const Spelling& known : kUnits)
@@ -90,6 +90,19 @@ Result<void> read_modifiers(const std::string& option, const std::string& text, 
   return {};
 }
 
+/// "0+2,1,4-7": the CPUs of a host's first rank, of the next one, ...
+Result<void> read_cpu_lists(const std::string& option, const std::string& text, Request& request) {
+  request.cpu_lists.clear();
+  for (std::string list : split(text, ',')) {
+    std::ranges::replace(list, '+', ',');
+    auto set = topo::CpuSet::parse(list);
+    if (!set || set->empty())
+      return Failure{option + ": \"" + list + "\" is no list of CPUs; write those of a host's ranks as user:0,2,4-7,8+10"};
+    request.cpu_lists.push_back(std::move(*set));
+  }
+  return {};
+}
+
 /// Takes what comes before the first colon off the front.
 std::string take(std::string& text) {
   const size_t colon = text.find(':');
@@ -112,9 +125,16 @@ Result<void> read_map_by(const std::string& text, Request& request) {
     word = take(rest);
     if (word.empty() || word == "slot") return Failure{option + ": ppr:N:UNIT needs a unit, as in ppr:2:package"};
   }
+  if (word == "seq" || word == "sequential") {
+    request.in_sequence = true;
+    return read_modifiers(option, rest, request);
+  }
+  if (word == "dist" || word == "mindist")
+    return Failure{option + ": ranks are not dealt by their distance to a device; -gpus-per-proc N places them near GPUs"};
+  if (word == "rr") word = "core";
   if (!word.empty()) {
     const auto unit = unit_of(word);
-    if (!unit) return unknown(option, word, unit_names({"ppr:N:UNIT"}));
+    if (!unit) return unknown(option, word, unit_names({"ppr:N:UNIT", "seq"}));
     request.map_by = *unit;
   }
   return read_modifiers(option, rest, request);
@@ -143,7 +163,8 @@ Result<void> read_bind_to(const std::string& text, Request& request) {
   const std::string option = "--bind-to " + text;
   std::string rest = lower(text);
   const std::string word = take(rest);
-  const auto unit = unit_of(word);
+  const auto unit = unit_of(word == "rr" ? "core" : word);
+  if (word == "user") return read_cpu_lists(option, rest, request);
   if (word == "none" || word == "machine" || word == "board") {
     request.bind_to = Unit::node;
   } else if (unit && *unit != Unit::slot) {

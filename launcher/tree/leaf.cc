@@ -24,6 +24,7 @@
 #include "launcher/trial.h"
 #include "runtime/base/clock.h"
 #include "runtime/boot/job_record.h"
+#include "runtime/config/config.h"
 #include "runtime/topo/cpus.h"
 
 #ifndef PACKAGE_VERSION
@@ -123,6 +124,7 @@ class Leaf final : public Host {
   void take(const Event& event) override { tell(Kind::event, encode(event)); }
   void tell(Kind kind, std::string body = {}) { node_.send({kind, layout_.self, 0, std::move(body)}); }
   void act(Deed deed);
+  void adopt_settings();
   void prepare();
   Result<void> bind(Hardware& own);
   Result<void> start_below();
@@ -252,7 +254,15 @@ void Leaf::deliver(const Message& message) {
   }
 }
 
+/// The variables of Weft that hold for launchers, before daemons below are started; ranks get all of the environment.
+void Leaf::adopt_settings() {
+  for (const std::string& entry : plan_.environment)
+    if (entry.starts_with("WEFT_NET_")) setenv(entry.substr(0, entry.find('=')).c_str(), entry.c_str() + entry.find('=') + 1, 1);
+  config::load_environment();  // what is wrong in it the ranks say
+}
+
 int Leaf::run(const std::vector<Message>& early) {
+  adopt_settings();
   take_over_signals();
   happen(Happening::planned);
   for (const Message& message : early) deliver(message);

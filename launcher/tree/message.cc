@@ -139,6 +139,8 @@ void write(Writer& out, const placement::Request& request) {
   out.u32(request.per_unit);
   out.u32(request.cores_each);
   out.u32(request.gpus_each);
+  out.u32(uint32_t(request.cpu_lists.size()));
+  for (const topo::CpuSet& set : request.cpu_lists) out.text(set.to_string());
   for (bool flag : {request.oversubscribe, request.never_oversubscribe, request.threads_are_cores, request.overload}) out.u8(flag);
   out.u8(uint8_t(request.rank_by));
   unit(request.rank_unit);
@@ -168,6 +170,13 @@ placement::Request read_request(Reader& in) {
   request.per_unit = in.u32();
   request.cores_each = in.u32();
   request.gpus_each = in.u32();
+  request.cpu_lists.resize(in.length(4));
+  for (topo::CpuSet& list : request.cpu_lists) {
+    if (auto set = topo::CpuSet::parse(in.text()))
+      list = std::move(*set);
+    else
+      in.fail();
+  }
   for (bool* flag : {&request.oversubscribe, &request.never_oversubscribe, &request.threads_are_cores, &request.overload})
     *flag = in.flag();
   const uint8_t rank_by = in.u8();
@@ -282,6 +291,8 @@ std::string encode(const Plan& plan) {
   out.u8(plan.options.output.timestamp);
   out.u8(plan.options.output.copy);
   out.text(plan.options.output.folder);
+  out.text(plan.options.output.out_pattern);
+  out.text(plan.options.output.error_pattern);
   out.u8(plan.options.verbose);
   out.u8(plan.options.torch);
   out.u8(uint8_t(plan.options.input));
@@ -310,6 +321,8 @@ std::optional<Plan> decode_plan(std::string_view body) {
   plan.options.output.timestamp = in.flag();
   plan.options.output.copy = in.flag();
   plan.options.output.folder = in.text();
+  plan.options.output.out_pattern = in.text();
+  plan.options.output.error_pattern = in.text();
   plan.options.verbose = in.flag();
   plan.options.torch = in.flag();
   const uint8_t input = in.u8();

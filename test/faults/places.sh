@@ -86,4 +86,45 @@ test_files() {
   clean
 }
 
+test_patterns_and_exits() {
+  run -n 3 -outfile-pattern "$work/o.%r" -errfile-pattern "$work/e.%h" sh -c 'echo out $PMI_RANK; echo err $PMI_RANK >&2' >"$work/out" 2>"$work/err"
+  want "status" $? 0; want "output" "$(cat "$work/out" "$work/err")" ""
+  want "files" "$(cat "$work"/o.0 "$work"/o.1 "$work"/o.2 | tr '\n' ' ')" "out 0 out 1 out 2 "
+  want "file for all" "$(sort "$work/e.$(uname -n)" | tr '\n' ' ')" "err 0 err 1 err 2 "
+  run -n 1 -outfile-pattern "$work/none/o" true 2>"$work/err"; want "no folder" $? 1; has "$work/err" "cannot write its output to $work/none/o: No such"
+  run -n 3 -print-all-exitcodes sh -c 'sleep 0.1; exit $((PMI_RANK ? 0 : 4))' 2>"$work/err"; want "code" $? 4; has "$work/err" "^exit code 4: rank 0$"
+  clean
+}
+
+test_sequence() {
+  printf 'localhost\n# three times\nlocalhost slots=1\n\nlocalhost\n' >"$work/hosts"
+  want "lines" "$(run -f "$work/hosts" --map-by seq sh -c 'echo x' | wc -l)" 3
+  want "names" "$(run -H localhost,localhost -map-by seq sh -c 'echo x' | wc -l)" 2
+  run -f "$work/hosts" --map-by seq -n 4 true 2>"$work/err"; want "too many" $? 2; has "$work/err" "4 ranks, but hosts for 3 are named"
+  clean
+}
+
+# What is mistyped is named, with what helps; nothing is started.
+test_mistakes() {
+  mistake() { # mistake PATTERN ARGUMENTS...
+    local pattern=$1
+    shift
+    run "$@" >"$work/out" 2>"$work/err"; want "status of $*" $? 2; has "$work/err" "$pattern"
+    [ ! -s "$work/out" ] || reasons+="output of $*; "
+  }
+  mistake "did you mean --report-bindings" --report-binding echo
+  mistake "unknown option --nonsense" -n 2 --nonsense echo
+  mistake "did you mean core" --bind-to cor echo
+  mistake "CPUs 70: ranks on .* may use" --bind-to user:70 echo
+  mistake "than it has hardware threads; start fewer, or use --bind-to none" -n $((2 * $(nproc --all) + 1)) --bind-to core echo
+  CUDA_VISIBLE_DEVICES="" mistake "there is no GPU that ranks may use" -gpus-per-proc 2 echo
+  printf 'localhost\n' >"$work/hosts"
+  mistake "-H localhost,elsewhere: elsewhere is not in the hostfile" --hostfile "$work/hosts" -H localhost,elsewhere echo
+  mistake "elsewhere is not in the hostfile" -H elsewhere --hostfile "$work/hosts" echo
+  mistake "hostfile .*nothere: No such file" --hostfile "$work/nothere" echo
+  mistake "is no name of a host" -H 'a;b' echo
+  run -n 2 nosuchprogram 2>"$work/err"; want "no program" $? 127; has "$work/err" "cannot start rank [01] (nosuchprogram) on .*: nosuchprogram is not in PATH"
+  clean
+}
+
 run_tests "$@"

@@ -144,7 +144,7 @@ TEST_CASE("what is not there yet is said", "[options]") {
   for (Words words : {Words{"--hostfile", "f", "prog"},
                       {"--rankfile", "f", "prog"},
                       {"-configfile", "f"},
-                      {"--launcher", "rsh", "prog"},
+                      {"--launcher", "lsf", "prog"},
                       {"--fanout", "0", "prog"},
                       {"--stdin", "9", "prog"}}) {
     const Parsed parsed = run(words);
@@ -178,6 +178,84 @@ TEST_CASE("where ranks run", "[options]") {
   CHECK(run({"-n", "2", "prog"}).options.counted);
   CHECK(run({"prog", ":", "-ppn", "3", "other"}).options.apps[1].per_host == 3);
   CHECK(run({"--map-by", "sockt", "prog"}).text.find("did you mean socket") != std::string::npos);
+}
+
+TEST_CASE("words of other launchers, with one dash and with two", "[options]") {
+  using weft::placement::Unit;
+  const std::vector<Words> flags = {{"allow-run-as-root"}, {"oversubscribe"},    {"use-hwthread-cpus"},
+                                    {"tag-output"},        {"timestamp-output"}, {"get-stack-traces"},
+                                    {"report-bindings"},   {"envall"},           {"print-all-exitcodes"},
+                                    {"prepend-rank"},      {"print-rank-map"},   {"verbose"},
+                                    {"pernode"},           {"bynode"},           {"rr"},
+                                    {"bind-to-none"}};
+  const std::vector<Words> valued = {{"np", "2"},
+                                     {"map-by", "core"},
+                                     {"rank-by", "slot"},
+                                     {"bind-to", "none"},
+                                     {"host", "localhost"},
+                                     {"hosts", "localhost"},
+                                     {"wdir", "/"},
+                                     {"output", "tag"},
+                                     {"stdin", "none"},
+                                     {"timeout", "5"},
+                                     {"display", "map"},
+                                     {"forward-signals", "USR1"},
+                                     {"ppn", "2"},
+                                     {"perhost", "2"},
+                                     {"npernode", "2"},
+                                     {"npersocket", "2"},
+                                     {"genvlist", "A,B"},
+                                     {"envlist", "A"},
+                                     {"outfile-pattern", "o.%r"},
+                                     {"errfile-pattern", "e.%r"},
+                                     {"bootstrap", "ssh"},
+                                     {"launcher", "rsh"},
+                                     {"bootstrap-exec", "ssh -4"},
+                                     {"iface", "eth0"},
+                                     {"gpus-per-proc", "2"},
+                                     {"cpus-per-proc", "2"}};
+  for (const std::string dashes : {"-", "--"}) {
+    for (const auto* list : {&flags, &valued})
+      for (Words words : *list) {
+        words[0].insert(0, dashes);
+        words.push_back("prog");
+        const Parsed parsed = run(words);
+        INFO(words[0] << ": " << parsed.text);
+        REQUIRE(parsed.run);
+        CHECK(parsed.options.apps.at(0).command == Words{"prog"});
+      }
+    for (Words words : {Words{"mca", "a", "b"}, {"genv", "A", "b"}, {"env", "A", "b"}}) {
+      words[0].insert(0, dashes);
+      words.push_back("prog");
+      CHECK(run(words).run);
+    }
+  }
+  CHECK(run({"-f", "/dev/null", "prog"}).text.find("no host") != std::string::npos);
+  const Options options =
+      run({"-outfile-pattern", "o.%r", "-errfile-pattern", "e.%h", "-print-all-exitcodes", "-iface", "ib0", "-s", "all", "prog"}).options;
+  CHECK(options.output.out_pattern == "o.%r");
+  CHECK(options.output.error_pattern == "e.%h");
+  CHECK(options.print_exits);
+  CHECK(options.interfaces == "ib0");
+  CHECK(options.input == InputTo::all);
+  CHECK(run({"-npersocket", "3", "prog"}).options.request.per_unit == 3);
+  CHECK(run({"-rr", "prog"}).options.request.map_by == Unit::node);
+  CHECK(run({"-gpus-per-proc", "2", "prog"}).options.request.gpus_each == 2);
+  CHECK(run({"-launcher", "rsh", "prog"}).options.agent == "rsh");
+  CHECK(run({"-launcher", "lsf", "prog"}).text.find("ssh") != std::string::npos);
+  CHECK_FALSE(run({"-npersocket", "prog"}).run);
+}
+
+TEST_CASE("variables of Intel's MPI", "[options]") {
+  using weft::placement::Unit;
+  const Parsed off = run({"-genv", "I_MPI_PIN", "0", "-n", "2", "prog"});
+  CHECK(off.options.request.bind_to == Unit::node);
+  CHECK(off.warnings.empty());
+  CHECK(run({"-genv", "I_MPI_PIN", "0", "-bind-to", "core", "prog"}).options.request.bind_to == Unit::core);
+  const Parsed others = run({"-genv", "I_MPI_DEBUG", "5", "-env", "I_MPI_FABRICS", "shm", "a", ":", "-env", "I_MPI_DEBUG", "5", "b"});
+  REQUIRE(others.run);
+  REQUIRE(others.warnings.size() == 1);
+  CHECK(others.warnings[0] == "I_MPI_DEBUG, I_MPI_FABRICS: variables of Intel's MPI, without effect here");
 }
 
 TEST_CASE("programs in a file", "[options]") {

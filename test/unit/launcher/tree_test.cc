@@ -55,6 +55,9 @@ Plan a_plan() {
   plan.policies.programs[1].threads = 4;
   plan.policies.bind_to = placement::Unit::core;
   plan.policies.cpu_set = *topo::CpuSet::parse("0-3,8");
+  plan.policies.gpus_each = 3;
+  plan.policies.cpu_lists = {*topo::CpuSet::parse("1,3"), *topo::CpuSet::parse("2")};
+  plan.options.output.error_pattern = "e.%r";
   plan.policies.rankfile = {{2, "b", "0-1", "line 3"}};
   plan.options.output.tag = true;
   return plan;
@@ -122,6 +125,10 @@ TEST_CASE("messages arrive as they were sent, in whatever pieces", "[tree]") {
   CHECK(encode(*back) == encode(plan));
   CHECK(back->options.apps[0].variables[0].second == "V");
   CHECK(back->policies.bind_to == placement::Unit::core);
+  CHECK(back->policies.gpus_each == 3);
+  REQUIRE(back->policies.cpu_lists.size() == 2);
+  CHECK(back->policies.cpu_lists[0].to_string() == "1,3");
+  CHECK(back->options.output.error_pattern == "e.%r");
   CHECK(back->policies.cpu_set.to_string() == "0-3,8");
   CHECK(back->options.apps[0].inherit == Inherit::listed);
 

@@ -211,6 +211,34 @@ TEST_CASE("policies do what they say", "[place]") {
   CHECK(cpus_of(place(set)) == Texts(9, "2-5,20"));
 }
 
+TEST_CASE("the user's own lists of CPUs", "[place]") {
+  CHECK(cpus_of(place(with(on("two sockets", 3), "", "user:0+2,5-7"))) == Texts{"0,2", "5-7", "0,2"});
+  CHECK(contains(failure_of(with(on("two sockets", 2), "", "user:0,99")), "CPUs 99: ranks on node0 may use 0-31"));
+  Request request = on("two sockets", 2);
+  for (const char* wrong : {"user", "user:", "user:0,,1", "user:a"}) CHECK_FALSE(read_bind_to(wrong, request));
+  CHECK(cpus_of(place(with(on("two sockets", 2), "", "rr"))) == Texts{"0-1", "2-3"});
+  CHECK_FALSE(read_map_by("dist:mlx5_0", request));
+}
+
+TEST_CASE("hosts in the order of a list", "[place]") {
+  Request request = with(on("two sockets", 0, 3), "seq");
+  CHECK(contains(failure_of(request), "needs a hostfile"));
+  request.sequence = {"node2", "node0", "node2", "node1"};
+  CHECK(hosts_of(place(request)) == std::vector<uint32_t>{2, 0, 2, 1});
+  request.programs[0].ranks = 2;
+  CHECK(hosts_of(place(request)) == std::vector<uint32_t>{2, 0});
+  request.programs = {{1}, {3}};
+  const auto placement = place(request);
+  REQUIRE(placement);
+  CHECK(placement->ranks[3].program == 1);
+  CHECK(placement->ranks[2].local_rank == 1);
+  request.programs = {{2}, {3}};
+  CHECK(contains(failure_of(request), "5 ranks, but hosts for 4"));
+  request.programs = {{1}};
+  request.sequence = {"other"};
+  CHECK(contains(failure_of(request), "other is not among the hosts"));
+}
+
 TEST_CASE("hosts are filled as their slots say", "[place]") {
   using Hosts = std::vector<uint32_t>;
   auto three = [](uint32_t ranks) {
