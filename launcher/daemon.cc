@@ -1,6 +1,7 @@
 #include "launcher/daemon.h"
 
 #include <errno.h>
+#include <pmix_common.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -14,8 +15,9 @@
 #include <memory>
 
 #include "launcher/arrange.h"
-#include "launcher/exits.h"
+#include "launcher/central.h"
 #include "launcher/daemon_state.h"
+#include "launcher/exits.h"
 #include "launcher/host.h"
 #include "launcher/mpir.h"
 #include "launcher/stacks.h"
@@ -56,19 +58,32 @@ bool core_files_allowed() {
   return getrlimit(RLIMIT_CORE, &limit) == 0 && limit.rlim_cur > 0;
 }
 
+/// The way of this host's questions to what answers them: none.
+class OwnServices final : public Services {
+ public:
+  explicit OwnServices(Central& central) : central_(central) {}
+  void ask(Service what, std::string body, Done done) override { central_.ask(0, what, body, std::move(done)); }
+
+ private:
+  Central& central_;
+};
+
 class Daemon final : public Host {
  public:
   Daemon(const Options& options, const Arrangement& places, const tree::Allocation& where)
       : Host(options, where.layout),
         places_(places),
         where_(where),
-        state_(rank_infos(options, where.layout), core_files_allowed(), node_infos(where.layout, where.fan_out)) {}
+        state_(rank_infos(options, where.layout), core_files_allowed(), node_infos(where.layout, where.fan_out)),
+        central_(roster_, where.layout, central_upcalls()) {}
   int run();
 
  private:
   const Arrangement& places_;
   const tree::Allocation& where_;
   DaemonState state_;
+  Central central_;
+  OwnServices services_{central_};
   std::string secret_;
   std::vector<int> pids_ = std::vector<int>(options_.ranks(), -1);  // of all ranks, on whatever host
   StackReader stacks_;
@@ -95,6 +110,8 @@ class Daemon final : public Host {
   int wait_ms();
   void read_signals();
   void check_clocks();
+  Central::Upcalls central_upcalls();
+  void spread(uint32_t origin, const std::string& notice);
   void end_tree();
   void show_stacks();
   void gather_stacks(uint32_t node, HostStacks found);
@@ -135,13 +152,16 @@ Result<void> Daemon::allocate() {
     upcalls.deliver = [this](const tree::Message& message) { deliver(message); };
     upcalls.child_lost = [this](uint32_t node, const std::string& why) { take(event::HostLost{node, why}); };
     node_ = std::make_unique<tree::Node>(0, shape, secret_, std::move(upcalls));
+    exchange_->serve([this](uint32_t asker, Service what, const std::string& body, Services::Done done) {
+      central_.ask(asker, what, body, std::move(done));
+    });
     node_->use(output_);
     if (auto ok = reach(); !ok) return ok;  // the others start while we do
     if (layout_.here().empty()) return {};
   }
   const placement::HostLoad& load = places_.placement.hosts[places_.placement.ranks[layout_.here()[0]].host];
   const Hardware own{places_.hardware ? &*places_.hardware : nullptr, places_.topology, load.cpus, load.binding};
-  auto ok = start_server(secret_, exchange_.get(), own);
+  auto ok = start_server(secret_, exchange_.get(), services_, own);
   if (ok && exchange_) exchange_->serve(server_.get());
   return ok;
 }
@@ -182,6 +202,19 @@ std::vector<int> Daemon::inputs_below() {
   if (options_.input == InputTo::all) return node_->take_inputs({});
   const uint32_t reader = layout_.host_of[options_.input_rank];
   return reader ? node_->take_inputs(reader) : std::vector<int>{};
+}
+
+Central::Upcalls Daemon::central_upcalls() {
+  Central::Upcalls upcalls;
+  upcalls.spread = [this](uint32_t origin, const std::string& notice) { spread(origin, notice); };
+  upcalls.spawn = [](const SpawnWish&, const Services::Done& done) { done(PMIX_ERR_NOT_SUPPORTED, {}); };
+  return upcalls;
+}
+
+void Daemon::spread(uint32_t origin, const std::string& notice) {
+  tell(tree::Kind::notice, tree::encode(tree::Spread{origin, notice}));
+  if (!origin || !server_) return;
+  if (const auto record = decode_notice(notice)) server_->notify(*record);
 }
 
 void Daemon::tell(tree::Kind kind, std::string body) {
@@ -246,6 +279,7 @@ void Daemon::take(const Event& event) {
   if (const auto* exited = std::get_if<event::Exited>(&event)) exits_.note(*exited);
   const Phase before = state_.phase();
   const State state = state_.step(event);
+  if (const auto* exited = std::get_if<event::Exited>(&event); exited && exited->rank < roster_.ranks()) central_.gone(exited->rank, false);
   if (const auto* started = std::get_if<event::Started>(&event); started && started->rank < pids_.size())
     pids_[started->rank] = started->pid;
   if (state.phase == Phase::stop && before != Phase::stop)
@@ -297,7 +331,7 @@ void Daemon::gather_stacks(uint32_t node, HostStacks found) {
 
 int Daemon::wait_ms() {
   uint64_t next = output_.next_tick_ns();
-  for (uint64_t clock : {timeout_ns_, grace_ns_, late_ns_, stacks_.next_tick_ns(), gathering_until_ns_, node_ ? node_->next_tick_ns() : 0})
+  for (uint64_t clock : {timeout_ns_, grace_ns_, late_ns_, central_.next_tick_ns(), stacks_.next_tick_ns(), gathering_until_ns_, node_ ? node_->next_tick_ns() : 0})
     if (clock && (!next || clock < next)) next = clock;
   if (!next) return -1;
   const uint64_t now = now_ns();
@@ -357,6 +391,7 @@ void Daemon::check_clocks() {
     grace_ns_ = 0;
     take(event::GraceOver{});
   }
+  central_.tick(now);
   if (stacks_.process(now)) gather_stacks(0, stacks_.result());
   if (gathering_until_ns_ && now >= gathering_until_ns_) {
     gathering_until_ns_ = 0;

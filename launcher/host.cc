@@ -62,12 +62,13 @@ void Host::take_over_signals() {
 
 Result<void> Host::make_folder(const std::string& job) {
   if (auto ok = folder_.create(temporary_bytes(options_.ranks()), job, layout_.self); !ok) return ok;
+  roster_.add({folder_.job(), 0, 0, options_.ranks(), options_.apps});
   guardian_.emplace(folder_.path(), folder_.job(), folder_.lock(), layout_.self == 0);
   if (!guardian_->start()) return Failure{std::string("cannot start the guardian process: ") + strerror(errno)};
   return {};
 }
 
-Result<void> Host::start_server(const std::string& secret, Remote* remote, const Hardware& hardware) {
+Result<void> Host::start_server(const std::string& secret, Remote* remote, Services& services, const Hardware& hardware) {
   JobFacts facts;
   facts.name = folder_.job();
   facts.folder = folder_.path();
@@ -75,9 +76,11 @@ Result<void> Host::start_server(const std::string& secret, Remote* remote, const
   facts.topology = hardware.topology;
   facts.hwloc_topology = hardware.handle ? hardware.handle->handle() : nullptr;
   facts.cpus = hardware.cpus;
-  facts.options = &options_;
+  facts.verbose = options_.verbose;
+  facts.roster = &roster_;
   facts.layout = &layout_;
   facts.remote = remote;
+  facts.services = &services;
   auto server = PmixServer::start(facts, mailbox_);
   if (!server) return server.failure();
   server_ = std::move(*server);

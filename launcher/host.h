@@ -17,6 +17,7 @@
 #include "launcher/layout.h"
 #include "launcher/output.h"
 #include "launcher/pmix_server.h"
+#include "launcher/roster.h"
 #include "runtime/topo/hardware.h"
 
 namespace weft::launcher {
@@ -50,6 +51,7 @@ class Host {
 
   const Options& options_;
   const Layout& layout_;
+  Roster roster_;
   std::vector<Process> children_;  // by rank; zombies stay until the end, so that no process group's number is used again
   JobFolder folder_;
   std::optional<Guardian> guardian_;
@@ -67,7 +69,7 @@ class Host {
   void take_over_signals();
   /// The job's folder and the guardian. `job`: its name; empty: make one.
   Result<void> make_folder(const std::string& job);
-  Result<void> start_server(const std::string& secret, Remote* remote, const Hardware& hardware);
+  Result<void> start_server(const std::string& secret, Remote* remote, Services& services, const Hardware& hardware);
   /// `held`: ranks are to stand still before main() until SIGCONT.
   void launch(bool held);
   /// Pipes to the daemons that get mpirun's input from here.

@@ -23,6 +23,7 @@ struct App {
   std::vector<std::string> listed;  ///< names, for Inherit::listed
   std::vector<std::string> hosts;   ///< that its ranks may run on; empty: all
   uint32_t per_host = 0;            ///< its ranks on each host; 0: as the hosts' slots say
+  std::string path;                 ///< folders with ':' between them where the program is looked for before PATH
 };
 
 /// Who reads mpirun's standard input.

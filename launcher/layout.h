@@ -16,13 +16,23 @@ class Layout {
   std::vector<uint32_t> host_of;  ///< by rank
   uint32_t self = 0;
 
-  Layout(std::vector<std::string> names, std::vector<uint32_t> places, uint32_t own)
-      : hosts(std::move(names)), host_of(std::move(places)), self(own), local_(host_of.size()) {
+  Layout(std::vector<std::string> names, const std::vector<uint32_t>& places, uint32_t own)
+      : hosts(std::move(names)), self(own) {
+    extend(places);
+  }
+
+  /// More ranks, numbered on; their local ranks begin anew.
+  void extend(const std::vector<uint32_t>& places) {
     std::vector<uint32_t> count(hosts.size());
-    for (uint32_t r = 0; r < host_of.size(); r++) {
-      local_[r] = count[host_of[r]]++;
-      if (host_of[r] == self) here_.push_back(r);
+    for (uint32_t host : places) {
+      if (host == self) here_.push_back(uint32_t(host_of.size()));
+      local_.push_back(count[host]++);
+      host_of.push_back(host);
     }
+  }
+  /// `count` ranks from `first` on, as if there were no others.
+  Layout part(uint32_t first, uint32_t count) const {
+    return Layout(hosts, std::vector<uint32_t>(host_of.begin() + first, host_of.begin() + first + count), self);
   }
 
   const std::string& host() const { return hosts[self]; }
@@ -42,7 +52,7 @@ class Layout {
   }
 
  private:
-  std::vector<uint32_t> local_, here_;
+  std::vector<uint32_t> local_, here_;  // in the order of the ranks
 };
 
 }  // namespace weft::launcher

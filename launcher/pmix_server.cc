@@ -11,123 +11,17 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <optional>
 
+#include "launcher/pmix/requests.h"
+#include "launcher/pmix/values.h"
 #include "runtime/boot/internal.h"
 
 namespace weft::launcher {
 namespace {
 
-std::string text(const char* what, pmix_status_t status) {
-  return std::string(what) + ": " + PMIx_Error_string(status) + " (PMIx " + std::to_string(status) + ")";
-}
-
-/// A growing list of pmix_info_t; PMIx copies what is added.
-class InfoList {
- public:
-  InfoList() : list_(PMIx_Info_list_start()) {}
-  ~InfoList() { PMIx_Info_list_release(list_); }
-  InfoList(const InfoList&) = delete;
-  InfoList& operator=(const InfoList&) = delete;
-
-  void add(const char* key, const std::string& value) { PMIx_Info_list_add(list_, key, value.c_str(), PMIX_STRING); }
-  void add(const char* key, uint32_t value) { PMIx_Info_list_add(list_, key, &value, PMIX_UINT32); }
-  void add_raw(const char* key, const void* value, pmix_data_type_t type) { PMIx_Info_list_add(list_, key, value, type); }
-  void add(const char* key, const InfoList& inner) {
-    pmix_data_array_t array = inner.convert();
-    add_raw(key, &array, PMIX_DATA_ARRAY);
-    PMIX_DATA_ARRAY_DESTRUCT(&array);
-  }
-  pmix_data_array_t convert() const {
-    pmix_data_array_t array{};
-    PMIx_Info_list_convert(list_, &array);
-    return array;
-  }
-
- private:
-  void* list_;
-};
-
-/// Published data and lookups that wait for it. All upcalls come on the one thread of PMIx, the only one to touch this.
-class NameService {
- public:
-  ~NameService() {
-    for (auto& [key, item] : items_) PMIx_Value_destruct(&item.value);
-  }
-
-  pmix_status_t publish(const pmix_proc_t& owner, const pmix_info_t info[], size_t count) {
-    for (size_t i = 0; i < count; i++)
-      if (!directive(info[i].key) && items_.count(info[i].key)) return PMIX_ERR_DUPLICATE_KEY;
-    for (size_t i = 0; i < count; i++) {
-      if (directive(info[i].key)) continue;
-      Item& item = items_[info[i].key];
-      item.owner = owner;
-      PMIx_Value_xfer(&item.value, const_cast<pmix_value_t*>(&info[i].value));
-    }
-    return PMIX_SUCCESS;
-  }
-
-  void unpublish(const pmix_proc_t& owner, char** keys) {
-    for (auto it = items_.begin(); it != items_.end();) {
-      bool named = !keys;
-      for (char** key = keys; key && *key; key++) named |= it->first == *key;
-      if (named && !strcmp(it->second.owner.nspace, owner.nspace) && it->second.owner.rank == owner.rank) {
-        PMIx_Value_destruct(&it->second.value);
-        it = items_.erase(it);
-      } else {
-        ++it;
-      }
-    }
-  }
-
-  struct Wish {
-    std::vector<std::string> keys;
-    bool wait;
-    pmix_lookup_cbfunc_t done;
-    void* token;
-  };
-
-  /// Answers a wish if it can be answered now.
-  bool answer(const Wish& wish) {
-    std::vector<pmix_pdata_t> found;
-    for (const std::string& key : wish.keys) {
-      auto item = items_.find(key);
-      if (item == items_.end()) continue;
-      pmix_pdata_t& data = found.emplace_back();
-      memset(&data, 0, sizeof data);
-      data.proc = item->second.owner;
-      PMIX_LOAD_KEY(data.key, key.c_str());
-      PMIx_Value_xfer(&data.value, &item->second.value);
-    }
-    const bool all = found.size() == wish.keys.size();
-    if (all || !wish.wait)
-      wish.done(found.empty() ? PMIX_ERR_NOT_FOUND : all ? PMIX_SUCCESS : PMIX_ERR_PARTIAL_SUCCESS, found.data(), found.size(), wish.token);
-    for (pmix_pdata_t& data : found) PMIx_Value_destruct(&data.value);
-    return all || !wish.wait;
-  }
-
-  void lookup(Wish wish) {
-    if (!answer(wish)) waiting_.push_back(std::move(wish));
-  }
-  void retry() {
-    std::vector<Wish> again;
-    std::swap(again, waiting_);
-    for (Wish& wish : again) lookup(std::move(wish));
-  }
-
- private:
-  struct Item {
-    pmix_proc_t owner;
-    pmix_value_t value;
-  };
-  std::map<std::string, Item> items_;
-  std::vector<Wish> waiting_;
-
-  static bool directive(const char* key) {
-    for (const char* known : {PMIX_RANGE, PMIX_PERSISTENCE, PMIX_USERID, PMIX_GRPID, PMIX_TIMEOUT})
-      if (!strcmp(key, known)) return true;
-    return false;
-  }
-};
+using pmix::InfoList;
+using pmix::text;
 
 /// PMIx keeps job data in mapped files of 4 MiB each and clears them page by page: over half of a small job's start-up. Server and
 /// clients read these two names; a segment that fills up is followed by another of the same size.
@@ -144,12 +38,14 @@ Server* the_server = nullptr;  // PMIx's upcalls carry no pointer; one server in
 class Server final : public PmixServer {
  public:
   Server(const JobFacts& facts, Mailbox& mailbox)
-      : mailbox_(mailbox), job_(facts.name), layout_(*facts.layout), remote_(facts.remote), options_(*facts.options) {
+      : mailbox_(mailbox), facts_(facts), layout_(*facts.layout), requests_(mailbox, *facts.services) {
     the_server = this;
   }
-  Result<void> start(const JobFacts& facts);
+  Result<void> start();
+  Result<void> add_space(const Space& space) override;
   std::vector<std::string> environment(uint32_t rank) override;
   void answer_aborts() override;
+  void notify(const Notice& notice) override;
   void published(uint32_t rank, Remote::ModexDone done) override;
 
   // upcalls
@@ -159,26 +55,22 @@ class Server final : public PmixServer {
                              void*);
   static pmix_status_t fence(const pmix_proc_t[], size_t, const pmix_info_t[], size_t, char*, size_t, pmix_modex_cbfunc_t, void*);
   static pmix_status_t modex(const pmix_proc_t*, const pmix_info_t[], size_t, pmix_modex_cbfunc_t, void*);
-  static pmix_status_t publish(const pmix_proc_t*, const pmix_info_t[], size_t, pmix_op_cbfunc_t, void*);
-  static pmix_status_t lookup(const pmix_proc_t*, char**, const pmix_info_t[], size_t, pmix_lookup_cbfunc_t, void*);
-  static pmix_status_t unpublish(const pmix_proc_t*, char**, const pmix_info_t[], size_t, pmix_op_cbfunc_t, void*);
-  static pmix_status_t connect(const pmix_proc_t[], size_t, const pmix_info_t[], size_t, pmix_op_cbfunc_t, void*);
   static pmix_status_t register_events(pmix_status_t*, size_t, const pmix_info_t[], size_t, pmix_op_cbfunc_t, void*);
   static pmix_status_t deregister_events(pmix_status_t*, size_t, pmix_op_cbfunc_t, void*);
-  static pmix_status_t notify(pmix_status_t, const pmix_proc_t*, pmix_data_range_t, pmix_info_t[], size_t, pmix_op_cbfunc_t, void*);
   static pmix_status_t query(pmix_proc_t*, pmix_query_t*, size_t, pmix_info_cbfunc_t, void*);
-  static pmix_status_t group(pmix_group_operation_t, char[], const pmix_proc_t[], size_t, const pmix_info_t[], size_t, pmix_info_cbfunc_t,
-                             void*);
+  pmix::Requests& requests() { return requests_; }
 
  private:
   Mailbox& mailbox_;
-  const std::string job_;
-  const Layout& layout_;
-  Remote* const remote_;  // used on the loop's thread only
-  const Options options_;
-  std::vector<std::string> common_;  // environment of all ranks but for PMIX_RANK
-  NameService names_;                // used on PMIx's thread only
-  size_t next_context_ = 1;          // used on PMIx's thread only
+  const JobFacts facts_;
+  const Layout& layout_;  // used on the loop's thread only, as is what the facts point to
+  pmix::Requests requests_;
+  std::map<std::string, std::vector<std::string>> environments_;  // by namespace, of all its ranks but for PMIX_RANK
+  struct Numbers {
+    uint32_t first, count;
+  };
+  std::mutex spaces_mutex_;
+  std::map<std::string, Numbers> spaces_;  // guarded by spaces_mutex_
   struct Call {
     pmix_op_cbfunc_t done;
     void* token;
@@ -186,33 +78,57 @@ class Server final : public PmixServer {
   std::mutex aborts_mutex_;
   std::vector<Call> aborts_;  // guarded by aborts_mutex_
 
-  bool mine(const pmix_proc_t* proc) const { return job_ == proc->nspace && proc->rank < options_.ranks(); }
+  /// A rank's number in the job; on any thread.
+  static std::optional<uint32_t> number(const pmix_proc_t* proc);
+  /// The same for several processes, whole namespaces spelt out.
+  static std::optional<std::vector<uint32_t>> numbers(const pmix_proc_t procs[], size_t count);
+  static std::string space_names();
   static void answer(pmix_modex_cbfunc_t done, void* token, pmix_status_t status, const std::string& data);
-  void reply(pmix_op_cbfunc_t done, pmix_status_t status, void* token) {
-    if (done) mailbox_.post(Mailbox::Work([=] { done(status, token); }));
-  }
-  Result<void> register_job(const JobFacts& facts);
-  void add_rank(InfoList& job, uint32_t rank, uint32_t node) const;
+  Result<void> register_clients(const Space& space, const Layout& places);
 };
 
+std::optional<uint32_t> Server::number(const pmix_proc_t* proc) {
+  std::lock_guard lock(the_server->spaces_mutex_);
+  const auto space = the_server->spaces_.find(proc->nspace);
+  if (space == the_server->spaces_.end() || proc->rank >= space->second.count) return {};
+  return space->second.first + proc->rank;
+}
+
+std::optional<std::vector<uint32_t>> Server::numbers(const pmix_proc_t procs[], size_t count) {
+  std::vector<uint32_t> result;
+  for (size_t i = 0; i < count; i++) {
+    std::lock_guard lock(the_server->spaces_mutex_);
+    const auto space = the_server->spaces_.find(procs[i].nspace);
+    if (space == the_server->spaces_.end()) return {};
+    const auto [first, size] = space->second;
+    const bool all = procs[i].rank == PMIX_RANK_WILDCARD;
+    if (!all && procs[i].rank >= size) return {};
+    for (uint32_t r = all ? 0 : procs[i].rank; r < (all ? size : procs[i].rank + 1); r++) result.push_back(first + r);
+  }
+  std::sort(result.begin(), result.end());
+  result.erase(std::unique(result.begin(), result.end()), result.end());
+  return result;
+}
+
 pmix_status_t Server::connected(const pmix_proc_t* proc, void*, pmix_info_t[], size_t, pmix_op_cbfunc_t, void*) {
-  if (the_server->mine(proc)) the_server->mailbox_.post(Event(event::Connected{proc->rank}));
+  if (const auto rank = number(proc)) the_server->mailbox_.post(Event(event::Connected{*rank}));
   return PMIX_OPERATION_SUCCEEDED;
 }
 
 pmix_status_t Server::finalized(const pmix_proc_t* proc, void*, pmix_op_cbfunc_t, void*) {
-  if (the_server->mine(proc)) the_server->mailbox_.post(Event(event::Finalized{proc->rank}));
+  if (const auto rank = number(proc)) the_server->mailbox_.post(Event(event::Finalized{*rank}));
   return PMIX_OPERATION_SUCCEEDED;
 }
 
 pmix_status_t Server::abort(const pmix_proc_t* proc, void*, int status, const char message[], pmix_proc_t[], size_t, pmix_op_cbfunc_t done,
                             void* token) {
-  if (!the_server->mine(proc)) return PMIX_ERR_NOT_SUPPORTED;
+  const auto rank = number(proc);
+  if (!rank) return PMIX_ERR_NOT_SUPPORTED;
   {
     std::lock_guard lock(the_server->aborts_mutex_);
     the_server->aborts_.push_back({done, token});
   }
-  the_server->mailbox_.post(Event(event::Aborted{proc->rank, status, message ? message : ""}));
+  the_server->mailbox_.post(Event(event::Aborted{*rank, status, message ? message : ""}));
   return PMIX_SUCCESS;
 }
 
@@ -228,7 +144,7 @@ void Server::answer_aborts() {
 /// What a fence has collected goes straight back where all ranks are behind this one server; otherwise it is one of several parts.
 pmix_status_t Server::fence(const pmix_proc_t procs[], size_t count, const pmix_info_t[], size_t, char* data, size_t size,
                             pmix_modex_cbfunc_t done, void* token) {
-  Remote* remote = the_server->remote_;
+  Remote* remote = the_server->facts_.remote;
   if (!remote) {
     if (!done) return PMIX_SUCCESS;
     the_server->mailbox_.post(Mailbox::Work([=] {
@@ -237,21 +153,15 @@ pmix_status_t Server::fence(const pmix_proc_t procs[], size_t count, const pmix_
     }));
     return PMIX_SUCCESS;
   }
-  std::vector<uint32_t> members;
-  for (size_t i = 0; i < count; i++) {
-    if (procs[i].rank == PMIX_RANK_WILDCARD) {
-      members.clear();
-      break;
-    }
-    if (!the_server->mine(&procs[i])) return PMIX_ERR_NOT_SUPPORTED;
-    members.push_back(procs[i].rank);
-  }
-  std::sort(members.begin(), members.end());
-  if (members.size() == the_server->options_.ranks()) members.clear();
+  auto known = numbers(procs, count);
+  if (!known) return PMIX_ERR_NOT_FOUND;
+  std::vector<uint32_t> members = std::move(*known);
   std::string part(data ? data : "", data ? size : 0);
   free(data);
   the_server->mailbox_.post(Mailbox::Work([=, members = std::move(members), part = std::move(part)] {
-    remote->fence(members, part, [done, token](bool good, const std::string& all) {
+    const uint32_t job = the_server->facts_.roster->spaces().front().ranks;
+    const bool whole = members.size() == job && members.back() == job - 1;
+    remote->fence(whole ? std::vector<uint32_t>() : members, part, [done, token](bool good, const std::string& all) {
       if (done) answer(done, token, good ? PMIX_SUCCESS : PMIX_ERROR, all);
     });
   }));
@@ -259,11 +169,13 @@ pmix_status_t Server::fence(const pmix_proc_t procs[], size_t count, const pmix_
 }
 
 pmix_status_t Server::modex(const pmix_proc_t* proc, const pmix_info_t[], size_t, pmix_modex_cbfunc_t done, void* token) {
-  Remote* remote = the_server->remote_;
-  if (!remote || !the_server->mine(proc) || the_server->layout_.host_of[proc->rank] == the_server->layout_.self)
-    return PMIX_ERR_NOT_FOUND;  // every rank of the job is a client of this server
-  the_server->mailbox_.post(Mailbox::Work(
-      [=, rank = proc->rank] { remote->modex(rank, [done, token](int status, std::string data) { answer(done, token, status, data); }); }));
+  Remote* remote = the_server->facts_.remote;
+  const auto rank = number(proc);
+  if (!remote || !rank) return PMIX_ERR_NOT_FOUND;  // without other hosts every rank of the job is a client of this server
+  the_server->mailbox_.post(Mailbox::Work([=] {
+    if (the_server->layout_.host_of[*rank] == the_server->layout_.self) return answer(done, token, PMIX_ERR_NOT_FOUND, {});
+    remote->modex(*rank, [done, token](int status, std::string data) { answer(done, token, status, data); });
+  }));
   return PMIX_SUCCESS;
 }
 
@@ -276,9 +188,10 @@ void Server::answer(pmix_modex_cbfunc_t done, void* token, pmix_status_t status,
 }
 
 void Server::published(uint32_t rank, Remote::ModexDone done) {
+  const Proc name = facts_.roster->proc(rank);
   pmix_proc_t proc{};
-  job_.copy(proc.nspace, sizeof proc.nspace - 1);
-  proc.rank = rank;
+  name.space.copy(proc.nspace, sizeof proc.nspace - 1);
+  proc.rank = name.rank;
   auto* waiting = new Remote::ModexDone(std::move(done));
   const auto arrived = [](pmix_status_t status, char* data, size_t size, void* token) {
     auto* then = static_cast<Remote::ModexDone*>(token);
@@ -293,45 +206,25 @@ void Server::published(uint32_t rank, Remote::ModexDone done) {
   delete waiting;
 }
 
-pmix_status_t Server::publish(const pmix_proc_t* proc, const pmix_info_t info[], size_t count, pmix_op_cbfunc_t done, void* token) {
-  if (the_server->remote_) return PMIX_ERR_NOT_SUPPORTED;  // servers of several hosts do not agree on such things yet
-  const pmix_status_t status = the_server->names_.publish(*proc, info, count);
-  the_server->reply(done, status, token);
-  if (status == PMIX_SUCCESS) the_server->names_.retry();
-  return PMIX_SUCCESS;
-}
-
-pmix_status_t Server::lookup(const pmix_proc_t*, char** keys, const pmix_info_t info[], size_t count, pmix_lookup_cbfunc_t done,
-                             void* token) {
-  if (the_server->remote_) return PMIX_ERR_NOT_SUPPORTED;
-  NameService::Wish wish{{}, false, done, token};
-  for (char** key = keys; key && *key; key++) wish.keys.emplace_back(*key);
-  for (size_t i = 0; i < count; i++) wish.wait |= !strcmp(info[i].key, PMIX_WAIT);
-  the_server->names_.lookup(std::move(wish));
-  return PMIX_SUCCESS;
-}
-
-pmix_status_t Server::unpublish(const pmix_proc_t* proc, char** keys, const pmix_info_t[], size_t, pmix_op_cbfunc_t done, void* token) {
-  if (the_server->remote_) return PMIX_ERR_NOT_SUPPORTED;
-  the_server->names_.unpublish(*proc, keys);
-  the_server->reply(done, PMIX_SUCCESS, token);
-  return PMIX_SUCCESS;
-}
-
-pmix_status_t Server::connect(const pmix_proc_t[], size_t, const pmix_info_t[], size_t, pmix_op_cbfunc_t done, void* token) {
-  if (the_server->remote_) return PMIX_ERR_NOT_SUPPORTED;
-  the_server->reply(done, PMIX_SUCCESS, token);
-  return PMIX_SUCCESS;
-}
-
 pmix_status_t Server::register_events(pmix_status_t*, size_t, const pmix_info_t[], size_t, pmix_op_cbfunc_t, void*) {
   return PMIX_OPERATION_SUCCEEDED;
 }
 
 pmix_status_t Server::deregister_events(pmix_status_t*, size_t, pmix_op_cbfunc_t, void*) { return PMIX_OPERATION_SUCCEEDED; }
 
-pmix_status_t Server::notify(pmix_status_t, const pmix_proc_t*, pmix_data_range_t, pmix_info_t[], size_t, pmix_op_cbfunc_t, void*) {
-  return PMIX_OPERATION_SUCCEEDED;  // PMIx has told its own clients; there are no other servers
+void Server::notify(const Notice& notice) {
+  pmix_proc_t source{};
+  notice.source.space.copy(source.nspace, sizeof source.nspace - 1);
+  source.rank = notice.source.rank;
+  pmix::Infos infos(notice.infos);
+  if (infos.good()) PMIx_Notify_event(notice.code, &source, notice.range, infos.data(), infos.size(), nullptr, nullptr);
+}
+
+std::string Server::space_names() {
+  std::lock_guard lock(the_server->spaces_mutex_);
+  std::string names;
+  for (const auto& [name, numbers] : the_server->spaces_) names += (names.empty() ? "" : ",") + name;
+  return names;
 }
 
 pmix_status_t Server::query(pmix_proc_t*, pmix_query_t* queries, size_t count, pmix_info_cbfunc_t done, void* token) {
@@ -344,7 +237,7 @@ pmix_status_t Server::query(pmix_proc_t*, pmix_query_t* queries, size_t count, p
       } else if (!strcmp(*key, PMIX_QUERY_PSET_NAMES)) {
         answers.add(*key, std::string());
       } else if (!strcmp(*key, PMIX_QUERY_NAMESPACES)) {
-        answers.add(*key, the_server->job_);
+        answers.add(*key, space_names());
       } else {
         continue;
       }
@@ -352,39 +245,7 @@ pmix_status_t Server::query(pmix_proc_t*, pmix_query_t* queries, size_t count, p
     }
   if (!known) return PMIX_ERR_NOT_SUPPORTED;
   auto* array = new pmix_data_array_t(answers.convert());
-  the_server->mailbox_.post(Mailbox::Work([=] {
-    auto release = [](void* what) {
-      auto* given = static_cast<pmix_data_array_t*>(what);
-      PMIX_DATA_ARRAY_DESTRUCT(given);
-      delete given;
-    };
-    done(PMIX_SUCCESS, static_cast<pmix_info_t*>(array->array), array->size, token, release, array);
-  }));
-  return PMIX_SUCCESS;
-}
-
-/// Clients of PMIx 5 insist on the membership beside the context id.
-pmix_status_t Server::group(pmix_group_operation_t op, char[], const pmix_proc_t procs[], size_t count, const pmix_info_t[], size_t,
-                            pmix_info_cbfunc_t done, void* token) {
-  if (the_server->remote_) return PMIX_ERR_NOT_SUPPORTED;
-  if (op != PMIX_GROUP_CONSTRUCT) {
-    the_server->mailbox_.post(Mailbox::Work([=] { done(PMIX_SUCCESS, nullptr, 0, token, nullptr, nullptr); }));
-    return PMIX_SUCCESS;
-  }
-  InfoList answers;
-  const size_t context = the_server->next_context_++;
-  answers.add_raw(PMIX_GROUP_CONTEXT_ID, &context, PMIX_SIZE);
-  pmix_data_array_t members{PMIX_PROC, count, const_cast<pmix_proc_t*>(procs)};
-  answers.add_raw(PMIX_GROUP_MEMBERSHIP, &members, PMIX_DATA_ARRAY);
-  auto* array = new pmix_data_array_t(answers.convert());
-  the_server->mailbox_.post(Mailbox::Work([=] {
-    auto release = [](void* what) {
-      auto* given = static_cast<pmix_data_array_t*>(what);
-      PMIX_DATA_ARRAY_DESTRUCT(given);
-      delete given;
-    };
-    done(PMIX_SUCCESS, static_cast<pmix_info_t*>(array->array), array->size, token, release, array);
-  }));
+  the_server->mailbox_.post(Mailbox::Work([=] { pmix::answer(done, token, array); }));
   return PMIX_SUCCESS;
 }
 
@@ -395,60 +256,76 @@ pmix_server_module_t upcalls() {
   module.abort = Server::abort;
   module.fence_nb = Server::fence;
   module.direct_modex = Server::modex;
-  module.publish = Server::publish;
-  module.lookup = Server::lookup;
-  module.unpublish = Server::unpublish;
-  module.connect = Server::connect;
-  module.disconnect = Server::connect;
+  module.publish = [](const pmix_proc_t* who, const pmix_info_t info[], size_t count, pmix_op_cbfunc_t done, void* token) {
+    return the_server->requests().publish(who, info, count, done, token);
+  };
+  module.lookup = [](const pmix_proc_t* who, char** keys, const pmix_info_t info[], size_t count, pmix_lookup_cbfunc_t done, void* token) {
+    return the_server->requests().lookup(who, keys, info, count, done, token);
+  };
+  module.unpublish = [](const pmix_proc_t* who, char** keys, const pmix_info_t[], size_t, pmix_op_cbfunc_t done, void* token) {
+    return the_server->requests().unpublish(who, keys, done, token);
+  };
+  module.connect = [](const pmix_proc_t procs[], size_t count, const pmix_info_t[], size_t, pmix_op_cbfunc_t done, void* token) {
+    return the_server->requests().connect(Gather::What::connect, procs, count, done, token);
+  };
+  module.disconnect = [](const pmix_proc_t procs[], size_t count, const pmix_info_t[], size_t, pmix_op_cbfunc_t done, void* token) {
+    return the_server->requests().connect(Gather::What::disconnect, procs, count, done, token);
+  };
   module.register_events = Server::register_events;
   module.deregister_events = Server::deregister_events;
-  module.notify_event = Server::notify;
+  module.notify_event = [](pmix_status_t code, const pmix_proc_t* source, pmix_data_range_t range, pmix_info_t info[], size_t count,
+                           pmix_op_cbfunc_t, void*) { return the_server->requests().notify(code, source, range, info, count); };
   module.query = Server::query;
-  module.group = Server::group;
+  module.group = [](pmix_group_operation_t op, char id[], const pmix_proc_t procs[], size_t count, const pmix_info_t info[], size_t infos,
+                    pmix_info_cbfunc_t done,
+                    void* token) { return the_server->requests().group(op, id, procs, count, info, infos, done, token); };
+  module.spawn = [](const pmix_proc_t* who, const pmix_info_t info[], size_t count, const pmix_app_t apps[], size_t app_count,
+                    pmix_spawn_cbfunc_t done,
+                    void* token) { return the_server->requests().spawn(who, info, count, apps, app_count, done, token); };
   return module;
 }
 
-Result<void> Server::start(const JobFacts& facts) {
+Result<void> Server::start() {
   static pmix_server_module_t module = upcalls();
-  common_ = segment_sizes(options_.ranks());
-  for (const std::string& variable : common_) {
+  const Space& job = facts_.roster->spaces().front();
+  for (const std::string& variable : segment_sizes(job.ranks)) {
     const size_t equals = variable.find('=');
     setenv(variable.substr(0, equals).c_str(), variable.substr(equals + 1).c_str(), 1);
   }
   // What PMIx has to say about clients that die in the middle of a message is no news to the user.
-  if (!options_.verbose) setenv("PMIX_OUTPUT_STDERR_FD", std::to_string(open("/dev/null", O_WRONLY | O_CLOEXEC)).c_str(), 1);
+  if (!facts_.verbose) setenv("PMIX_OUTPUT_STDERR_FD", std::to_string(open("/dev/null", O_WRONLY | O_CLOEXEC)).c_str(), 1);
   InfoList info;
   // Fresh names per launch: PMIx 5 refuses to start where a dead server of the same name left its files.
-  info.add(PMIX_SERVER_TMPDIR, facts.folder);
-  info.add(PMIX_SYSTEM_TMPDIR, facts.folder);
-  info.add(PMIX_SERVER_NSPACE, facts.name + "-server");
+  info.add(PMIX_SERVER_TMPDIR, facts_.folder);
+  info.add(PMIX_SYSTEM_TMPDIR, facts_.folder);
+  info.add(PMIX_SERVER_NSPACE, facts_.name + "-server");
   const pmix_rank_t own = layout_.self;
   info.add_raw(PMIX_SERVER_RANK, &own, PMIX_PROC_RANK);
   info.add(PMIX_HOSTNAME, layout_.host());
-  pmix_topology_t topology{const_cast<char*>("hwloc"), facts.hwloc_topology};
-  if (facts.hwloc_topology) info.add_raw(PMIX_TOPOLOGY2, &topology, PMIX_POINTER);  // replaced below: the list would copy it deeply
+  pmix_topology_t topology{const_cast<char*>("hwloc"), facts_.hwloc_topology};
+  if (facts_.hwloc_topology) info.add_raw(PMIX_TOPOLOGY2, &topology, PMIX_POINTER);  // replaced below: the list would copy it deeply
   pmix_data_array_t array = info.convert();
   auto* items = static_cast<pmix_info_t*>(array.array);
-  if (facts.hwloc_topology) {  // handed over as it is: PMIx then skips its own discovery, most of its start-up time
+  if (facts_.hwloc_topology) {  // handed over as it is: PMIx then skips its own discovery, most of its start-up time
     pmix_value_t& value = items[array.size - 1].value;
     value.type = PMIX_TOPO;
     value.data.topo = &topology;
   }
   const pmix_status_t status = PMIx_server_init(&module, items, array.size);
   if (status != PMIX_SUCCESS) return Failure{text("the PMIx server cannot start", status)};
-  return register_job(facts);
+  return add_space(job);
 }
 
-void Server::add_rank(InfoList& job, uint32_t rank, uint32_t node) const {
+void add_rank(InfoList& job, const Space& space, const Layout& places, uint32_t rank, uint32_t node) {
   InfoList data;
   const pmix_rank_t r = rank;
   data.add_raw(PMIX_RANK, &r, PMIX_PROC_RANK);
-  const uint16_t local = uint16_t(std::min(layout_.local_rank(rank), 65535u));
+  const uint16_t local = uint16_t(std::min(places.local_rank(rank), 65535u));
   data.add_raw(PMIX_LOCAL_RANK, &local, PMIX_UINT16);
   data.add_raw(PMIX_NODE_RANK, &local, PMIX_UINT16);
   data.add(PMIX_NODEID, node);
-  data.add(PMIX_APPNUM, options_.app_of(rank));
-  data.add(PMIX_HOSTNAME, layout_.hosts[layout_.host_of[rank]]);
+  data.add(PMIX_APPNUM, space.app_of(rank));
+  data.add(PMIX_HOSTNAME, places.hosts[places.host_of[rank]]);
   job.add(PMIX_PROC_DATA, data);
 }
 
@@ -458,61 +335,82 @@ std::string joined(const std::vector<uint32_t>& ranks) {
   return list;
 }
 
-Result<void> Server::register_job(const JobFacts& facts) {
-  const uint32_t ranks = options_.ranks();
-  const auto hosts = layout_.by_host();
+void add_parent(InfoList& job, const Space& space) {
+  if (space.parent.space.empty()) return;
+  const bool spawned = true;
+  pmix_proc_t parent{};
+  space.parent.space.copy(parent.nspace, sizeof parent.nspace - 1);
+  parent.rank = space.parent.rank;
+  job.add_raw(PMIX_SPAWNED, &spawned, PMIX_BOOL);
+  job.add_raw(PMIX_PARENT_ID, &parent, PMIX_PROC);
+}
+
+Result<void> Server::add_space(const Space& space) {
+  const Layout places = layout_.part(space.first, space.ranks);
+  const auto hosts = places.by_host();
   std::string names, lists;
   for (const auto& [host, list] : hosts) {
-    names += (names.empty() ? "" : ",") + layout_.hosts[host];
+    names += (names.empty() ? "" : ",") + places.hosts[host];
     lists += (lists.empty() ? "" : ";") + joined(list);
   }
-  const std::string peers = joined(layout_.here());
-  const uint32_t local = uint32_t(layout_.here().size());
-  char *nodes = nullptr, *places = nullptr;
+  const uint32_t local = uint32_t(places.here().size());
+  char *nodes = nullptr, *maps = nullptr;
   PMIx_generate_regex(names.c_str(), &nodes);
-  PMIx_generate_ppn(lists.c_str(), &places);
+  PMIx_generate_ppn(lists.c_str(), &maps);
   InfoList job;
-  job.add(PMIX_JOB_SIZE, ranks);
-  job.add(PMIX_UNIV_SIZE, std::max(ranks, facts.cpus));
-  job.add(PMIX_MAX_PROCS, std::max(ranks, facts.cpus));
-  job.add(PMIX_JOB_NUM_APPS, uint32_t(options_.apps.size()));
+  job.add(PMIX_JOB_SIZE, space.ranks);
+  job.add(PMIX_UNIV_SIZE, std::max(facts_.roster->spaces().front().ranks, facts_.cpus));
+  job.add(PMIX_MAX_PROCS, std::max(space.ranks, facts_.cpus));
+  job.add(PMIX_JOB_NUM_APPS, uint32_t(space.apps.size()));
   job.add(PMIX_NUM_NODES, uint32_t(hosts.size()));
   job.add(PMIX_LOCAL_SIZE, local);
   job.add(PMIX_NODE_SIZE, local);
-  job.add(PMIX_LOCAL_PEERS, peers);
+  job.add(PMIX_LOCAL_PEERS, joined(places.here()));
   job.add_raw(PMIX_NODE_MAP, nodes, PMIX_REGEX);
-  job.add_raw(PMIX_PROC_MAP, places, PMIX_REGEX);
-  job.add(PMIX_TMPDIR, facts.folder);
-  job.add(PMIX_NSDIR, facts.folder);
-  job.add(boot::key_secret, facts.secret);
-  job.add(boot::key_cpus, facts.cpus);
+  job.add_raw(PMIX_PROC_MAP, maps, PMIX_REGEX);
+  job.add(PMIX_TMPDIR, facts_.folder);
+  job.add(PMIX_NSDIR, facts_.folder);
+  job.add(boot::key_secret, facts_.secret);
+  job.add(boot::key_cpus, facts_.cpus);
   job.add(boot::key_launcher, std::string("Weft's mpirun"));
-  job.add(boot::key_topology, facts.topology);
+  job.add(boot::key_topology, facts_.topology);
+  add_parent(job, space);
   for (uint32_t n = 0; n < hosts.size(); n++)
-    for (uint32_t r : hosts[n].second) add_rank(job, r, n);
+    for (uint32_t r : hosts[n].second) add_rank(job, space, places, r, n);
   free(nodes);
-  free(places);
+  free(maps);
 
-  pmix_data_array_t array = job.convert();
-  pmix_nspace_t space{};
-  facts.name.copy(space, sizeof space - 1);
-  pmix_status_t status =
-      PMIx_server_register_nspace(space, int(local), static_cast<pmix_info_t*>(array.array), array.size, nullptr, nullptr);
+  {
+    std::lock_guard lock(spaces_mutex_);
+    spaces_[space.name] = {space.first, space.ranks};
+  }
+  const pmix_data_array_t array = job.convert();
+  pmix_nspace_t name{};
+  space.name.copy(name, sizeof name - 1);
+  const pmix_status_t status =
+      PMIx_server_register_nspace(name, int(local), static_cast<pmix_info_t*>(array.array), array.size, nullptr, nullptr);
   if (status != PMIX_SUCCESS && status != PMIX_OPERATION_SUCCEEDED)
     return Failure{text("PMIx does not take the job's description", status)};
+  return register_clients(space, places);
+}
+
+Result<void> Server::register_clients(const Space& space, const Layout& places) {
+  if (places.here().empty()) return {};
   pmix_proc_t proc{};
-  memcpy(proc.nspace, space, sizeof space);
-  for (uint32_t r : layout_.here()) {
+  space.name.copy(proc.nspace, sizeof proc.nspace - 1);
+  for (uint32_t r : places.here()) {
     proc.rank = r;
-    status = PMIx_server_register_client(&proc, getuid(), getgid(), nullptr, nullptr, nullptr);
+    const pmix_status_t status = PMIx_server_register_client(&proc, getuid(), getgid(), nullptr, nullptr, nullptr);
     if (status != PMIX_SUCCESS && status != PMIX_OPERATION_SUCCEEDED) return Failure{text("PMIx does not take a rank", status)};
   }
   char** variables = nullptr;
-  proc.rank = layout_.here()[0];
-  status = PMIx_server_setup_fork(&proc, &variables);
+  proc.rank = places.here()[0];
+  const pmix_status_t status = PMIx_server_setup_fork(&proc, &variables);
   if (status != PMIX_SUCCESS) return Failure{text("PMIx cannot make the environment of ranks", status)};
+  std::vector<std::string>& environment = environments_[space.name];
+  environment = segment_sizes(facts_.roster->spaces().front().ranks);
   for (char** v = variables; v && *v; v++) {
-    if (strncmp(*v, "PMIX_RANK=", 10)) common_.emplace_back(*v);
+    if (strncmp(*v, "PMIX_RANK=", 10)) environment.emplace_back(*v);
     free(*v);
   }
   free(variables);
@@ -520,8 +418,9 @@ Result<void> Server::register_job(const JobFacts& facts) {
 }
 
 std::vector<std::string> Server::environment(uint32_t rank) {
-  std::vector<std::string> all = common_;
-  all.push_back("PMIX_RANK=" + std::to_string(rank));
+  const Proc name = facts_.roster->proc(rank);
+  std::vector<std::string> all = environments_[name.space];
+  all.push_back("PMIX_RANK=" + std::to_string(name.rank));
   return all;
 }
 
@@ -532,7 +431,7 @@ uint64_t temporary_bytes(uint32_t ranks) { return 2 * segment_size(ranks) + 64 *
 
 Result<std::unique_ptr<PmixServer>> PmixServer::start(const JobFacts& facts, Mailbox& mailbox) {
   auto server = std::make_unique<Server>(facts, mailbox);
-  if (auto ok = server->start(facts); !ok) return ok.failure();
+  if (auto ok = server->start(); !ok) return ok.failure();
   return std::unique_ptr<PmixServer>(std::move(server));
 }
 

@@ -9,6 +9,7 @@
 #include "launcher/events.h"
 #include "launcher/job.h"
 #include "launcher/layout.h"
+#include "launcher/service.h"
 #include "runtime/base/status.h"
 
 namespace weft::launcher {
@@ -19,7 +20,7 @@ class Remote {
   using FenceDone = std::function<void(bool good, const std::string& data)>;
   using ModexDone = std::function<void(int status, std::string data)>;
   virtual ~Remote() = default;
-  /// All members (ranks; none: the whole job) of this host have come to a fence and brought `data`.
+  /// All members (ranks; none: all of the job's first namespace) of this host have come to a fence and brought `data`.
   virtual void fence(std::vector<uint32_t> members, std::string data, FenceDone done) = 0;
   /// What did a rank of another host publish?
   virtual void modex(uint32_t rank, ModexDone done) = 0;
@@ -33,9 +34,11 @@ struct JobFacts {
   std::string topology;  ///< what topo::Node::parse reads
   void* hwloc_topology = nullptr;
   uint32_t cpus = 1;  ///< that ranks of this host may use
-  const Options* options = nullptr;
+  bool verbose = false;
+  const Roster* roster = nullptr;  ///< with the job's first namespace; outlives the server, as do the following
   const Layout* layout = nullptr;
   Remote* remote = nullptr;  ///< only with ranks on other hosts
+  Services* services = nullptr;
 };
 
 /// What the server needs in the job's folder for that many ranks.
@@ -48,8 +51,14 @@ class PmixServer {
 
   static Result<std::unique_ptr<PmixServer>> start(const JobFacts& facts, Mailbox& mailbox);
 
+  /// Another namespace of the roster, whose ranks the layout has: to be told before any rank of it starts, on whatever host.
+  virtual Result<void> add_space(const Space& space) = 0;
+
   /// The variables (NAME=VALUE) that make a process rank `rank` of the job.
   virtual std::vector<std::string> environment(uint32_t rank) = 0;
+
+  /// Tells this host's ranks.
+  virtual void notify(const Notice& notice) = 0;
 
   /// Answers the calls of PMIx_Abort that have been reported.
   virtual void answer_aborts() = 0;

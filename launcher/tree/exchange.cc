@@ -15,7 +15,7 @@ std::vector<uint32_t> Exchange::sources_of(const Members& members) const {
       found[size_t(std::find(children.begin(), children.end(), shape_.next(layout_.self, host)) - children.begin())] = true;
   };
   if (members.empty()) {
-    for (uint32_t host : layout_.host_of) add(host);
+    for (uint32_t rank = 0; rank < first_ranks_; rank++) add(layout_.host_of[rank]);
   } else {
     for (uint32_t rank : members) add(layout_.host_of[rank]);
   }
@@ -74,24 +74,63 @@ void Exchange::answer(uint32_t asker, const Modex& question) {
   });
 }
 
-void Exchange::deliver(const Message& message) {
+void Exchange::ask(Service what, std::string body, Done done) {
+  const uint64_t number = next_question_++;
+  asked_[number] = std::move(done);
+  send_(Kind::ask, 0, encode(Ask{number, uint8_t(what), std::move(body)}));
+}
+
+void Exchange::deliver_fence(const Message& message) {
+  auto fence = decode_fence(message.body);
   const auto known = [&](uint32_t rank) { return rank < layout_.host_of.size(); };
-  if (message.kind == Kind::fence || message.kind == Kind::fence_done) {
-    auto fence = decode_fence(message.body);
-    if (!fence || !std::all_of(fence->members.begin(), fence->members.end(), known)) return;
-    if (message.kind == Kind::fence)
-      contribute(message.from, std::move(*fence));
-    else
-      complete(*fence);
-  } else if (message.kind == Kind::modex || message.kind == Kind::modex_reply) {
-    auto modex = decode_modex(message.body);
-    if (!modex || !known(modex->rank)) return;
-    if (message.kind == Kind::modex) return answer(message.from, *modex);
-    auto question = questions_.find(modex->number);
-    if (question == questions_.end()) return;
-    const ModexDone done = std::move(question->second);
-    questions_.erase(question);
-    done(modex->status, std::move(modex->data));
+  if (!fence || !std::all_of(fence->members.begin(), fence->members.end(), known)) return;
+  if (message.kind == Kind::fence)
+    contribute(message.from, std::move(*fence));
+  else
+    complete(*fence);
+}
+
+void Exchange::deliver_modex(const Message& message) {
+  auto modex = decode_modex(message.body);
+  if (!modex || modex->rank >= layout_.host_of.size()) return;
+  if (message.kind == Kind::modex) return answer(message.from, *modex);
+  auto question = questions_.find(modex->number);
+  if (question == questions_.end()) return;
+  const ModexDone done = std::move(question->second);
+  questions_.erase(question);
+  done(modex->status, std::move(modex->data));
+}
+
+void Exchange::deliver_question(const Message& message) {
+  if (message.kind == Kind::ask) {
+    const auto ask = decode_ask(message.body);
+    if (!ask || !answers_ || !ask->what || ask->what > uint8_t(Service::last)) return;
+    const auto reply = [this, asker = message.from, number = ask->number](int32_t status, std::string body) {
+      send_(Kind::answer, asker, encode(Answer{number, status, std::move(body)}));
+    };
+    return answers_(message.from, Service(ask->what), ask->body, reply);
+  }
+  auto answer = decode_answer(message.body);
+  auto asked = answer ? asked_.find(answer->number) : asked_.end();
+  if (asked == asked_.end()) return;
+  const Done done = std::move(asked->second);
+  asked_.erase(asked);
+  done(answer->status, std::move(answer->body));
+}
+
+void Exchange::deliver(const Message& message) {
+  switch (message.kind) {
+    case Kind::fence:
+    case Kind::fence_done: return deliver_fence(message);
+    case Kind::modex:
+    case Kind::modex_reply: return deliver_modex(message);
+    case Kind::ask:
+    case Kind::answer: return deliver_question(message);
+    case Kind::notice:
+      if (const auto spread = decode_spread(message.body); spread && spread->origin != layout_.self && server_)
+        if (const auto notice = decode_notice(spread->body)) server_->notify(*notice);
+      return;
+    default: return;
   }
 }
 

@@ -184,7 +184,7 @@ void Leaf::prepare() {
     Hardware own{hardware_ ? &*hardware_ : nullptr, hardware_ ? describe_host(*hardware_, plan_.policies, wanted_gpus(options_)) : "",
                  topo::usable_cpus(), "not bound"};
     if (ok) ok = bind(own);
-    if (ok) ok = start_server(secret_, &exchange_, own);
+    if (ok) ok = start_server(secret_, &exchange_, exchange_, own);
     if (!ok) unable_ = ok.failure().text;
   }
   if (!unable_.empty()) return happen(Happening::unable);

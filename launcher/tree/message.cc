@@ -7,124 +7,13 @@
 #include <type_traits>
 #include <utility>
 
+#include "launcher/tree/bytes.h"
+
 namespace weft::launcher::tree {
 namespace {
 
 constexpr size_t head_size = 16;
 constexpr char magic[4] = {'W', 'e', 'f', 't'};
-
-/// Numbers are little-endian, texts and lists are headed by their length.
-class Writer {
- public:
-  explicit Writer(std::string head = {}) : out_(std::move(head)) {}
-  void number(uint64_t value, int bytes) {
-    for (int i = 0; i < bytes; i++) out_.push_back(char(value >> (8 * i)));
-  }
-  void u8(uint8_t v) { number(v, 1); }
-  void u32(uint32_t v) { number(v, 4); }
-  void u64(uint64_t v) { number(v, 8); }
-  void text(std::string_view v) {
-    u32(uint32_t(v.size()));
-    out_.append(v);
-  }
-  void texts(const std::vector<std::string>& v) {
-    u32(uint32_t(v.size()));
-    for (const std::string& item : v) text(item);
-  }
-  void numbers(const std::vector<uint32_t>& v) {
-    u32(uint32_t(v.size()));
-    for (uint32_t item : v) u32(item);
-  }
-  std::string take() { return std::move(out_); }
-
- private:
-  std::string out_;
-};
-
-/// Never reads past the end, never reserves more than what is there; once something was wrong everything is zero.
-class Reader {
- public:
-  explicit Reader(std::string_view in) : in_(in) {}
-  uint64_t number(int bytes) {
-    if (in_.size() < size_t(bytes)) return fail();
-    uint64_t value = 0;
-    for (int i = 0; i < bytes; i++) value |= uint64_t(uint8_t(in_[size_t(i)])) << (8 * i);
-    in_.remove_prefix(size_t(bytes));
-    return value;
-  }
-  uint8_t u8() { return uint8_t(number(1)); }
-  bool flag() {
-    const uint8_t value = u8();
-    if (value > 1) fail();
-    return value == 1;
-  }
-  uint32_t u32() { return uint32_t(number(4)); }
-  uint64_t u64() { return number(8); }
-  std::string text() {
-    const uint32_t size = u32();
-    if (in_.size() < size) return fail(), std::string();
-    std::string value(in_.substr(0, size));
-    in_.remove_prefix(size);
-    return value;
-  }
-  /// Length of a list whose items take at least `least` bytes each.
-  uint32_t length(size_t least) {
-    const uint32_t count = u32();
-    if (count > in_.size() / least) return uint32_t(fail());
-    return count;
-  }
-  std::vector<std::string> texts() {
-    std::vector<std::string> list(length(4));
-    for (std::string& item : list) item = text();
-    return list;
-  }
-  std::vector<uint32_t> numbers() {
-    std::vector<uint32_t> list(length(4));
-    for (uint32_t& item : list) item = u32();
-    return list;
-  }
-  uint64_t fail() {
-    good_ = false;
-    in_ = {};
-    return 0;
-  }
-  bool complete() const { return good_ && in_.empty(); }
-
- private:
-  std::string_view in_;
-  bool good_ = true;
-};
-
-void write(Writer& out, const App& app) {
-  out.texts(app.command);
-  out.u32(app.ranks);
-  out.text(app.folder);
-  out.u8(uint8_t(app.inherit));
-  out.texts(app.listed);
-  out.u32(uint32_t(app.variables.size()));
-  for (const auto& [name, value] : app.variables) {
-    out.text(name);
-    out.text(value);
-  }
-}
-
-App read_app(Reader& in) {
-  App app;
-  app.command = in.texts();
-  app.ranks = in.u32();
-  app.folder = in.text();
-  const uint8_t inherit = in.u8();
-  if (inherit > uint8_t(Inherit::listed)) in.fail();
-  app.inherit = Inherit(inherit);
-  app.listed = in.texts();
-  app.variables.resize(in.length(8));
-  for (auto& [name, value] : app.variables) {
-    name = in.text();
-    value = in.text();
-  }
-  if (app.command.empty()) in.fail();
-  return app;
-}
 
 using placement::Unit;
 
@@ -238,13 +127,42 @@ uint8_t letter(const Event& e) {
   return e.index() < sizeof letters ? letters[e.index()] : 0;
 }
 
-template <class T>
-std::optional<T> whole(const Reader& in, T value) {
-  if (!in.complete()) return {};
-  return value;
+}  // namespace
+
+void write_app(Writer& out, const App& app) {
+  out.texts(app.command);
+  out.u32(app.ranks);
+  out.text(app.folder);
+  out.u8(uint8_t(app.inherit));
+  out.texts(app.listed);
+  out.u32(uint32_t(app.variables.size()));
+  for (const auto& [name, value] : app.variables) {
+    out.text(name);
+    out.text(value);
+  }
+  out.texts(app.hosts);
+  out.text(app.path);
 }
 
-}  // namespace
+App read_app(Reader& in) {
+  App app;
+  app.command = in.texts();
+  app.ranks = in.u32();
+  app.folder = in.text();
+  const uint8_t inherit = in.u8();
+  if (inherit > uint8_t(Inherit::listed)) in.fail();
+  app.inherit = Inherit(inherit);
+  app.listed = in.texts();
+  app.variables.resize(in.length(8));
+  for (auto& [name, value] : app.variables) {
+    name = in.text();
+    value = in.text();
+  }
+  app.hosts = in.texts();
+  app.path = in.text();
+  if (app.command.empty()) in.fail();
+  return app;
+}
 
 std::string frame(const Message& message) {
   Writer out;
@@ -298,7 +216,7 @@ std::string encode(const Plan& plan) {
   out.u8(uint8_t(plan.options.input));
   out.u32(plan.options.input_rank);
   out.u32(uint32_t(plan.options.apps.size()));
-  for (const App& app : plan.options.apps) write(out, app);
+  for (const App& app : plan.options.apps) write_app(out, app);
   write(out, plan.policies);
   return out.take();
 }
@@ -329,7 +247,7 @@ std::optional<Plan> decode_plan(std::string_view body) {
   if (input > uint8_t(InputTo::none)) in.fail();
   plan.options.input = InputTo(input);
   plan.options.input_rank = in.u32();
-  plan.options.apps.resize(in.length(21));
+  plan.options.apps.resize(in.length(29));
   for (App& app : plan.options.apps) app = read_app(in);
   plan.policies = read_request(in);
   if (plan.policies.programs.size() != plan.options.apps.size()) in.fail();
@@ -404,6 +322,52 @@ std::optional<Modex> decode_modex(std::string_view body) {
   modex.status = int32_t(in.u32());
   modex.data = in.text();
   return whole(in, std::move(modex));
+}
+
+std::string encode(const Ask& ask) {
+  Writer out;
+  out.u64(ask.number);
+  out.u8(ask.what);
+  out.text(ask.body);
+  return out.take();
+}
+std::optional<Ask> decode_ask(std::string_view body) {
+  Reader in(body);
+  Ask ask;
+  ask.number = in.u64();
+  ask.what = in.u8();
+  ask.body = in.text();
+  return whole(in, std::move(ask));
+}
+
+std::string encode(const Answer& answer) {
+  Writer out;
+  out.u64(answer.number);
+  out.u32(uint32_t(answer.status));
+  out.text(answer.body);
+  return out.take();
+}
+std::optional<Answer> decode_answer(std::string_view body) {
+  Reader in(body);
+  Answer answer;
+  answer.number = in.u64();
+  answer.status = int32_t(in.u32());
+  answer.body = in.text();
+  return whole(in, std::move(answer));
+}
+
+std::string encode(const Spread& spread) {
+  Writer out;
+  out.u32(spread.origin);
+  out.text(spread.body);
+  return out.take();
+}
+std::optional<Spread> decode_spread(std::string_view body) {
+  Reader in(body);
+  Spread spread;
+  spread.origin = in.u32();
+  spread.body = in.text();
+  return whole(in, std::move(spread));
 }
 
 std::string encode(const Event& event) {

@@ -16,6 +16,12 @@ namespace weft::launcher::tree {
 /// Sent to all daemons but the sender.
 constexpr uint32_t everybody = UINT32_MAX;
 
+class Writer;
+class Reader;
+/// Part of several records.
+void write_app(Writer&, const App&);
+App read_app(Reader&);
+
 enum class Kind : uint8_t {
   plan = 1,      ///< parent to child: the job (Plan)
   up,            ///< to mpirun: the sender's host is ready (a number: MASTER_PORT, from the host of rank 0 if wanted)
@@ -31,7 +37,12 @@ enum class Kind : uint8_t {
   farewell,      ///< child to parent: all daemons from me on have ended their ranks
   stacks,        ///< to everybody: where are your ranks?
   stacks_found,  ///< to mpirun: the answer (HostStacks)
-  last = stacks_found,
+  ask,           ///< to mpirun: a service is wanted (Ask)
+  answer,        ///< what comes of it (Answer)
+  notice,        ///< to everybody: tell your ranks, but the daemon that has asked for it (Spread)
+  spawn,         ///< to everybody: a new namespace, start its ranks (launcher/service.h: SpawnOrder)
+  drop,          ///< to everybody: kill the ranks of a namespace (its number)
+  last = drop,
 };
 
 struct Message {
@@ -92,11 +103,31 @@ struct Modex {
   std::string data;
 };
 
+/// A question to a service of the job.
+struct Ask {
+  uint64_t number = 0;  ///< the asker's
+  uint8_t what = 0;     ///< Service
+  std::string body;
+};
+struct Answer {
+  uint64_t number = 0;
+  int32_t status = 0;  ///< PMIx status
+  std::string body;
+};
+/// A notice with the daemon whose ranks know it already.
+struct Spread {
+  uint32_t origin = 0;
+  std::string body;
+};
+
 std::string encode(const Plan&);
 std::string encode(const Launch&);
 std::string encode(const Lost&);
 std::string encode(const Fence&);
 std::string encode(const Modex&);
+std::string encode(const Ask&);
+std::string encode(const Answer&);
+std::string encode(const Spread&);
 std::string encode(const Event&);
 /// At most about `limit` bytes; the stacks of ranks that find no room are replaced by a remark.
 std::string encode(const HostStacks&, size_t limit);
@@ -108,6 +139,9 @@ std::optional<Launch> decode_launch(std::string_view body);
 std::optional<Lost> decode_lost(std::string_view body);
 std::optional<Fence> decode_fence(std::string_view body);
 std::optional<Modex> decode_modex(std::string_view body);
+std::optional<Ask> decode_ask(std::string_view body);
+std::optional<Answer> decode_answer(std::string_view body);
+std::optional<Spread> decode_spread(std::string_view body);
 std::optional<Event> decode_event(std::string_view body);
 std::optional<HostStacks> decode_stacks(std::string_view body);
 std::optional<uint32_t> decode_number(std::string_view body);

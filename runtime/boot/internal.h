@@ -11,6 +11,10 @@ inline constexpr char key_cpus[] = "weft.cpus";          ///< uint32: CPUs that 
 inline constexpr char key_launcher[] = "weft.launcher";  ///< string: name and version of the launcher
 inline constexpr char key_topology[] = "weft.topology";  ///< string: the node's hardware, see topo::Node
 
+/// What a rank says of programs to be spawned, besides PMIx's own keys, and where it finds the reason if there are none.
+inline constexpr char key_path[] = "weft.path";                    ///< string: folders to look for the program in, before PATH
+inline constexpr char key_spawn_failure[] = "weft.spawn.failure";  ///< string, published by the launcher for the spawning rank
+
 /// 32 random bytes as hex.
 std::string random_secret();
 

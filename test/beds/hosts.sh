@@ -152,6 +152,15 @@ streams() {
   [ "$(grep -a -c -E '^\[[0-9]+\] x[0-9]+$' "$work/out")" -eq 80000 ] || die "lines were lost or mixed"
 }
 
+services() { # what PMIx servers of several hosts answer together
+  local what
+  cp "$BUILD/test/faults/pmix_client" "$work/"
+  for what in names groups events; do
+    start "$mpirun" "${where[@]}" "$work/pmix_client" $what
+    ends 0 "$what of 16 ranks passed"
+  done
+}
+
 deaths() {
   start "$mpirun" "${where[@]}" "$work/guest" abort 9
   ends 7 "rank 9 .* on node3.*MPI_Abort"
@@ -309,7 +318,7 @@ if [ "$mode" = ssh ]; then "$here/cluster" up 4 --share "$OUT" --share "$PREFIX"
 networks=$(for pid in $(cut -d' ' -f1 "$beds/cluster-$bed"/*.pid); do readlink "/proc/$pid/ns/net"; done | sort -u | tr '\n' ' ')
 where=(-n 16)
 [ "$mode" = slurm ] || where=(-H node1:4,node2:4,node3:4,node4:4)
-[ $# -gt 0 ] || set -- programs contract streams debugger tools deaths $([ "$mode" = slurm ] || echo ssh_only unreachable ipv6_only)
+[ $# -gt 0 ] || set -- programs contract streams services debugger tools deaths $([ "$mode" = slurm ] || echo ssh_only unreachable ipv6_only)
 for part; do "$part"; done
 "$here/cluster" down
 bed=''

@@ -191,6 +191,9 @@ TEST_CASE("hostile bytes are refused", "[tree]") {
                                       encode(Modex{1, 2, -3, "d"}),
                                       encode(Event(event::Aborted{1, 2, "three"})),
                                       encode(HostStacks{"gdb", {{1, 2, "p", {{"f ()"}}, ""}, {2, 3, "p", {{"f ()"}}, ""}}}, 1000),
+                                      encode(Ask{1, 2, "question"}),
+                                      encode(Answer{1, -3, "answer"}),
+                                      encode(Spread{1, "notice"}),
                                       encode(Summons{"1", 1, "s", {"p"}, {}})};
   const auto try_all = [](const std::string& bytes) {
     const auto plan = decode_plan(bytes);
@@ -198,7 +201,8 @@ TEST_CASE("hostile bytes are refused", "[tree]") {
       for (uint32_t host : plan->host_of) REQUIRE(host < plan->hosts.size());
     return int(plan.has_value()) + decode_lost(bytes).has_value() + decode_fence(bytes).has_value() + decode_modex(bytes).has_value() +
            decode_event(bytes).has_value() + decode_summons(bytes).has_value() + decode_stacks(bytes).has_value() +
-           decode_launch(bytes).has_value();
+           decode_launch(bytes).has_value() + decode_ask(bytes).has_value() + decode_answer(bytes).has_value() +
+           decode_spread(bytes).has_value();
   };
   for (const std::string& bytes : good) {
     CHECK(try_all(bytes) >= 1);
@@ -345,6 +349,35 @@ TEST_CASE("fences gather what all have brought, once all are there", "[tree]") {
       }
     }
   }
+}
+
+TEST_CASE("questions reach mpirun, answers whoever has asked", "[tree]") {
+  const unsigned seed = std::random_device{}();
+  INFO("seed " << seed);
+  std::mt19937 random(seed);
+  Net net({7, 2}, {0, 1, 2, 3, 4, 5, 6});
+  std::vector<std::pair<Services::Done, std::string>> held;
+  net.nodes[0].serve([&](uint32_t asker, Service what, const std::string& body, Services::Done done) {
+    CHECK(what == Service::lookup);
+    held.emplace_back(std::move(done), body + " for " + std::to_string(asker));
+  });
+  size_t answered = 0;
+  for (int round = 0; round < 100; round++) {
+    const uint32_t who = 1 + random() % 6;
+    const std::string text = std::to_string(round);
+    net.nodes[who].ask(Service::lookup, text, [&answered, wanted = text + " for " + std::to_string(who)](int32_t status, const std::string& body) {
+      CHECK(status == -5);
+      CHECK(body == wanted);
+      answered++;
+    });
+    net.run();
+  }
+  std::shuffle(held.begin(), held.end(), random);
+  for (auto& [done, text] : held) done(-5, text);
+  net.run();
+  CHECK(answered == 100);
+  net.nodes[1].deliver({Kind::answer, 0, 1, encode(Answer{1, 0, "again"})});  // a second one finds nobody
+  CHECK(answered == 100);
 }
 
 TEST_CASE("commands that start daemons carry no secret and quote what they must", "[tree]") {
