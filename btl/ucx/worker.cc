@@ -303,11 +303,12 @@ bool Worker::arm() { return mourned_.empty() && ucp_worker_arm(worker_) == UCS_O
 
 // ---- leaving
 
-/// Has UCX sent everything? Begins a flush at the first call.
-bool Worker::flushed() {
+/// Has UCX sent everything? Begins a flush at the first call. Not asked of ways that are over: UCX complains of those loudly.
+bool Way::flushed() {
   if (!flush_) {
+    if (!ep_ || over_) return true;
     ucp_request_param_t param{};
-    flush_ = ucp_worker_flush_nbx(worker_, &param);
+    flush_ = ucp_ep_flush_nbx(ep_, &param);
     if (!flush_ || UCS_PTR_IS_ERR(flush_)) {
       flush_ = nullptr;
       return true;
@@ -321,23 +322,22 @@ bool Worker::flushed() {
 
 /// Everything is sent, then each peer is told, then each has answered: who closes a connection sooner may destroy what is on it.
 bool Worker::drain() {
-  if (leaving_ == Leaving::no) leaving_ = Leaving::flushing;
-  if (leaving_ == Leaving::flushing) {
-    if (loans_ || inbound_ || !flushed()) return false;
+  if (leaving_ == Leaving::done) return true;
+  bool all = true;
+  if (leaving_ == Leaving::no) {
+    for (auto& [rank, way] : ways_) all &= way->flushed();
+    if (!all || loans_ || inbound_) return false;
     leaving_ = Leaving::telling;
     for (auto& [rank, way] : ways_) {
       if (way->over_) continue;
       way->say(Say::farewell);
       way->told_ = true;
+      way->flushed();  // at once: once it has heard us, the peer may close
     }
   }
-  if (leaving_ == Leaving::telling) {
-    for (auto& [rank, way] : ways_)
-      if (!way->over_ && way->told_ && !way->heard_) return false;
-    if (!flushed()) return false;
-    leaving_ = Leaving::done;
-  }
-  return true;
+  for (auto& [rank, way] : ways_) all &= (way->over_ || way->heard_ || !way->told_) && (!way->flush_ || way->flushed());
+  if (all) leaving_ = Leaving::done;
+  return all;
 }
 
 Worker::~Worker() {
@@ -345,10 +345,10 @@ Worker::~Worker() {
   if (worker_) {
     std::vector<void*> closing;
     for (auto& [rank, way] : ways_) {
-      if (!way->ep_) continue;
+      if (!way->ep_ || !way->watched_) continue;  // the others go with the worker: UCX knows no forced close for them
       ucp_request_param_t param{};
       param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
-      param.flags = way->watched_ ? UCP_EP_CLOSE_FLAG_FORCE : 0;  // all that matters has been flushed and answered
+      param.flags = UCP_EP_CLOSE_FLAG_FORCE;  // all that matters has been flushed and answered
       void* request = ucp_ep_close_nbx(way->ep_, &param);
       if (request && !UCS_PTR_IS_ERR(request)) closing.push_back(request);
     }
@@ -357,7 +357,8 @@ Worker::~Worker() {
       while (ucp_request_check_status(request) == UCS_INPROGRESS && now_ns() < limit) ucp_worker_progress(worker_);
       ucp_request_free(request);
     }
-    if (flush_) ucp_request_free(flush_);
+    for (auto& [rank, way] : ways_)
+      if (way->flush_) ucp_request_free(way->flush_);
     ucp_worker_destroy(worker_);
   }
   if (context_) ucp_cleanup(context_);

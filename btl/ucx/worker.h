@@ -66,6 +66,7 @@ class Way final : public Endpoint {
   Status refused(ucs_status_t);
   void say(Say);
   void lend_back(Status);
+  bool flushed();
   static void parcel_sent(void* request, ucs_status_t, void* parcel);
   static void loan_ended(void* request, ucs_status_t, void* loan);
   static void failed(void* way, ucp_ep_h, ucs_status_t);
@@ -83,6 +84,7 @@ class Way final : public Endpoint {
   Worker& worker_;
   uint32_t rank_;
   std::vector<Loan*> loans_;  // in flight
+  void* flush_ = nullptr;     // UCX's request
   std::string why_;           // lost because of this
 };
 
@@ -119,7 +121,6 @@ class Worker final : public Transport {
   Parcel* take_parcel();
   void give_back(Parcel*);
   void report(Sink&);
-  bool flushed();
   const Note* check(const void* header, size_t length);
   void arrived(const Note&, const std::byte* payload);
   ucs_status_t begin_large(const Note&, void* descriptor, size_t length);
@@ -143,8 +144,7 @@ class Worker final : public Transport {
   size_t loans_ = 0;           // in flight, of all ways
   size_t inbound_ = 0;         // large messages being received
   uint64_t strangers_ = 0;     // messages that cannot be ours
-  void* flush_ = nullptr;
-  enum class Leaving : uint8_t { no, flushing, telling, done } leaving_ = Leaving::no;
+  enum class Leaving : uint8_t { no, telling, done } leaving_ = Leaving::no;
   ucp_context_h context_ = nullptr;
   int event_fd_ = -1;
   Caps caps_;

@@ -17,7 +17,7 @@ using pml::Traffic;
 namespace {
 
 std::vector<Bed> beds() {
-  return {
+  std::vector<Bed> all = {
       {"fragments", {}},
       {"tiny inline, full wire", {.max_inline = 24, .max_buffered = 600, .room = 2}},
       {"zero copy", {.max_buffered = 2048, .zcopy = true}},
@@ -30,6 +30,12 @@ std::vector<Bed> beds() {
       {"shm", {}, true},
       {"tcp", {}, true},
   };
+  if (ucx_is_there()) {
+    all.push_back({"ucx over tcp", {}, true, "tcp,self"});
+    all.push_back({"ucx over shared memory", {}, true, "posix,cma,self"});
+    all.push_back({"ucx over shared memory, copied", {}, true, "posix,self"});
+  }
+  return all;
 }
 
 std::vector<std::byte> pattern(uint64_t n, uint64_t seed) {

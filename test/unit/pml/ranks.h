@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "pml/lane.h"
+#include "runtime/config/config.h"
 #include "runtime/type/predefined.h"
 #include "test/unit/pml/thread_transport.h"
 
@@ -19,8 +20,19 @@ namespace weft::test {
 struct Bed {
   std::string name;
   Abilities abilities;
-  bool real = false;  ///< shm or tcp: `name` is the value of WEFT_NET
+  bool real = false;     ///< shm, tcp, ucx: the first word of `name` is the value of WEFT_NET
+  const char* tls = "";  ///< UCX's transports
 };
+
+/// Makes the plugins of the build folder known, and says whether there is one for ucx.
+inline bool ucx_is_there() {
+#ifdef WEFT_TEST_PLUGINS
+  static const bool known = config::find("WEFT_PLUGINS")->set(WEFT_TEST_PLUGINS, config::Origin::program);
+  return known;
+#else
+  return false;
+#endif
+}
 
 /// What a rank's body sees.
 struct Rank {
@@ -43,11 +55,12 @@ inline Result<std::unique_ptr<pml::Lane>> open_lane(const Bed& bed, const std::s
     wires.push_back(std::make_unique<ThreadTransport>(post, boot.job().rank));
     return pml::Lane::open_over(boot, threads, std::move(wires));
   }
-  return pml::Lane::open_named(boot, threads, bed.name);
+  return pml::Lane::open_named(boot, threads, bed.name.substr(0, bed.name.find(' ')));
 }
 
 /// Runs `body` on `size` ranks; throws what the first failing rank threw.
 inline void run_ranks(uint32_t size, const Bed& bed, bool threads, const std::function<void(Rank&)>& body) {
+  setenv("UCX_TLS", bed.tls, 1);
   auto boots = boot::open_fake(size);
   auto post = std::make_shared<Post>(size, bed.abilities);
   std::vector<std::thread> ranks;
