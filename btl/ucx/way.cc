@@ -36,7 +36,7 @@ Status Way::try_inline(const Header& h, const void* payload) {
   if (!parcel) [[unlikely]]
     return admit_failed();
   parcel->note = {h, worker_.job_.rank, worker_.token_};
-  memcpy(parcel->payload, payload, h.length);
+  if (h.length) memcpy(parcel->payload, payload, h.length);
   return dispatch(parcel);
 }
 
@@ -47,7 +47,7 @@ Status Way::send(const Header& h, type::Cursor& cursor) {
   parcel->note = {h, worker_.job_.rank, worker_.token_};
   const uint64_t start = cursor.position();
   if (cursor.contiguous()) {
-    memcpy(parcel->payload, cursor.data(), h.length);
+    if (h.length) memcpy(parcel->payload, cursor.data(), h.length);
     cursor.seek(start + h.length);
   } else {
     worker_.core_.pack(cursor, parcel->payload, h.length);

@@ -185,15 +185,18 @@ void Worker::give_back(Parcel* parcel) {
 
 // ---- arrivals
 
-/// The note of an arrived message; null: it is not ours.
-const Note* Worker::check(const void* header, size_t length) {
-  const auto* note = static_cast<const Note*>(header);
-  if (length >= sizeof(Note) && note->token == token_ && note->from < job_.size && note->from != job_.rank) [[likely]]
-    return note;
+/// The note of an arrived message, copied as UCX promises no alignment; none: it is not ours.
+std::optional<Note> Worker::check(const void* header, size_t length) {
+  Note note;
+  if (length >= sizeof note) {
+    memcpy(&note, header, sizeof note);
+    if (note.token == token_ && note.from < job_.size && note.from != job_.rank) [[likely]]
+      return note;
+  }
   if (std::has_single_bit(++strangers_))
     core_.log(Level::warning,
               ("ucx: dropped a message of a process that is not of this job (" + std::to_string(strangers_) + " so far)").c_str());
-  return nullptr;
+  return std::nullopt;
 }
 
 void Worker::arrived(const Note& note, const std::byte* payload) {
@@ -206,7 +209,7 @@ void Worker::arrived(const Note& note, const std::byte* payload) {
 ucs_status_t Worker::on_message(void* at, const void* header, size_t header_length, void* data, size_t length,
                                 const ucp_am_recv_param_t* param) {
   auto& self = *static_cast<Worker*>(at);
-  const Note* note = self.check(header, header_length);
+  const std::optional<Note> note = self.check(header, header_length);
   if (!note || !self.sink_) return UCS_OK;
   const uint64_t joined = header_length - sizeof(Note);
   if (note->header.length != joined + length || (joined && length)) {
@@ -214,9 +217,7 @@ ucs_status_t Worker::on_message(void* at, const void* header, size_t header_leng
     return UCS_OK;
   }
   if (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) return self.begin_large(*note, data, length);
-  Note aligned;  // UCX promises no alignment
-  memcpy(&aligned, note, sizeof aligned);
-  self.arrived(aligned, joined ? static_cast<const std::byte*>(header) + sizeof(Note) : static_cast<const std::byte*>(data));
+  self.arrived(*note, joined ? static_cast<const std::byte*>(header) + sizeof(Note) : static_cast<const std::byte*>(data));
   return UCS_OK;
 }
 
@@ -224,7 +225,7 @@ ucs_status_t Worker::on_message(void* at, const void* header, size_t header_leng
 ucs_status_t Worker::begin_large(const Note& note, void* descriptor, size_t length) {
   auto inbound = std::make_unique<Inbound>();
   inbound->worker = this;
-  memcpy(&inbound->note, &note, sizeof note);
+  inbound->note = note;
   inbound->way = &way(note.from);
   inbound->place = sink_->landing(cookie_of(*inbound->way), inbound->note.header);
   if (!inbound->place) {
@@ -262,7 +263,7 @@ void Worker::end_large(Inbound* ended, ucs_status_t status) {
 template <Say what>
 ucs_status_t Worker::on_news(void* at, const void* header, size_t header_length, void*, size_t, const ucp_am_recv_param_t* param) {
   auto& self = *static_cast<Worker*>(at);
-  const Note* note = self.check(header, header_length);
+  const std::optional<Note> note = self.check(header, header_length);
   if (!note) return UCS_OK;
   Way& from = self.way(note->from);
   ++self.events_;

@@ -4,6 +4,7 @@
 #include <ucp/api/ucp.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -121,7 +122,7 @@ class Worker final : public Transport {
   Parcel* take_parcel();
   void give_back(Parcel*);
   void report(Sink&);
-  const Note* check(const void* header, size_t length);
+  std::optional<Note> check(const void* header, size_t length);
   void arrived(const Note&, const std::byte* payload);
   ucs_status_t begin_large(const Note&, void* descriptor, size_t length);
   void end_large(Inbound*, ucs_status_t);
