@@ -64,11 +64,6 @@ void Central::publish(uint32_t host, const Publish& publish, const Done& done) {
   done(status_of(names_.publish({publish.who, host}, publish.items, publish.audience, publish.lasting)), {});
 }
 
-void Central::leave_word(const Proc& whom, const std::string& name, const std::string& packed) {
-  names_.unpublish(whom, {name});
-  names_.publish({whom, 0}, {{name, packed}}, Audience::self, Lasting::first_read);
-}
-
 void Central::lookup(uint32_t host, Lookup lookup, Done done) {
   NameService::Wish wish{{std::move(lookup.who), host}, std::move(lookup.names), lookup.wait, 0, {}};
   if (lookup.timeout_s) wish.give_up_ns = now_ns() + uint64_t{lookup.timeout_s} * 1'000'000'000;

@@ -28,8 +28,6 @@ class Central {
 
   /// A question of the server on `host`. What is damaged, or not that host's to ask, is refused.
   void ask(uint32_t host, Service what, const std::string& body, Done done);
-  /// Tells an asker why something did not work where PMIx has only a number: a text that it can look up, once.
-  void leave_word(const Proc& whom, const std::string& name, const std::string& packed);
 
   /// A rank of the job has ended; `whole_space`: it was the last of its namespace.
   void gone(uint32_t rank, bool whole_space) { names_.gone(roster_.proc(rank), whole_space); }

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <memory>
 
 #include "launcher/arrange.h"
@@ -20,6 +21,7 @@
 #include "launcher/exits.h"
 #include "launcher/host.h"
 #include "launcher/mpir.h"
+#include "launcher/place_spawned.h"
 #include "launcher/stacks.h"
 #include "launcher/tree/exchange.h"
 #include "launcher/tree/hosts.h"
@@ -70,7 +72,7 @@ class OwnServices final : public Services {
 
 class Daemon final : public Host {
  public:
-  Daemon(const Options& options, const Arrangement& places, const tree::Allocation& where)
+  Daemon(const Options& options, const Arrangement& places, tree::Allocation& where)
       : Host(options, where.layout),
         places_(places),
         where_(where),
@@ -93,12 +95,21 @@ class Daemon final : public Host {
   std::unique_ptr<tree::Exchange> exchange_;
   uint64_t timeout_ns_ = 0, grace_ns_ = 0, late_ns_ = 0;
   int exit_code_ = 0;
-  bool impatient_ = false;  // the user has sent a signal when all ranks were gone
+  /// One spawn that is under way.
+  struct Spawning {
+    SpawnOrder order;
+    Services::Done done;
+  };
+  std::map<uint32_t, Spawning> spawning_;  // by the number of the namespace
+  std::map<uint32_t, uint32_t> ended_;     // ranks of each namespace
+  bool impatient_ = false;                 // the user has sent a signal when all ranks were gone
   Exits exits_;
 
   void take(const Event& event) override;
   std::vector<int> inputs_below() override;
-  const placement::Place* place_of(uint32_t rank) const override { return &places_.placement.ranks[rank]; }
+  const placement::Place* place_of(uint32_t rank) const override {
+    return rank < places_.placement.ranks.size() ? &places_.placement.ranks[rank] : nullptr;
+  }
   void act(const Action& action);
   Result<void> allocate();
   Result<void> reach();
@@ -112,6 +123,9 @@ class Daemon final : public Host {
   void check_clocks();
   Central::Upcalls central_upcalls();
   void spread(uint32_t origin, const std::string& notice);
+  void spawn(SpawnWish wish, Services::Done done);
+  void start_spawned(uint32_t number);
+  void answer_spawn(uint32_t number, int32_t status, const std::string& why);
   void end_tree();
   void show_stacks();
   void gather_stacks(uint32_t node, HostStacks found);
@@ -207,7 +221,7 @@ std::vector<int> Daemon::inputs_below() {
 Central::Upcalls Daemon::central_upcalls() {
   Central::Upcalls upcalls;
   upcalls.spread = [this](uint32_t origin, const std::string& notice) { spread(origin, notice); };
-  upcalls.spawn = [](const SpawnWish&, const Services::Done& done) { done(PMIX_ERR_NOT_SUPPORTED, {}); };
+  upcalls.spawn = [this](SpawnWish wish, Services::Done done) { spawn(std::move(wish), std::move(done)); };
   return upcalls;
 }
 
@@ -215,6 +229,44 @@ void Daemon::spread(uint32_t origin, const std::string& notice) {
   tell(tree::Kind::notice, tree::encode(tree::Spread{origin, notice}));
   if (!origin || !server_) return;
   if (const auto record = decode_notice(notice)) server_->notify(*record);
+}
+
+/// Ranks inherit what the spawning program was given on the command line.
+void Daemon::spawn(SpawnWish wish, Services::Done done) {
+  const auto parent = roster_.rank(wish.who);
+  auto places = place_spawned(wish, places_.request, layout_);
+  if (!places || !parent) return done(PMIX_ERR_JOB_FAILED_TO_MAP, encode(Spawned{{}, places ? "" : places.failure().text}));
+  const App& model = app_of(*parent);
+  for (App& app : wish.apps) {
+    if (app.folder.empty()) app.folder = model.folder;
+    app.inherit = model.inherit;
+    app.listed = model.listed;
+    app.variables.insert(app.variables.begin(), model.variables.begin(), model.variables.end());
+  }
+  const uint32_t number = uint32_t(roster_.spaces().size());
+  Space space{folder_.job() + "." + std::to_string(number), number, roster_.ranks(), uint32_t(places->size()), wish.apps, wish.who};
+  std::vector<RankInfo> infos;
+  for (uint32_t r = 0; r < space.ranks; r++)
+    infos.push_back({space.apps[space.app_of(r)].command[0], layout_.hosts[(*places)[r]], (*places)[r], label(space, r)});
+  spawning_[number] = {{std::move(space), std::move(*places)}, std::move(done)};
+  take(event::SpawnAsked{std::move(infos)});
+}
+
+void Daemon::start_spawned(uint32_t number) {
+  const SpawnOrder& order = spawning_.at(number).order;
+  add_space(order);
+  pids_.resize(roster_.ranks(), -1);
+  tell(tree::Kind::spawn, encode(order));
+  launch_space(number);
+}
+
+void Daemon::answer_spawn(uint32_t number, int32_t status, const std::string& why) {
+  auto found = spawning_.find(number);
+  if (found == spawning_.end()) return;
+  const Spawning spawning = std::move(found->second);
+  spawning_.erase(found);
+  if (status == PMIX_SUCCESS) record_map();
+  spawning.done(status, encode(Spawned{status == PMIX_SUCCESS ? spawning.order.space.name : "", why}));
 }
 
 void Daemon::tell(tree::Kind kind, std::string body) {
@@ -258,11 +310,11 @@ void Daemon::record() const {
 void Daemon::record_map() const {
   std::vector<boot::JobMapLine> lines;
   for (uint32_t rank = 0; rank < pids_.size(); rank++)
-    lines.push_back({rank, pids_[rank], layout_.hosts[layout_.host_of[rank]], options_.apps[options_.app_of(rank)].command[0]});
+    lines.push_back({rank, pids_[rank], layout_.hosts[layout_.host_of[rank]], app_of(rank).command[0]});
   boot::write_map(folder_.path(), lines);
   if (!server_) return;  // no rank of ours: each host's daemon knows the environment there
   std::string text;
-  for (const std::string& variable : environment_of(0, options_.apps[0])) text += variable + "\n";
+  for (const std::string& variable : environment_of(0)) text += variable + "\n";
   boot::write_file(folder_.path(), "environment", text);
 }
 
@@ -279,7 +331,10 @@ void Daemon::take(const Event& event) {
   if (const auto* exited = std::get_if<event::Exited>(&event)) exits_.note(*exited);
   const Phase before = state_.phase();
   const State state = state_.step(event);
-  if (const auto* exited = std::get_if<event::Exited>(&event); exited && exited->rank < roster_.ranks()) central_.gone(exited->rank, false);
+  if (const auto* exited = std::get_if<event::Exited>(&event); exited && exited->rank < roster_.ranks()) {
+    const Space& space = roster_.of(exited->rank);
+    central_.gone(exited->rank, ++ended_[space.number] == space.ranks);
+  }
   if (const auto* started = std::get_if<event::Started>(&event); started && started->rank < pids_.size())
     pids_[started->rank] = started->pid;
   if (state.phase == Phase::stop && before != Phase::stop)
@@ -310,6 +365,11 @@ void Daemon::act(const Action& action) {
       output_.drain(UINT32_MAX);  // first what led to it
       return say(action.text);
     case Action::show_stacks: return show_stacks();
+    case Action::spawn: return start_spawned(uint32_t(action.number));
+    case Action::refuse_spawn: return answer_spawn(uint32_t(roster_.spaces().size()), PMIX_ERR_JOB_CANCELED, action.text);
+    case Action::spawn_done: return answer_spawn(uint32_t(action.number), PMIX_SUCCESS, {});
+    case Action::spawn_failed: return answer_spawn(uint32_t(action.number), PMIX_ERR_JOB_FAILED_TO_LAUNCH, action.text);
+    case Action::drop: tell(tree::Kind::drop, tree::encode(uint32_t(action.number))); return kill_space(uint32_t(action.number));
     case Action::start_grace: grace_ns_ = now_ns() + uint64_t(action.number) * 1'000'000; return;
     case Action::finish: exit_code_ = action.number; return;
   }
@@ -331,7 +391,8 @@ void Daemon::gather_stacks(uint32_t node, HostStacks found) {
 
 int Daemon::wait_ms() {
   uint64_t next = output_.next_tick_ns();
-  for (uint64_t clock : {timeout_ns_, grace_ns_, late_ns_, central_.next_tick_ns(), stacks_.next_tick_ns(), gathering_until_ns_, node_ ? node_->next_tick_ns() : 0})
+  for (uint64_t clock : {timeout_ns_, grace_ns_, late_ns_, central_.next_tick_ns(), stacks_.next_tick_ns(), gathering_until_ns_,
+                         node_ ? node_->next_tick_ns() : 0})
     if (clock && (!next || clock < next)) next = clock;
   if (!next) return -1;
   const uint64_t now = now_ns();

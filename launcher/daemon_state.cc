@@ -27,6 +27,11 @@ std::string signal_text(int signal) {
   return "signal " + std::to_string(signal) + ", SIG" + name + (words ? std::string(" (") + words + ")" : "");
 }
 
+void DaemonState::add(std::vector<RankInfo> ranks, uint32_t space) {
+  waiting_ += uint32_t(ranks.size());
+  for (RankInfo& info : ranks) ranks_.push_back({std::move(info), 0, Life::waiting, false, false, space});
+}
+
 State DaemonState::step(const Event& event) {
   Actions actions;
   std::visit([&](const auto& e) { on(e, actions); }, event);
@@ -64,6 +69,7 @@ void DaemonState::on(const event::HostLost& e, Actions& actions) {
   for (Rank& rank : ranks_) {
     if (rank.info.node >= nodes_.size() || !nodes_[rank.info.node].lost || rank.life == Life::gone) continue;
     if (rank.life == Life::running) running_--, with_it++;
+    if (rank.life == Life::waiting) waiting_--;
     rank.life = Life::gone;
   }
   if (phase_ == Phase::stop) return finish_if_empty(actions);
@@ -82,20 +88,41 @@ void DaemonState::on(const event::Mapped&, Actions& actions) {
 
 void DaemonState::on(const event::Started& e, Actions& actions) {
   if (!knows(e.rank) || ranks_[e.rank].life != Life::waiting) return;
-  ranks_[e.rank].life = Life::running;
-  ranks_[e.rank].pid = e.pid;
+  Rank& rank = ranks_[e.rank];
+  rank.life = Life::running;
+  rank.pid = e.pid;
   running_++;
-  started_++;
-  if (phase_ == Phase::launch && started_ == ranks_.size()) phase_ = Phase::run;
+  waiting_--;
+  if (phase_ == Phase::launch && !waiting_) phase_ = Phase::run;
   if (phase_ == Phase::stop) actions.push_back(Action{Action::signal_ranks, SIGTERM});  // it came into a job that is ending
+  if (rank.space && !--spawned_[rank.space - 1].waiting && live()) actions.push_back(Action{Action::spawn_done, int(rank.space)});
 }
 
+void DaemonState::on(const event::SpawnAsked& e, Actions& actions) {
+  if (!live()) {
+    actions.push_back(Action{Action::refuse_spawn, 0, "the job is ending"});
+    return;
+  }
+  spawned_.push_back({uint32_t(e.ranks.size()), false});
+  add(e.ranks, uint32_t(spawned_.size()));
+  actions.push_back(Action{Action::spawn, int(spawned_.size())});
+}
+
+/// A spawned rank that cannot be started takes its siblings along, not the job.
 void DaemonState::on(const event::LaunchFailed& e, Actions& actions) {
   if (!live() || !knows(e.rank)) return;
-  stop(e.code,
-       "mpirun: cannot start rank " + std::to_string(e.rank) + " (" + ranks_[e.rank].info.program + ") on " + ranks_[e.rank].info.host +
-           ": " + e.why,
-       actions);
+  const Rank& rank = ranks_[e.rank];
+  const std::string text = "cannot start rank " + label(e.rank) + " (" + rank.info.program + ") on " + rank.info.host + ": " + e.why;
+  if (!rank.space) return stop(e.code, "mpirun: " + text, actions);
+  if (rank.life != Life::waiting || dropped(rank)) return;
+  const uint32_t space = rank.space;
+  spawned_[space - 1].failed = true;
+  for (Rank& sibling : ranks_)
+    if (sibling.space == space && sibling.life == Life::waiting) sibling.life = Life::gone, waiting_--;
+  if (phase_ == Phase::launch && !waiting_) phase_ = Phase::run;
+  actions.push_back(Action{Action::drop, int(space)});
+  actions.push_back(Action{Action::spawn_failed, int(space), text});
+  finish_if_empty(actions);
 }
 
 void DaemonState::on(const event::Broken& e, Actions& actions) {
@@ -125,9 +152,9 @@ void DaemonState::on(const event::Exited& e, Actions& actions) {
   rank.life = Life::gone;
   running_--;
   const bool unfinished = rank.connected && !rank.finalized;
-  if (live()) {
+  if (live() && !dropped(rank)) {
     const int code = e.signal ? 128 + e.signal : e.code;
-    const bool alone_at_end = !running_ && started_ == ranks_.size();
+    const bool alone_at_end = !running_ && !waiting_;
     if (interrupts_ && code) {  // the user's signal reached it; give the others the same leisure
       if (!exit_code_) exit_code_ = 128 + last_signal_;
       phase_ = Phase::stop;
@@ -179,7 +206,7 @@ void DaemonState::on(const event::TimedOut& e, Actions& actions) {
   int named = 0;
   for (uint32_t r = 0; r < ranks_.size(); r++) {
     if (ranks_[r].life != Life::running) continue;
-    if (++named <= 8) text += " rank " + std::to_string(r) + " (pid " + std::to_string(ranks_[r].pid) + ")";
+    if (++named <= 8) text += " rank " + label(r) + " (pid " + std::to_string(ranks_[r].pid) + ")";
   }
   if (named > 8) text += " and " + std::to_string(named - 8) + " more";
   if (phase_ != Phase::run || !running_) return stop(exit_timeout, text, actions);
@@ -218,7 +245,7 @@ void DaemonState::stop(int code, std::string message, Actions& actions) {
 
 void DaemonState::finish_if_empty(Actions& actions) {
   if (running_ || phase_ == Phase::done) return;
-  const bool all_gone = phase_ == Phase::run || phase_ == Phase::stop;
+  const bool all_gone = (phase_ == Phase::run && !waiting_) || phase_ == Phase::stop;
   if (!all_gone) return;
   phase_ = Phase::done;
   actions.push_back(Action{Action::finish, exit_code_});
@@ -233,7 +260,7 @@ std::string DaemonState::awaited() const {
   };
   if (phase_ == Phase::launch) {
     for (uint32_t r = 0; r < ranks_.size(); r++)
-      if (ranks_[r].life == Life::waiting) add(std::to_string(r) + " on " + ranks_[r].info.host);
+      if (ranks_[r].life == Life::waiting) add(label(r) + " on " + ranks_[r].info.host);
   } else {
     for (const Node& node : nodes_)
       if (!node.up) add(node.info.name);
@@ -246,7 +273,7 @@ std::string DaemonState::awaited() const {
 
 std::string DaemonState::who(uint32_t rank) const {
   const Rank& r = ranks_[rank];
-  return "rank " + std::to_string(rank) + " (pid " + std::to_string(r.pid) + " on " + r.info.host + ", " + r.info.program + ")";
+  return "rank " + label(rank) + " (pid " + std::to_string(r.pid) + " on " + r.info.host + ", " + r.info.program + ")";
 }
 
 std::string DaemonState::others(uint32_t but) const {

@@ -15,6 +15,14 @@ namespace weft::launcher {
 enum class Phase : uint8_t { allocate, reach, map, launch, run, stop, done };
 const char* to_string(Phase);
 
+/// What the messages need to know of a rank.
+struct RankInfo {
+  std::string program;
+  std::string host;
+  uint32_t node = 0;
+  std::string label = {};  ///< how people are told of it; empty: its number
+};
+
 namespace event {
 struct Allocated {};  ///< hosts, the job's folder and the PMIx server are there
 struct HostUp {
@@ -62,11 +70,14 @@ struct TimedOut {
 };                      ///< --timeout is over
 struct StacksShown {};  ///< what Action::show_stacks wanted has been said
 struct GraceOver {};    ///< the time between SIGTERM and SIGKILL is over
+struct SpawnAsked {
+  std::vector<RankInfo> ranks;
+};  ///< a rank wants these to be started as well; they are numbered on
 }  // namespace event
 
 using Event = std::variant<event::Allocated, event::Mapped, event::Started, event::LaunchFailed, event::Broken, event::Connected,
                            event::Finalized, event::Aborted, event::Exited, event::Signalled, event::TimedOut, event::StacksShown,
-                           event::GraceOver, event::HostUp, event::HostLost>;
+                           event::GraceOver, event::HostUp, event::HostLost, event::SpawnAsked>;
 
 /// What the daemon is to do.
 struct Action {
@@ -78,6 +89,11 @@ struct Action {
     say,           ///< `text` to stderr, after the output that ranks have written so far
     show_stacks,   ///< find out and say where the ranks are, then StacksShown; they go on meanwhile
     start_grace,   ///< GraceOver is wanted after `number` milliseconds
+    spawn,         ///< the ranks of SpawnAsked are accepted, as spawned namespace `number`: start them
+    refuse_spawn,  ///< they are not, because of `text`
+    spawn_done,    ///< all ranks of spawned namespace `number` run
+    spawn_failed,  ///< one of them could not be started, `text` says why; the job goes on
+    drop,          ///< SIGKILL to the ranks of spawned namespace `number`, of which one could not be started
     finish,        ///< all ranks are gone: clean up and end with exit code `number`
   };
   Kind kind;
@@ -91,13 +107,6 @@ struct State {
   std::vector<Action> actions;
 };
 
-/// What the messages need to know of a rank.
-struct RankInfo {
-  std::string program;
-  std::string host;
-  uint32_t node = 0;
-};
-
 /// A host: its name, and the number of the daemon above its own in the tree. The first is mpirun's own.
 struct NodeInfo {
   std::string name;
@@ -108,7 +117,7 @@ class DaemonState {
  public:
   explicit DaemonState(std::vector<RankInfo> ranks, bool core_files = true, std::vector<NodeInfo> nodes = {}) : core_files_(core_files) {
     for (NodeInfo& info : nodes) nodes_.push_back({std::move(info), nodes_.empty(), false});
-    for (RankInfo& info : ranks) ranks_.push_back({std::move(info), 0, Life::waiting, false, false});
+    add(std::move(ranks), 0);
   }
 
   /// Takes one event; says what to do. Events that make no sense in a phase are ignored.
@@ -126,6 +135,11 @@ class DaemonState {
     int pid;
     Life life;
     bool connected, finalized;
+    uint32_t space;  ///< 0: the job's own, otherwise that of spawned_[space - 1]
+  };
+  struct Spawned {
+    uint32_t waiting;  ///< ranks that do not run yet
+    bool failed;
   };
   struct Node {
     NodeInfo info;
@@ -134,9 +148,10 @@ class DaemonState {
   using Actions = std::vector<Action>;
 
   std::vector<Rank> ranks_;
+  std::vector<Spawned> spawned_;
   std::vector<Node> nodes_;
   Phase phase_ = Phase::allocate;
-  uint32_t running_ = 0, started_ = 0;
+  uint32_t running_ = 0, waiting_ = 0;
   int exit_code_ = 0;   // of the first failing rank
   int interrupts_ = 0;  // SIGINT or SIGTERM so far
   int last_signal_ = 0;
@@ -158,8 +173,12 @@ class DaemonState {
   void on(const event::TimedOut&, Actions&);
   void on(const event::StacksShown&, Actions&);
   void on(const event::GraceOver&, Actions&);
+  void on(const event::SpawnAsked&, Actions&);
 
   bool knows(uint32_t rank) const { return rank < ranks_.size(); }
+  void add(std::vector<RankInfo> ranks, uint32_t space);
+  bool dropped(const Rank& rank) const { return rank.space && spawned_[rank.space - 1].failed; }
+  std::string label(uint32_t rank) const { return ranks_[rank].info.label.empty() ? std::to_string(rank) : ranks_[rank].info.label; }
   bool live() const { return phase_ == Phase::launch || phase_ == Phase::run; }
   void stop(int code, std::string message, Actions&);
   void finish_if_empty(Actions&);

@@ -44,7 +44,7 @@ Input::Part part_of(const Options& options, const Layout& layout) {
 
 }  // namespace
 
-Host::Host(const Options& options, const Layout& layout)
+Host::Host(const Options& options, Layout& layout)
     : options_(options),
       layout_(layout),
       children_(options.ranks()),
@@ -102,13 +102,11 @@ void Host::launch(bool held) {
   job_environment_.torch = options_.torch;
   uint32_t rank = 0;
   for (const App& app : options_.apps) {
-    auto path = find_program(app.command[0], app.folder);
+    const auto path = find_program(app.command[0], app.folder, app.path);
     programs_.push_back(path ? *path : app.command[0]);
     for (uint32_t i = 0; i < app.ranks; i++, rank++) {
       if (layout_.host_of[rank] != layout_.self) continue;
-      if (!path)
-        return take(event::LaunchFailed{rank, path.failure().text,
-                                        access(app.command[0].c_str(), F_OK) == 0 ? exit_not_executable : exit_not_found});
+      if (!path) return say_not_found(rank, path.failure());
       if (!start_rank(rank, *path)) return;
     }
   }
@@ -116,12 +114,54 @@ void Host::launch(bool held) {
   sweep_dead_jobs();  // here, while the ranks start
 }
 
-std::vector<std::string> Host::environment_of(uint32_t rank, const App& app) const {
+void Host::say_not_found(uint32_t rank, const Failure& why) {
+  take(event::LaunchFailed{rank, why.text, access(app_of(rank).command[0].c_str(), F_OK) == 0 ? exit_not_executable : exit_not_found});
+}
+
+void Host::add_space(const SpawnOrder& order) {
+  roster_.add(order.space);
+  layout_.extend(order.host_of);
+  children_.resize(roster_.ranks());
+}
+
+void Host::launch_space(uint32_t number) {
+  const Space& space = roster_.spaces()[number];
+  const uint32_t here = layout_.here(space.first, space.ranks);
+  if (!here && !server_) return;  // nobody on this host will ever ask
+  Result<void> ok = server_ ? folder_.expect(temporary_bytes(roster_.spaces().front().ranks)) : Failure{"no PMIx server runs there"};
+  if (ok) ok = server_->add_space(space);
+  uint32_t rank = space.first;
+  for (const App& app : space.apps) {
+    const auto path = find_program(app.command[0], app.folder, app.path);
+    for (uint32_t i = 0; i < app.ranks; i++, rank++) {
+      if (layout_.host_of[rank] != layout_.self) continue;
+      if (!ok) return take(event::LaunchFailed{rank, ok.failure().text, exit_failed});
+      if (!path) return say_not_found(rank, path.failure());
+      if (!start_rank(rank, *path)) return;
+    }
+  }
+}
+
+void Host::kill_space(uint32_t number) {
+  if (number >= roster_.spaces().size()) return;
+  const Space& space = roster_.spaces()[number];
+  for (uint32_t rank = space.first; rank < space.first + space.ranks; rank++)
+    if (children_[rank].pid > 0 && !children_[rank].gone) kill(-children_[rank].pid, SIGKILL);
+}
+
+const App& Host::app_of(uint32_t rank) const {
+  const Space& space = roster_.of(rank);
+  return space.apps[space.app_of(rank - space.first)];
+}
+
+std::vector<std::string> Host::environment_of(uint32_t rank) const {
+  const Space& space = roster_.of(rank);
+  const App& app = app_of(rank);
   std::vector<std::string> all = inherited(app, environ);
   for (const auto& [name, value] : app.variables) set_variable(all, name, value);
   const std::vector<std::string> pmix = server_->environment(rank);
   all.insert(all.end(), pmix.begin(), pmix.end());
-  const Seat seat{rank, options_.ranks(), layout_.local_rank(rank), uint32_t(layout_.here().size())};
+  const Seat seat{rank - space.first, space.ranks, layout_.local_rank(rank), layout_.here(space.first, space.ranks)};
   for (const auto& [name, value] : contract(job_environment_, seat, all)) set_variable(all, name, value);
   if (const placement::Place* place = place_of(rank))
     for (const auto& [name, value] : device_variables(*place)) set_variable(all, name, value);
@@ -129,7 +169,8 @@ std::vector<std::string> Host::environment_of(uint32_t rank, const App& app) con
 }
 
 bool Host::start_rank(uint32_t rank, const std::string& path) {
-  const App& app = options_.apps[options_.app_of(rank)];
+  const Space& space = roster_.of(rank);
+  const App& app = app_of(rank);
   int out[2], err[2];
   auto failed = [&](const std::string& why, int code = exit_failed) {
     take(event::LaunchFailed{rank, why, code});
@@ -141,17 +182,17 @@ bool Host::start_rank(uint32_t rank, const std::string& path) {
     close(out[1]);
     return failed(std::string("no pipe for its output: ") + strerror(errno) + " (see ulimit -n)");
   }
-  auto taken = output_.add(rank, out[0], err[0]);
+  auto taken = output_.add(rank, out[0], err[0], label(space, rank - space.first));
   if (!taken)
     for (int fd : {out[0], err[0]}) close(fd);
-  const int input = input_.open_for(rank);
+  const int input = space.number ? input_.nothing() : input_.open_for(rank);
   SpawnError error{input < 0 ? std::string("no input: ") + strerror(errno) : "", exit_failed};
   pid_t pid = -1;
   const placement::Place* place = place_of(rank);
   const topo::CpuSet cpus = place ? place->cpus : topo::CpuSet();
-  const Child child{path, app.command, environment_of(rank, app), app.folder, input, out[1], err[1], cpus, held_};
+  const Child child{path, app.command, environment_of(rank), app.folder, input, out[1], err[1], cpus, held_};
   if (taken && input >= 0) pid = spawn(child, error);
-  input_.started();
+  if (!space.number) input_.started();
   close(out[1]);
   close(err[1]);
   if (!taken) return failed(taken.failure().text);

@@ -28,7 +28,7 @@ class Host {
 
  protected:
   /// Both outlive this.
-  Host(const Options& options, const Layout& layout);
+  Host(const Options& options, Layout& layout);
 
   /// Something happened to a rank of this host, or to the launcher's own parts.
   virtual void take(const Event& event) = 0;
@@ -50,7 +50,7 @@ class Host {
   };
 
   const Options& options_;
-  const Layout& layout_;
+  Layout& layout_;
   Roster roster_;
   std::vector<Process> children_;  // by rank; zombies stay until the end, so that no process group's number is used again
   JobFolder folder_;
@@ -75,7 +75,13 @@ class Host {
   /// Pipes to the daemons that get mpirun's input from here.
   virtual std::vector<int> inputs_below() { return {}; }
   bool start_rank(uint32_t rank, const std::string& path);
-  std::vector<std::string> environment_of(uint32_t rank, const App& app) const;
+  void say_not_found(uint32_t rank, const Failure& why);
+  /// Takes over what ranks have spawned; then starts the ranks of this host.
+  void add_space(const SpawnOrder& order);
+  void launch_space(uint32_t number);
+  void kill_space(uint32_t number);
+  std::vector<std::string> environment_of(uint32_t rank) const;
+  const App& app_of(uint32_t rank) const;
   void reap();
   void take_letters();
   void read_mailbox();

@@ -28,6 +28,8 @@ class Input {
 
   /// What a rank gets as descriptor 0, owned by this object; -1: none could be made, errno says why.
   int open_for(uint32_t rank);
+  /// What a rank that gets none of it has instead.
+  int nothing() const { return nothing_; }
   /// The rank has been started, or will not be.
   void started();
   /// A pipe to another host's daemon, which gets all of it; owned by this object from now on.

@@ -78,6 +78,11 @@ std::string crowded(const std::string& root, uint64_t bytes) {
 
 }  // namespace
 
+Result<void> JobFolder::expect(uint64_t bytes) const {
+  if (std::string complaint = crowded(path_, bytes); !complaint.empty()) return Failure{std::move(complaint)};
+  return {};
+}
+
 Result<void> JobFolder::create(uint64_t bytes, const std::string& job, uint32_t node) {
   const std::string root = boot::temporary_root();
   if (const std::string complaint = crowded(root, bytes); !complaint.empty()) return Failure{complaint};

@@ -19,6 +19,8 @@ class JobFolder {
   /// `bytes`: what the job will need there. `job`: the name that mpirun has made, on another host, and `node` that host's number (the
   /// folders of one job may meet in one place).
   Result<void> create(uint64_t bytes = 0, const std::string& job = {}, uint32_t node = 0);
+  /// Fails, saying so, where that many bytes more would find no room.
+  Result<void> expect(uint64_t bytes) const;
   const std::string& path() const { return path_; }
   /// The job's name: also its PMIx namespace, and part of the names of its files in /dev/shm.
   const std::string& job() const { return job_; }

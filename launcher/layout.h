@@ -16,8 +16,7 @@ class Layout {
   std::vector<uint32_t> host_of;  ///< by rank
   uint32_t self = 0;
 
-  Layout(std::vector<std::string> names, const std::vector<uint32_t>& places, uint32_t own)
-      : hosts(std::move(names)), self(own) {
+  Layout(std::vector<std::string> names, const std::vector<uint32_t>& places, uint32_t own) : hosts(std::move(names)), self(own) {
     extend(places);
   }
 
@@ -39,7 +38,11 @@ class Layout {
   bool alone() const { return hosts.size() == 1; }
   /// The ranks of this host.
   const std::vector<uint32_t>& here() const { return here_; }
-  /// A rank's place among those of its host.
+  /// How many of the `count` ranks from `first` on are on this host.
+  uint32_t here(uint32_t first, uint32_t count) const {
+    return uint32_t(std::lower_bound(here_.begin(), here_.end(), first + count) - std::lower_bound(here_.begin(), here_.end(), first));
+  }
+  /// A rank's place among those of its namespace on its host.
   uint32_t local_rank(uint32_t rank) const { return local_[rank]; }
   /// All ranks of each host that has any, in the order of the hosts: (host, ranks).
   std::vector<std::pair<uint32_t, std::vector<uint32_t>>> by_host() const {

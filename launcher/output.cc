@@ -78,9 +78,9 @@ Result<Output::RankFile*> Output::file_for(const std::string& path) {
   return files_.emplace_back(std::make_unique<RankFile>(fd, path)).get();
 }
 
-Result<void> Output::add(uint32_t rank, int out, int errors) {
+Result<void> Output::add(uint32_t rank, int out, int errors, const std::string& label) {
   RankFile* files[2] = {nullptr, nullptr};
-  std::string number = std::to_string(rank);
+  std::string number = label;
   number.insert(0, size_t(std::max(0, digits_ - int(number.size()))), '0');
   bool shown[2];
   for (int which = 0; which < 2; which++) {
@@ -91,23 +91,23 @@ Result<void> Output::add(uint32_t rank, int out, int errors) {
     if (!file) return file.failure();
     files[which] = *file;
   }
-  add_stream(out, rank, false, files[0], shown[0]);
-  add_stream(errors, rank, true, files[1], shown[1]);
+  const std::string tag = wish_.tag ? "[" + label + "] " : "";
+  add_stream(out, rank, false, files[0], shown[0], tag);
+  add_stream(errors, rank, true, files[1], shown[1], tag);
   return {};
 }
 
 void Output::add_foreign(int fd, bool error) {
-  add_stream(fd, UINT32_MAX, error, nullptr, true);
-  sources_.back()->stream.tag.clear();
+  add_stream(fd, UINT32_MAX, error, nullptr, true, "");
   sources_.back()->stream.stamp = false;
 }
 
-void Output::add_stream(int fd, uint32_t rank, bool error, RankFile* file, bool shown) {
+void Output::add_stream(int fd, uint32_t rank, bool error, RankFile* file, bool shown, const std::string& tag) {
   fcntl(fd, F_SETFL, O_NONBLOCK);
   auto source = std::make_unique<Source>();
   source->stream.fd = fd;
   source->stream.rank = rank;
-  source->stream.tag = wish_.tag ? "[" + std::to_string(rank) + "] " : "";
+  source->stream.tag = tag;
   source->stream.stamp = source->copy.stamp = wish_.timestamp;
   source->merger = error ? &this->errors() : &out_merger_;
   source->file = file;

@@ -25,7 +25,8 @@ class Output {
   Result<void> prepare(uint32_t ranks);
 
   /// Takes over the reading ends of a rank's pipes; fails, taking nothing, if the rank's file cannot be made.
-  Result<void> add(uint32_t rank, int out, int errors);
+  /// `label`: how people know the rank.
+  Result<void> add(uint32_t rank, int out, int errors, const std::string& label);
 
   /// Takes over lines of other hosts' ranks: they are passed on as they are.
   void add_foreign(int fd, bool error);
@@ -93,7 +94,7 @@ class Output {
   /// Reads once; false if there was nothing.
   bool read_once(Source& source);
   Result<RankFile*> file_for(const std::string& path);
-  void add_stream(int fd, uint32_t rank, bool error, RankFile* file, bool shown);
+  void add_stream(int fd, uint32_t rank, bool error, RankFile* file, bool shown, const std::string& tag);
   void end(Source& source);
   void adjust();
   void watch_sink(int which, Sink& sink);

@@ -131,7 +131,7 @@ void raise_descriptor_limit() {
   limit_raised = setrlimit(RLIMIT_NOFILE, &more) == 0;
 }
 
-Result<std::string> find_program(const std::string& program, const std::string& folder) {
+Result<std::string> find_program(const std::string& program, const std::string& folder, const std::string& before) {
   if (program.find('/') != std::string::npos) {
     const std::string seen = program[0] == '/' || folder.empty() ? program : folder + "/" + program;
     if (runnable(seen)) return program;
@@ -141,7 +141,7 @@ Result<std::string> find_program(const std::string& program, const std::string& 
     return Failure{seen + " may not be executed (chmod +x, or a mount with noexec)"};
   }
   const char* list = getenv("PATH");
-  const std::string path = list ? list : "/usr/local/bin:/usr/bin:/bin";
+  const std::string path = (before.empty() ? "" : before + ":") + (list ? list : "/usr/local/bin:/usr/bin:/bin");
   for (size_t at = 0; at <= path.size();) {
     const size_t end = std::min(path.find(':', at), path.size());
     const std::string place = path.substr(at, end - at);

@@ -27,8 +27,9 @@ struct SpawnError {
   int exit_code;  ///< 127 not found, 126 cannot be run
 };
 
-/// Where `program` is, as a shell would look for it (from `folder` if it names a relative path).
-Result<std::string> find_program(const std::string& program, const std::string& folder);
+/// Where `program` is, as a shell would look for it (from `folder` if it names a relative path). `before`: folders, with ':' between
+/// them, to look into before those of PATH.
+Result<std::string> find_program(const std::string& program, const std::string& folder, const std::string& before = {});
 
 /// Starts a child in a process group of its own that dies when this thread's process does. Returns its pid, or -1 with `error` set.
 /// Call it from the main thread: the parent-death signal follows the thread.

@@ -207,13 +207,27 @@ pmix_status_t Requests::spawn(const pmix_proc_t* proc, const pmix_info_t info[],
     wish.apps.push_back(std::move(app));
   }
   if (wish.apps.empty()) return PMIX_ERR_BAD_PARAM;
-  ask(Service::spawn, encode(wish), [done, token](int32_t status, const std::string& body) {
+  ask(Service::spawn, encode(wish), [this, who = wish.who, done, token](int32_t status, const std::string& body) {
     const auto spawned = decode_spawned(body);
+    if (spawned && status != PMIX_SUCCESS && !spawned->why.empty()) return explain(who, spawned->why, status, done, token);
     pmix_nspace_t space{};
     if (spawned) spawned->space.copy(space, sizeof space - 1);
     done(spawned ? status : status == PMIX_SUCCESS ? PMIX_ERROR : status, space, token);
   });
   return PMIX_SUCCESS;
+}
+
+/// PMIx has only a number for the rank: the reason in words is published for it to look up.
+void Requests::explain(const Proc& who, const std::string& why, int32_t status, pmix_spawn_cbfunc_t done, void* token) {
+  pmix_value_t text{};
+  text.type = PMIX_STRING;
+  text.data.string = const_cast<char*>(why.c_str());
+  services_.ask(Service::unpublish, encode(Unpublish{who, {boot::key_spawn_failure}}), [](int32_t, const std::string&) {});
+  services_.ask(Service::publish, encode(Publish{who, Audience::self, Lasting::first_read, {{boot::key_spawn_failure, pack(text)}}}),
+                [status, done, token](int32_t, const std::string&) {
+                  pmix_nspace_t none{};
+                  done(status, none, token);
+                });
 }
 
 }  // namespace weft::launcher::pmix

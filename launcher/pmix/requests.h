@@ -26,6 +26,7 @@ class Requests {
   Mailbox& mailbox_;
   Services& services_;
 
+  void explain(const Proc& who, const std::string& why, int32_t status, pmix_spawn_cbfunc_t done, void* token);
   void ask(Service what, std::string body, Services::Done done);
 };
 

@@ -35,7 +35,7 @@ namespace weft::launcher::tree {
 namespace {
 
 constexpr uint64_t leave_patience_ns = 3'000'000'000;  // with daemons below that send nothing
-constexpr size_t stacks_limit = 64u << 20;  // bytes, of all hosts together
+constexpr size_t stacks_limit = 64u << 20;             // bytes, of all hosts together
 constexpr uint64_t plan_patience_ns = 30'000'000'000;
 
 /// Variables that say something of mpirun's host or session, not of the job.
@@ -79,7 +79,7 @@ uint32_t find_self(const Summons& summons) {
 
 class Leaf final : public Host {
  public:
-  Leaf(const Plan& plan, const Layout& layout, const std::string& secret, Node& node)
+  Leaf(const Plan& plan, Layout& layout, const std::string& secret, Node& node)
       : Host(plan.options, layout),
         plan_(plan),
         secret_(secret),
@@ -116,7 +116,7 @@ class Leaf final : public Host {
 
   const placement::Place* place_of(uint32_t rank) const override {
     const uint32_t place = layout_.local_rank(rank);
-    return place < placement_.ranks.size() ? &placement_.ranks[place] : nullptr;
+    return rank < options_.ranks() && place < placement_.ranks.size() ? &placement_.ranks[place] : nullptr;
   }
   std::vector<int> inputs_below() override {  // srun brings it to all daemons by itself
     return plan_.ssh && options_.input == InputTo::all ? node_.take_inputs({}) : std::vector<int>{};
@@ -124,6 +124,7 @@ class Leaf final : public Host {
   void take(const Event& event) override { tell(Kind::event, encode(event)); }
   void tell(Kind kind, std::string body = {}) { node_.send({kind, layout_.self, 0, std::move(body)}); }
   void act(Deed deed);
+  bool fits(const SpawnOrder& order) const;
   void adopt_settings();
   void prepare();
   Result<void> bind(Hardware& own);
@@ -151,6 +152,7 @@ void Leaf::act(Deed deed) {
     case Deed::say_up: return tell(Kind::up, encode(uint32_t(job_environment_.master_port)));
     case Deed::say_unable: return take(event::Broken{"the daemon on " + layout_.host() + ": " + unable_});
     case Deed::launch: launch(to_hold_); return record_map();
+    case Deed::launch_spawned: launch_space(uint32_t(roster_.spaces().size()) - 1); return record_map();
     case Deed::signal: return signal_ranks(signal_);
     case Deed::say_child_lost: return tell(Kind::lost, encode(lost_));
     case Deed::kill_ranks: signal_ranks(SIGKILL); return happen(Happening::ranks_gone);
@@ -211,8 +213,7 @@ void Leaf::record() const {
 
 void Leaf::record_map() const {
   std::vector<boot::JobMapLine> lines;
-  for (const auto& [rank, pid] : running_ranks())
-    lines.push_back({rank, pid, layout_.host(), options_.apps[options_.app_of(rank)].command[0]});
+  for (const auto& [rank, pid] : running_ranks()) lines.push_back({rank, pid, layout_.host(), app_of(rank).command[0]});
   boot::write_map(folder_.path(), lines);
 }
 
@@ -250,8 +251,25 @@ void Leaf::deliver(const Message& message) {
       }
       return;
     case Kind::shutdown: return happen(Happening::shutdown);
+    case Kind::spawn:
+      if (auto order = decode_spawn_order(message.body); order && fits(*order)) {
+        add_space(*order);
+        happen(Happening::spawn);
+      }
+      return;
+    case Kind::drop:
+      if (auto number = decode_number(message.body)) kill_space(*number);
+      return;
     default: exchange_.deliver(message);
   }
+}
+
+/// Is it the next of the job's namespaces?
+bool Leaf::fits(const SpawnOrder& order) const {
+  const auto known = [&](uint32_t host) { return host < layout_.hosts.size(); };
+  return order.space.number == roster_.spaces().size() && order.space.first == roster_.ranks() &&
+         order.space.name == roster_.spaces()[0].name + "." + std::to_string(order.space.number) &&
+         std::all_of(order.host_of.begin(), order.host_of.end(), known);
 }
 
 /// The variables of Weft that hold for launchers, before daemons below are started; ranks get all of the environment.

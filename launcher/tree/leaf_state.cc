@@ -41,6 +41,7 @@ std::vector<Deed> LeafState::step(Happening happening) {
       launched_ = true;
       return {Deed::launch};
     case Happening::signal: return launched_ && !leaving ? std::vector{Deed::signal} : std::vector<Deed>{};
+    case Happening::spawn: return launched_ && !leaving ? std::vector{Deed::launch_spawned} : std::vector<Deed>{};
     case Happening::shutdown: return leaving ? std::vector<Deed>{} : leave();
     case Happening::orphaned: {
       const bool before = orphan_;

@@ -18,6 +18,7 @@ enum class Happening : uint8_t {
   unable,        ///< something of that failed
   launch,        ///< mpirun says: start the ranks
   signal,        ///< mpirun says: signal the ranks
+  spawn,         ///< mpirun says: start ranks that others have spawned
   shutdown,      ///< mpirun says: end the ranks and go
   orphaned,      ///< the connection to the parent is lost
   child_lost,    ///< a daemon below cannot be started, or has died
@@ -25,7 +26,7 @@ enum class Happening : uint8_t {
   below_gone,    ///< no daemon is left below
   patience_over  ///< what was to go has not gone in time
 };
-constexpr int happenings = 11;
+constexpr int happenings = 12;
 
 /// What it is to do.
 enum class Deed : uint8_t {
@@ -34,6 +35,7 @@ enum class Deed : uint8_t {
   say_up,
   say_unable,
   launch,
+  launch_spawned,
   signal,
   say_child_lost,
   kill_ranks,      ///< and everything else of the job on this host; ranks_gone follows

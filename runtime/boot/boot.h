@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/process_id.h"
@@ -35,6 +37,29 @@ struct Job {
   uint32_t cpus = 1;                      ///< CPUs that the ranks of this node may use together
   std::string topology;                   ///< the node's hardware as topo::Node::parse reads it, empty if the launcher did not tell
   std::vector<std::string> process_sets;  ///< besides mpi://WORLD and mpi://SELF
+  std::optional<ProcessId> parent;        ///< who has spawned this job
+};
+
+/// One program to be spawned.
+struct SpawnProgram {
+  std::vector<std::string> command;  ///< program and its arguments
+  uint32_t ranks = 1;
+  std::string folder;                                          ///< working directory; empty: the caller's
+  std::string path;                                            ///< folders, with ':' between them, to look for the program in before PATH
+  std::vector<std::string> hosts;                              ///< of the job's hosts; empty: where there is room
+  std::vector<std::pair<std::string, std::string>> variables;  ///< besides those that mpirun was told to set for the caller
+};
+
+struct SpawnSpec {
+  std::vector<SpawnProgram> programs;
+  std::string map_by;  ///< as for mpirun's --map-by; empty: the default
+};
+
+/// Another job as this process knows it.
+struct SpawnedJob {
+  std::string name;
+  uint32_t job = 0;  ///< its number here, for ProcessId
+  uint32_t size = 0;
 };
 
 /// A bootstrap connects one rank with its job: PMIx, singleton, or the in-process fake of unit tests. Thread-safe.
@@ -64,6 +89,13 @@ class Bootstrap {
 
   /// Members (world ranks) of a named process set other than mpi://WORLD and mpi://SELF.
   virtual Result<std::vector<uint32_t>> process_set(std::string_view name) = 0;
+
+  /// Starts programs as a job of their own, whose `parent` is this rank. Returns when all of them run, though none may have joined its job
+  /// yet. If one cannot be started none is left, and the failure says which and why; this job goes on.
+  virtual Result<SpawnedJob> spawn(const SpawnSpec& spec);
+
+  /// The number of a job that is known by name (of a parent, or told by one of its ranks), so that its ranks can be asked by get().
+  virtual Result<uint32_t> find_job(std::string_view name);
 
   /// Leaves the job in good order. No other call after it. Idempotent.
   virtual void finalize() = 0;

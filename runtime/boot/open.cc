@@ -20,10 +20,11 @@ constexpr char weft_launcher[] = "Weft's mpirun";
 /// Whether others of the same launch, whom we cannot reach, say the same: the first of them speaks for all.
 bool another_speaks() { return env_above("SLURM_PROCID", 0) || env_above("OMPI_COMM_WORLD_RANK", 0) || env_above("PMI_RANK", 0); }
 
-/// Is this process's namespace a job of our mpirun?
+/// Is this process's namespace a job of our mpirun, or was it spawned in one?
 bool of_ours() {
   const char *job = getenv("WEFT_JOB"), *space = getenv("PMIX_NAMESPACE");
-  return job && space && !strcmp(job, space);
+  const size_t length = job ? strlen(job) : 0;
+  return job && space && !strncmp(job, space, length) && (!space[length] || space[length] == '.');
 }
 
 /// "; FOLDER is full" if that may be why PMIx has failed, which only says "error" then.
@@ -48,6 +49,13 @@ std::string foreign_launcher() {
   if (env_above("PALS_LOCAL_SIZE", 1)) return "PALS";
   if (env_above("JSM_NAMESPACE_SIZE", 1)) return "jsrun";
   return "";
+}
+
+Result<SpawnedJob> Bootstrap::spawn(const SpawnSpec&) { return Failure{"processes cannot be spawned under " + job().launcher}; }
+
+Result<uint32_t> Bootstrap::find_job(std::string_view name) {
+  if (name == job().name) return 0u;
+  return Failure{"job " + std::string(name) + " is not known here"};
 }
 
 Result<std::unique_ptr<Bootstrap>> open() {

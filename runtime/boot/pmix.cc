@@ -34,6 +34,8 @@ struct Library {
   decltype(&PMIx_Query_info) query;
   decltype(&PMIx_Error_string) error_string;
   decltype(&PMIx_Value_destruct) value_destruct;
+  decltype(&PMIx_Spawn) spawn;
+  decltype(&PMIx_Lookup) lookup;
 };
 
 Result<Library> open_library() {
@@ -59,6 +61,8 @@ Result<Library> open_library() {
   bind(lib.query, "PMIx_Query_info");
   bind(lib.error_string, "PMIx_Error_string");
   bind(lib.value_destruct, "PMIx_Value_destruct");
+  bind(lib.spawn, "PMIx_Spawn");
+  bind(lib.lookup, "PMIx_Lookup");
   if (missing) return Failure{std::string("libpmix.so.2 lacks ") + missing + "; PMIx 4.2 or newer is needed"};
   return lib;
 }
@@ -107,6 +111,8 @@ class PmixBootstrap final : public Bootstrap {
   void abort(int code, std::string_view message) override;
   void on_failure(std::function<void(ProcessId)> callback) override;
   Result<std::vector<uint32_t>> process_set(std::string_view name) override;
+  Result<SpawnedJob> spawn(const SpawnSpec& spec) override;
+  Result<uint32_t> find_job(std::string_view name) override;
   void finalize() override;
 
  private:
@@ -114,6 +120,8 @@ class PmixBootstrap final : public Bootstrap {
   pmix_proc_t self_{};
   Job job_;
   bool open_ = false;
+  mutable std::mutex jobs_mutex_;
+  std::vector<std::string> jobs_;  // by number; guarded by jobs_mutex_
   std::mutex callback_mutex_;
   std::function<void(ProcessId)> callback_;  // guarded by callback_mutex_
   std::vector<uint32_t> failed_;             // guarded by callback_mutex_
@@ -124,6 +132,10 @@ class PmixBootstrap final : public Bootstrap {
     proc.rank = rank;
     return proc;
   }
+  Result<pmix_proc_t> proc(ProcessId who) const;
+  uint32_t number_of(const std::string& job);
+  void read_parent();
+  std::string spawn_failure() const;
   /// Runs `take` on a value that PMIx has; false if it has none. Asks the server only where `ask`.
   template <class Take>
   bool lookup(uint32_t rank, const char* key, Take take, bool ask = false) const;
@@ -205,6 +217,7 @@ Result<void> PmixBootstrap::start() {
   open_ = true;
   job_.name = self_.nspace;
   job_.rank = self_.rank;
+  jobs_ = {job_.name};
   if (!lookup(
           PMIX_RANK_WILDCARD, PMIX_JOB_SIZE, [&](const pmix_value_t& v) { job_.size = uint32_t(as_number(v, 0)); }, true) ||
       job_.rank >= job_.size) {
@@ -212,6 +225,7 @@ Result<void> PmixBootstrap::start() {
   }
   read_job();
   read_node();
+  read_parent();
   if (job_.secret.empty()) {
     if (auto agreed = agree_on_secret(); !agreed) log(Level::warning, "%s", agreed.failure().text.c_str());
   }
@@ -286,17 +300,17 @@ Result<void> PmixBootstrap::put(std::string_view name, std::span<const std::byte
 }
 
 Result<Blob> PmixBootstrap::get(ProcessId who, std::string_view name) {
-  if (who.job != 0) return Failure{"PMIx get across jobs is not supported"};
+  const auto owner = proc(who);
+  if (!owner) return owner.failure();
   const std::string key(name);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(patience.get());
-  const pmix_proc_t owner = proc(who.rank);
   auto pause = std::chrono::microseconds(200);
   // The first question lets the server wait until the rank has published something. If that something lacks our key, the
   // local copy must be passed over when asking again.
   for (bool again = false;; again = true) {
     pmix_info_t info[2] = {number(PMIX_TIMEOUT, int(std::max<int64_t>(1, patience.get()))), flag(PMIX_GET_REFRESH_CACHE)};
     pmix_value_t* value = nullptr;
-    const pmix_status_t status = lib_.get(&owner, key.c_str(), info, again ? 2 : 1, &value);
+    const pmix_status_t status = lib_.get(&*owner, key.c_str(), info, again ? 2 : 1, &value);
     if (status == PMIX_SUCCESS && value) {
       Blob blob;
       if (value->type == PMIX_BYTE_OBJECT) {
@@ -313,6 +327,124 @@ Result<Blob> PmixBootstrap::get(ProcessId who, std::string_view name) {
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, std::chrono::microseconds(20'000));
   }
+}
+
+uint32_t PmixBootstrap::number_of(const std::string& job) {
+  std::lock_guard lock(jobs_mutex_);
+  const auto known = std::find(jobs_.begin(), jobs_.end(), job);
+  if (known != jobs_.end()) return uint32_t(known - jobs_.begin());
+  jobs_.push_back(job);
+  return uint32_t(jobs_.size()) - 1;
+}
+
+Result<pmix_proc_t> PmixBootstrap::proc(ProcessId who) const {
+  std::lock_guard lock(jobs_mutex_);
+  if (who.job >= jobs_.size()) return Failure{"job " + std::to_string(who.job) + " is not known here"};
+  pmix_proc_t proc{};
+  jobs_[who.job].copy(proc.nspace, sizeof proc.nspace - 1);
+  proc.rank = who.rank;
+  return proc;
+}
+
+void PmixBootstrap::read_parent() {
+  lookup(PMIX_RANK_WILDCARD, PMIX_PARENT_ID, [&](const pmix_value_t& value) {
+    if (value.type == PMIX_PROC && value.data.proc) job_.parent = ProcessId{number_of(value.data.proc->nspace), value.data.proc->rank};
+  });
+}
+
+Result<uint32_t> PmixBootstrap::find_job(std::string_view name) {
+  const std::string job(name);
+  if (job.empty() || job.size() > PMIX_MAX_NSLEN) return Failure{"\"" + job + "\" is no name of a job"};
+  return number_of(job);
+}
+
+namespace {
+
+pmix_info_t words(const char* key, const std::string& value) {
+  pmix_info_t info{};
+  set_key(info.key, key);
+  info.value.type = PMIX_STRING;
+  info.value.data.string = const_cast<char*>(value.c_str());
+  return info;
+}
+
+/// A list as PMIx takes it; points into `texts`.
+std::vector<char*> pointers(const std::vector<std::string>& texts) {
+  std::vector<char*> result;
+  for (const std::string& text : texts) result.push_back(const_cast<char*>(text.c_str()));
+  result.push_back(nullptr);
+  return result;
+}
+
+/// One program as PMIx takes it. PMIx writes into what it is given, so argv is its own copy there.
+struct Spawnable {
+  std::vector<std::string> environment;
+  std::vector<char*> environment_list;
+  std::string hosts;
+  std::vector<pmix_info_t> infos;
+  pmix_app_t app{};
+
+  explicit Spawnable(const SpawnProgram& program) {
+    for (const auto& [name, value] : program.variables) environment.push_back(name + "=" + value);
+    environment_list = pointers(environment);
+    for (const std::string& host : program.hosts) hosts += (hosts.empty() ? "" : ",") + host;
+    if (!hosts.empty()) infos.push_back(words(PMIX_HOST, hosts));
+    if (!program.path.empty()) infos.push_back(words(key_path, program.path));
+    app.cmd = strdup(program.command[0].c_str());
+    app.argv = static_cast<char**>(calloc(program.command.size() + 1, sizeof(char*)));
+    for (size_t i = 0; app.argv && i < program.command.size(); i++) app.argv[i] = strdup(program.command[i].c_str());
+    app.env = environment_list.data();
+    if (!program.folder.empty()) app.cwd = strdup(program.folder.c_str());
+    app.maxprocs = int(program.ranks);
+    app.info = infos.data();
+    app.ninfo = infos.size();
+  }
+  ~Spawnable() {
+    for (char** argument = app.argv; argument && *argument; argument++) free(*argument);
+    free(app.argv);
+    free(app.cmd);
+    free(app.cwd);
+  }
+  Spawnable(const Spawnable&) = delete;
+  Spawnable& operator=(const Spawnable&) = delete;
+};
+
+}  // namespace
+
+/// Our launcher's words; empty under another one.
+std::string PmixBootstrap::spawn_failure() const {
+  pmix_pdata_t data{};
+  set_key(data.key, key_spawn_failure);
+  std::string text;
+  if (lib_.lookup(&data, 1, nullptr, 0) == PMIX_SUCCESS && data.value.type == PMIX_STRING && data.value.data.string)
+    text = data.value.data.string;
+  lib_.value_destruct(&data.value);
+  return text;
+}
+
+Result<SpawnedJob> PmixBootstrap::spawn(const SpawnSpec& spec) {
+  SpawnedJob spawned;
+  std::vector<std::unique_ptr<Spawnable>> programs;
+  std::vector<pmix_app_t> apps;
+  for (const SpawnProgram& program : spec.programs) {
+    if (program.command.empty() || !program.ranks || program.ranks > INT32_MAX) return Failure{"spawn: a program without a name or ranks"};
+    programs.push_back(std::make_unique<Spawnable>(program));
+    apps.push_back(programs.back()->app);
+    spawned.size += program.ranks;
+  }
+  if (apps.empty()) return Failure{"spawn: no program"};
+  std::vector<pmix_info_t> infos;
+  if (!spec.map_by.empty()) infos.push_back(words(PMIX_MAPBY, spec.map_by));
+  pmix_nspace_t space{};
+  const pmix_status_t status = lib_.spawn(infos.data(), infos.size(), apps.data(), apps.size(), space);
+  for (size_t i = 0; i < apps.size(); i++) programs[i]->app = apps[i];  // PMIx may have filled in more
+  if (status != PMIX_SUCCESS) {
+    const std::string why = job_.launcher == "Weft's mpirun" ? spawn_failure() : "";
+    return Failure{"spawn: " + (why.empty() ? text(status) + " from " + job_.launcher : why)};
+  }
+  spawned.name = space;
+  spawned.job = number_of(spawned.name);
+  return spawned;
 }
 
 Result<void> PmixBootstrap::fence(bool collect) {

@@ -159,6 +159,13 @@ services() { # what PMIx servers of several hosts answer together
     start "$mpirun" "${where[@]}" "$work/pmix_client" $what
     ends 0 "$what of 16 ranks passed"
   done
+  cp "$BUILD/test/faults/boot_client" "$work/"
+  start "$mpirun" "${where[@]}" "$work/boot_client" spawn 5
+  ends 0 "16 times 5 spawned ranks passed"
+  start "$mpirun" "${where[@]}" "$work/boot_client" failing node3
+  ends 0 "failures to spawn passed"
+  start "$mpirun" "${where[@]}" "$work/boot_client" brood signal 1 11
+  ends 139 "rank 1.1 .* on node[1-4].* SIGSEGV"
 }
 
 deaths() {

@@ -7,6 +7,11 @@
 //   boot_client signal RANK SIG    one rank kills itself, the others wait
 //   boot_client wait               join, print "ready", wait for ever
 //   boot_client orphan             as wait, each rank with a child and a child in a session of its own
+//   boot_client spawn N [HOST...]  each rank in turn spawns N ranks (on these hosts); they exchange among themselves and with their parent
+//   boot_client nest N             spawns one that spawns one ... N deep
+//   boot_client failing HOST       what cannot be spawned is told, leaves nobody, and others can be spawned after it
+//   boot_client brood WHAT...      rank 0 spawns 2 ranks that run boot_client WHAT..., and waits for ever, as do the others
+//   boot_client child ...          what spawn, nest and failing start
 #include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -72,6 +77,104 @@ void exchange(boot::Bootstrap& boot) {
   fence(boot, false);
 }
 
+void get_matches(boot::Bootstrap& boot, ProcessId who, const std::string& name, const std::string& wanted) {
+  auto blob = boot.get(who, name);
+  if (!blob) wrong(boot.job(), blob.failure().text);
+  const std::string got(reinterpret_cast<const char*>(blob->data()), blob->size());
+  if (got != wanted) wrong(boot.job(), name + " is \"" + got + "\" instead of \"" + wanted + "\"");
+}
+
+boot::SpawnedJob spawn(boot::Bootstrap& boot, const boot::SpawnSpec& spec) {
+  auto spawned = boot.spawn(spec);
+  if (!spawned) wrong(boot.job(), spawned.failure().text);
+  return *spawned;
+}
+
+/// Two programs, of which the second has a folder and a variable of its own.
+boot::SpawnSpec children(const std::string& self, uint32_t ranks, std::vector<std::string> hosts) {
+  boot::SpawnSpec spec;
+  spec.programs.push_back({{self, "child", "first"}, ranks - ranks / 2, {}, {}, hosts, {}});
+  if (ranks / 2) spec.programs.push_back({{self, "child", "second"}, ranks / 2, "/", {}, hosts, {{"CHILD_SEES", "this"}}});
+  return spec;
+}
+
+void spawn_in_turn(boot::Bootstrap& boot, const std::string& self, uint32_t ranks, const std::vector<std::string>& hosts) {
+  const auto& job = boot.job();
+  put(boot, "greeting", "from " + std::to_string(job.rank));
+  for (uint32_t turn = 0; turn < job.size; turn++) {
+    if (turn == job.rank) {
+      const auto spawned = spawn(boot, children(self, ranks, hosts));
+      if (spawned.size != ranks || spawned.job == 0) wrong(job, "odd spawned job");
+      for (uint32_t r = 0; r < ranks; r++)
+        get_matches(boot, {spawned.job, r}, "reply", "child " + std::to_string(r) + " to " + std::to_string(job.rank));
+      put(boot, "thanks to " + spawned.name, "good");
+    }
+    fence(boot, false);
+  }
+  if (job.rank == 0) printf("%u times %u spawned ranks passed\n", job.size, ranks);
+}
+
+void be_child(boot::Bootstrap& boot, const std::string& program) {
+  const auto& job = boot.job();
+  if (!job.parent || job.parent->job == 0) wrong(job, "no parent");
+  const uint32_t firsts = job.size - job.size / 2;
+  if ((job.rank < firsts ? "first" : "second") != program || job.appnum != int(job.rank >= firsts)) wrong(job, "wrong program");
+  const char* seen = getenv("CHILD_SEES");
+  char folder[4096] = "";
+  if (!getcwd(folder, sizeof folder)) wrong(job, "no folder");
+  if (program == "second" && (!seen || strcmp(seen, "this") || strcmp(folder, "/"))) wrong(job, "wrong variable or folder");
+  const char* size = getenv("PMI_SIZE");
+  if (!size || uint32_t(atoi(size)) != job.size) wrong(job, "wrong PMI_SIZE");
+  exchange(boot);
+  const std::string parent = std::to_string(job.parent->rank);
+  get_matches(boot, *job.parent, "greeting", "from " + parent);
+  put(boot, "reply", "child " + std::to_string(job.rank) + " to " + parent);
+  get_matches(boot, *job.parent, "thanks to " + job.name, "good");
+  fence(boot, true);
+}
+
+void nest(boot::Bootstrap& boot, const std::string& self, int depth) {
+  if (!depth) {
+    printf("nested in %s\n", boot.job().name.c_str());
+    return;
+  }
+  boot::SpawnSpec spec;
+  spec.programs.push_back({{self, "nest", std::to_string(depth - 1)}, 1, {}, {}, {}, {}});
+  spawn(boot, spec);
+}
+
+/// The failure's text must have `words`.
+void must_fail(boot::Bootstrap& boot, boot::SpawnProgram program, const std::string& words) {
+  boot::SpawnSpec spec;
+  spec.programs.push_back(std::move(program));
+  const auto spawned = boot.spawn(spec);
+  if (spawned) wrong(boot.job(), "what cannot be spawned was");
+  if (spawned.failure().text.find(words) == std::string::npos) wrong(boot.job(), "no \"" + words + "\" in: " + spawned.failure().text);
+}
+
+void fail_to_spawn(boot::Bootstrap& boot, const std::string& self, const std::string& host) {
+  if (boot.job().rank == 0) {
+    put(boot, "greeting", "from 0");
+    must_fail(boot, {{"no-such-program"}, 3, {}, {}, {host}, {}}, "no-such-program is not in PATH");
+    must_fail(boot, {{"no-such-program"}, 3, {}, {}, {host}, {}}, " on " + host);
+    must_fail(boot, {{"/etc/passwd"}, 1, {}, {}, {}, {}}, "may not be executed");
+    must_fail(boot, {{"true"}, 1, "/no/such/folder", {}, {}, {}}, "/no/such/folder");
+    must_fail(boot, {{"true"}, 1, {}, {}, {"nowhere.example"}, {}}, "none of the job's hosts");
+    boot::SpawnSpec half;  // the good half must not stay
+    half.programs.push_back({{"sleep", "1000"}, 2, {}, {}, {}, {}});
+    half.programs.push_back({{"no-such-program"}, 1, {}, {}, {}, {}});
+    if (boot.spawn(half)) wrong(boot.job(), "half a job was spawned");
+    const std::string name = self.substr(self.rfind('/') + 1), folder = self.substr(0, self.rfind('/'));
+    boot::SpawnSpec good;
+    good.programs.push_back({{name, "child", "first"}, 1, {}, folder, {host}, {}});
+    const auto spawned = spawn(boot, good);
+    get_matches(boot, {spawned.job, 0}, "reply", "child 0 to 0");
+    put(boot, "thanks to " + spawned.name, "good");
+    printf("failures to spawn passed\n");
+  }
+  fence(boot, false);
+}
+
 void make_children() {
   if (fork() == 0) {
     pause();
@@ -109,6 +212,22 @@ int main(int argc, char** argv) {
   } else if (what == "exchange") {
     exchange(boot);
     if (job.rank == 0) printf("exchange of %u ranks passed\n", job.size);
+  } else if (what == "spawn") {
+    spawn_in_turn(boot, argv[0], chosen, {argv + 3, argv + argc});
+  } else if (what == "child") {
+    be_child(boot, argv[2]);
+  } else if (what == "nest") {
+    nest(boot, argv[0], int(chosen));
+  } else if (what == "failing") {
+    fail_to_spawn(boot, argv[0], argv[2]);
+  } else if (what == "brood") {
+    if (job.rank == 0) {
+      boot::SpawnSpec spec;
+      spec.programs.push_back({{argv[0]}, 2, {}, {}, {}, {}});
+      spec.programs[0].command.insert(spec.programs[0].command.end(), argv + 2, argv + argc);
+      spawn(boot, spec);
+    }
+    wait_for_ever();
   } else if (what == "wait" || what == "orphan") {
     if (what == "orphan") make_children();
     fence(boot, false);

@@ -1,18 +1,79 @@
 #!/bin/bash
-# What a job's PMIx servers offer: published names, groups, connections, events.
+# What a job's PMIx servers offer (published names, groups, connections, events) and spawned ranks; on one host, and on pretended ones
+# whose daemons are started by a program that takes ssh's place.
 # usage: services.sh [TEST...]    see lib.sh
 . "$(dirname "$0")/lib.sh"
 PMIX_CLIENT=${PMIX_CLIENT:-$(dirname "$CLIENT")/pmix_client}
+printf '#!/bin/sh\nwhile [ $# -gt 1 ]; do shift; done\nexec sh -c "$1"\n' >"$work/no_ssh"
+chmod +x "$work/no_ssh"
+hosts=(--launcher-exec "$work/no_ssh" -H h1:2,h2:2,h3:2,h4:2 -n 8)
+
+good() { # good LINE ARGS...: a job that ends well, saying LINE and nothing else
+  local line=$1; shift
+  run "$@" >"$work/out" 2>&1; want "exit code of $*" $? 0; has "$work/out" "$line"; want "lines" "$(wc -l <"$work/out")" 1
+}
 
 test_services() {
   local what n
   for what in names groups events; do
-    for n in 1 2 5 16; do
-      run -n $n "$PMIX_CLIENT" $what >"$work/out" 2>&1; want "exit code of $what with $n ranks" $? 0
-      has "$work/out" "$what of $n ranks passed"; want "lines" "$(wc -l <"$work/out")" 1
-    done
+    for n in 1 2 5 16; do good "$what of $n ranks passed" -n $n "$PMIX_CLIENT" $what; done
   done
   clean
+}
+
+test_services_over_hosts() {
+  local what n
+  for what in names groups events; do
+    for n in 1 16; do good "$what of 8 ranks passed" --fanout $n "${hosts[@]}" "$PMIX_CLIENT" $what; done
+  done
+  clean
+}
+
+test_spawn() {
+  good "1 times 1 spawned ranks passed" -n 1 "$CLIENT" spawn 1
+  good "2 times 5 spawned ranks passed" -n 2 "$CLIENT" spawn 5
+  good "nested in weft-.*\.4" -n 1 "$CLIENT" nest 4
+  run -n 3 "$CLIENT" nest 2 >"$work/out" 2>&1; want "exit code" $? 0; want "nested" "$(grep -c nested "$work/out")" 3
+  clean
+}
+
+test_spawn_over_hosts() {
+  local n
+  for n in 1 16; do good "8 times 3 spawned ranks passed" --fanout $n "${hosts[@]}" "$CLIENT" spawn 3; done
+  good "8 times 5 spawned ranks passed" "${hosts[@]}" "$CLIENT" spawn 5 h4 h2
+  clean
+}
+
+test_spawn_fails() {
+  good "failures to spawn passed" -n 2 "$CLIENT" failing "$(uname -n)"
+  good "failures to spawn passed" "${hosts[@]}" "$CLIENT" failing h3
+  clean
+}
+
+test_spawned_ranks_end_the_job() {
+  local where
+  for where in "-n 2" "${hosts[*]}"; do
+    run $where "$CLIENT" brood signal 1 11 >"$work/out" 2>"$work/err"; want "exit code" $? 139; has "$work/err" "rank 1.1 (pid.*SIGSEGV"
+    run $where "$CLIENT" brood abort 0 5 >"$work/out" 2>"$work/err"; want "exit code" $? 5; has "$work/err" "rank 1.0 (pid.*test says so"
+    want "messages" "$(grep -c '^mpirun:' "$work/err")" 1
+    clean
+  done
+}
+
+test_spawned_ranks_end_with_the_job() {
+  local spawned
+  spawned() { pgrep -f "^$CLIENT wait" | wc -l; }
+  start -n 2 "$CLIENT" brood wait
+  want "spawned ranks" "$(spawned)" 2
+  kill -9 "$(rank_pid 1)"; ended 5; want "exit code" $code 137; clean
+  start -n 2 "$CLIENT" brood wait; kill -9 $launcher; ended 5; clean 5
+  start -n 2 "$CLIENT" brood orphan; kill -TERM $launcher; ended 5; want "exit code of TERM" $code 143; clean
+  start "${hosts[@]}" "$CLIENT" brood wait
+  kill -9 $launcher; ended 5; clean 8
+  start -n 1 --output tag,dir="$work/files" "$CLIENT" brood wait
+  until_true 5 grep -qx '\[1.0\] ready' "$work/out" || reasons+="no tag of a spawned rank: $(cat "$work/out"); "
+  want "its file" "$(cat "$work/files/rank.1.0")" ready
+  kill -TERM $launcher; ended 5; clean
 }
 
 run_tests "$@"

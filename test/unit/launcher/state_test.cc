@@ -225,6 +225,89 @@ TEST_CASE("ranks that end while their stacks are read end the job with the code 
   CHECK(take(state, event::StacksShown{}).empty());
 }
 
+namespace {
+
+event::SpawnAsked spawning(uint32_t ranks) {
+  event::SpawnAsked asked;
+  for (uint32_t r = 0; r < ranks; r++) asked.ranks.push_back({"./child", "host2", 0, "1." + std::to_string(r)});
+  return asked;
+}
+
+}  // namespace
+
+TEST_CASE("spawned ranks belong to the job", "[state]") {
+  DaemonState state = running(2);
+  CHECK(has(take(state, spawning(2)), Action::spawn, 1));
+  CHECK(take(state, event::Exited{0, 0, 0, false}).empty());
+  CHECK(take(state, event::Exited{1, 0, 0, false}).empty());  // not over: two are being started
+  CHECK(take(state, event::Started{2, 12}).empty());
+  CHECK(take(state, event::Exited{2, 0, 0, false}).empty());
+  CHECK(has(take(state, event::Started{3, 13}), Action::spawn_done, 1));
+  take(state, event::Connected{3});
+  auto actions = take(state, spawning(1));
+  CHECK(has(actions, Action::spawn, 2));
+  take(state, event::Started{4, 14});
+  actions = take(state, event::Exited{3, 0, SIGSEGV, false});
+  CHECK(contains(said(actions), "rank 1.1 (pid 13 on host2, ./child) was killed by signal 11"));
+  CHECK(has(actions, Action::signal_ranks, SIGTERM));
+  CHECK(has(take(state, event::Exited{4, 0, SIGTERM, false}), Action::finish, 139));
+}
+
+TEST_CASE("ranks may spawn while others are being started", "[state]") {
+  DaemonState state = job(2);
+  take(state, event::Allocated{});
+  take(state, event::Mapped{});
+  take(state, event::Started{0, 1});
+  CHECK(has(take(state, spawning(1)), Action::spawn, 1));
+  CHECK(contains(state.awaited(), "1 on host1, 1.0 on host2"));
+  CHECK(has(take(state, event::Started{2, 3}), Action::spawn_done, 1));
+  CHECK(state.phase() == Phase::launch);
+  take(state, event::Started{1, 2});
+  CHECK(state.phase() == Phase::run);
+}
+
+TEST_CASE("a spawned rank that cannot be started takes its siblings along, not the job", "[state]") {
+  for (int order = 0; order < 3; order++) {
+    INFO(order);
+    DaemonState state = running(1);
+    take(state, spawning(3));
+    if (order > 0) CHECK(take(state, event::Started{2, 12}).empty());
+    auto actions = take(state, event::LaunchFailed{1, "not there", 127});
+    CHECK(has(actions, Action::drop, 1));
+    REQUIRE(find(actions, Action::spawn_failed));
+    CHECK(find(actions, Action::spawn_failed)->text == "cannot start rank 1.0 (./child) on host2: not there");
+    CHECK(said(actions).empty());
+    CHECK(state.phase() == Phase::run);
+    CHECK(take(state, event::LaunchFailed{3, "not there", 127}).empty());  // told once
+    CHECK(take(state, event::Started{3, 13}).empty());                     // drop has reached it already
+    if (order > 0) CHECK(take(state, event::Exited{2, 0, SIGKILL, false}).empty());
+    CHECK(state.running() == 1);
+    if (order == 2) {
+      CHECK(has(take(state, spawning(1)), Action::spawn, 2));
+      CHECK(has(take(state, event::Started{4, 14}), Action::spawn_done, 2));
+      CHECK(take(state, event::Exited{4, 0, 0, false}).empty());
+    }
+    CHECK(has(take(state, event::Exited{0, 0, 0, false}), Action::finish, 0));
+  }
+  DaemonState state = running(1);  // the spawner is gone before its wish has failed
+  take(state, spawning(1));
+  CHECK(take(state, event::Exited{0, 0, 0, false}).empty());
+  CHECK(has(take(state, event::LaunchFailed{1, "x", 1}), Action::finish, 0));
+}
+
+TEST_CASE("nothing is spawned before the ranks start, nor in a job that ends", "[state]") {
+  DaemonState state = job(2);
+  CHECK(find(take(state, spawning(1)), Action::refuse_spawn));
+  state = running(2);
+  take(state, spawning(1));
+  take(state, event::Exited{0, 3, 0, false});
+  CHECK(state.phase() == Phase::stop);
+  CHECK(find(take(state, spawning(1)), Action::refuse_spawn));
+  CHECK(take(state, event::LaunchFailed{2, "x", 1}).empty());
+  CHECK(has(take(state, event::Exited{1, 0, 0, false}), Action::finish, 3));
+  CHECK(find(take(state, spawning(1)), Action::refuse_spawn));
+}
+
 TEST_CASE("any order of events keeps the machine sane", "[state]") {
   const unsigned seed = std::random_device{}();
   INFO("seed " << seed);
@@ -232,28 +315,35 @@ TEST_CASE("any order of events keeps the machine sane", "[state]") {
   for (int round = 0; round < 3000; round++) {
     const uint32_t ranks = 1 + random() % 4;
     DaemonState state = job(ranks);
-    std::vector<int> life(ranks);  // 0 waiting, 1 running, 2 gone
+    std::vector<int> life(ranks), space(ranks);  // life: 0 waiting, 1 running, 2 gone
+    int spaces = 0;
     int finishes = 0, messages = 0;
     bool launched = false, timed_out = false;
     for (int step = 0; step < 60; step++) {
-      const uint32_t r = random() % (ranks + 1);  // sometimes a rank that does not exist
+      const uint32_t r = random() % (life.size() + 1);  // sometimes a rank that does not exist
+      const bool live = state.phase() == Phase::launch || state.phase() == Phase::run;
       Event event = event::GraceOver{};
-      switch (random() % 13) {
+      switch (random() % 14) {
         case 0: event = event::Allocated{}; break;
         case 1: event = event::Mapped{}; break;
         case 2:
         case 3:
-          if (!launched || r >= ranks || life[r] != 0 || state.phase() != Phase::launch) continue;
+          if (!launched || r >= life.size() || life[r] != 0 || !live) continue;
           life[r] = 1;
           event = event::Started{r, int(r)};
           break;
-        case 4: event = event::LaunchFailed{r, "x", 126}; break;
+        case 4:
+          event = event::LaunchFailed{r, "x", 126};
+          if (live && r < life.size() && space[r] && life[r] == 0)
+            for (size_t i = 0; i < life.size(); i++)
+              if (space[i] == space[r] && life[i] == 0) life[i] = 2;
+          break;
         case 5: event = event::Connected{r}; break;
         case 6: event = event::Finalized{r}; break;
         case 7: event = event::Aborted{r, int(random() % 3), ""}; break;
         case 8:
         case 9:
-          if (r >= ranks || life[r] != 1) continue;
+          if (r >= life.size() || life[r] != 1) continue;
           life[r] = 2;
           event = event::Exited{r, int(random() % 2), random() % 3 ? 0 : SIGTERM, false};
           break;
@@ -264,6 +354,14 @@ TEST_CASE("any order of events keeps the machine sane", "[state]") {
           event = event::TimedOut{1};
           break;
         case 12: event = event::StacksShown{}; break;
+        case 13: {
+          const uint32_t more = 1 + random() % 2;
+          event = spawning(more);
+          if (!live) break;
+          life.resize(life.size() + more);
+          space.resize(life.size(), ++spaces);
+          break;
+        }
       }
       const State next = state.step(event);
       for (const Action& action : next.actions) {
