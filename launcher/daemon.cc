@@ -22,6 +22,7 @@
 #include "launcher/host.h"
 #include "launcher/mpir.h"
 #include "launcher/place_spawned.h"
+#include "launcher/singleton.h"
 #include "launcher/stacks.h"
 #include "launcher/tree/exchange.h"
 #include "launcher/tree/hosts.h"
@@ -72,8 +73,9 @@ class OwnServices final : public Services {
 
 class Daemon final : public Host {
  public:
-  Daemon(const Options& options, const Arrangement& places, tree::Allocation& where)
+  Daemon(const Options& options, const Arrangement& places, tree::Allocation& where, Singleton* singleton)
       : Host(options, where.layout),
+        singleton_(singleton),
         places_(places),
         where_(where),
         state_(rank_infos(options, where.layout), core_files_allowed(), node_infos(where.layout, where.fan_out)),
@@ -81,6 +83,7 @@ class Daemon final : public Host {
   int run();
 
  private:
+  Singleton* const singleton_;  // only for mpirun --for-singleton
   const Arrangement& places_;
   const tree::Allocation& where_;
   DaemonState state_;
@@ -132,6 +135,8 @@ class Daemon final : public Host {
   void record() const;
   void record_map() const;
   void show_debugger();
+  void adopt_singleton();
+  void note_singleton_end();
 };
 
 int Daemon::run() {
@@ -156,7 +161,7 @@ Result<void> Daemon::allocate() {
   if (auto ok = output_.prepare(options_.ranks()); !ok) return ok;
   job_environment_.master = layout_.alone() ? "127.0.0.1" : layout_.hosts[layout_.host_of[0]];
   if (options_.torch && layout_.host_of[0] == 0) job_environment_.master_port = free_port();
-  secret_ = boot::random_secret();
+  secret_ = singleton_ ? singleton_->secret() : boot::random_secret();
   if (!layout_.alone()) {
     const tree::Shape shape{uint32_t(layout_.hosts.size()), where_.fan_out};
     exchange_ = std::make_unique<tree::Exchange>(layout_, shape, [this](tree::Kind kind, uint32_t to, std::string body) {
@@ -327,6 +332,20 @@ void Daemon::show_debugger() {
   if (held_) act({Action::signal_ranks, SIGCONT});
 }
 
+void Daemon::adopt_singleton() {
+  job_environment_.job = folder_.job();
+  programs_ = {singleton_->program()};
+  singleton_->welcome(server_->environment(0));
+  take(event::Started{0, singleton_->pid()});
+}
+
+/// How it ended only its parent knows.
+void Daemon::note_singleton_end() {
+  take_letters();
+  singleton_->note_end();
+  take(event::Exited{0, 0, 0, false});
+}
+
 void Daemon::take(const Event& event) {
   if (const auto* exited = std::get_if<event::Exited>(&event)) exits_.note(*exited);
   const Phase before = state_.phase();
@@ -339,7 +358,10 @@ void Daemon::take(const Event& event) {
     pids_[started->rank] = started->pid;
   if (state.phase == Phase::stop && before != Phase::stop)
     for (const Action& action : state.actions)
-      if (action.kind == Action::say) publish_abort(action.text);
+      if (action.kind == Action::say) {
+        publish_abort(action.text);
+        if (singleton_) singleton_->refuse(action.text);  // unless it has been taken in
+      }
   if (state.phase != before) {
     say_verbose(std::string(to_string(before)) + " -> " + to_string(state.phase));
     hold_for_test(0, to_string(state.phase));
@@ -359,8 +381,12 @@ void Daemon::act(const Action& action) {
     case Action::map: return take(event::Mapped{});  // done before there was a job
     case Action::launch:
       tell(tree::Kind::launch, tree::encode(tree::Launch{being_debugged(), job_environment_.master_port}));
+      if (singleton_) return adopt_singleton();
       return launch(being_debugged());
-    case Action::signal_ranks: tell(tree::Kind::signal, tree::encode(uint32_t(action.number))); return signal_ranks(action.number);
+    case Action::signal_ranks:
+      tell(tree::Kind::signal, tree::encode(uint32_t(action.number)));
+      if (singleton_) singleton_->signal(action.number);
+      return signal_ranks(action.number);
     case Action::say:
       output_.drain(UINT32_MAX);  // first what led to it
       return say(action.text);
@@ -401,17 +427,19 @@ int Daemon::wait_ms() {
 
 /// One round: waits until something happens and does what it asks for.
 void Daemon::turn(int wait) {
-  pollfd ready[6] = {{signals_, POLLIN, 0},
+  pollfd ready[7] = {{signals_, POLLIN, 0},
                      {mailbox_.fd(), POLLIN, 0},
                      {output_.fd(), POLLIN, 0},
                      input_.interest(),
                      {node_ ? node_->fd() : -1, POLLIN, 0},
-                     {stacks_.fd(), POLLIN, 0}};
-  if (poll(ready, 6, wait) < 0 && errno != EINTR) return;
+                     {stacks_.fd(), POLLIN, 0},
+                     {singleton_ ? singleton_->fd() : -1, POLLIN, 0}};
+  if (poll(ready, 7, wait) < 0 && errno != EINTR) return;
   // PMIx first: that a rank has left in order was said before it exited.
   if (ready[1].revents) read_mailbox();
   if (ready[0].revents) read_signals();
   if (ready[3].revents) input_.process();
+  if (ready[6].revents) note_singleton_end();
   if (node_) node_->process();
   output_.process();
   tell_loss();
@@ -481,21 +509,20 @@ void Daemon::read_signals() {
 
 }  // namespace
 
-int run_job(const Options& options) {
+int run_job(const Options& options, Singleton* singleton) {
   Options complete = options;
-  auto places = arrange(complete);
-  if (!places) {
-    fprintf(stderr, "mpirun: %s\n", places.failure().text.c_str());
+  const auto refuse = [&](const std::string& why) {
+    fprintf(stderr, "mpirun: %s\n", why.c_str());
+    if (singleton) singleton->refuse(why);
     return exit_usage;
-  }
+  };
+  auto places = arrange(complete);
+  if (!places) return refuse(places.failure().text);
   fputs(show(complete, *places).c_str(), complete.dry_run ? stdout : stderr);
   if (complete.dry_run) return 0;
   auto where = tree::allocate(complete, places->placement, own_name());
-  if (!where) {
-    fprintf(stderr, "mpirun: %s\n", where.failure().text.c_str());
-    return exit_usage;
-  }
-  Daemon daemon(complete, *places, *where);
+  if (!where) return refuse(where.failure().text);
+  Daemon daemon(complete, *places, *where, singleton);
   const int code = daemon.run();
   // PMIx's threads may be in the middle of something; everything of ours is closed, so leave without their consent.
   _exit(code);

@@ -5,7 +5,9 @@
 
 namespace weft::launcher {
 
-/// Runs the job; returns the exit code of mpirun.
-int run_job(const Options& options);
+class Singleton;
+
+/// Runs the job; returns the exit code of mpirun. `singleton`: a process that is its rank 0 already.
+int run_job(const Options& options, Singleton* singleton = nullptr);
 
 }  // namespace weft::launcher

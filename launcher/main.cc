@@ -7,6 +7,7 @@
 
 #include "launcher/daemon.h"
 #include "launcher/options.h"
+#include "launcher/singleton.h"
 #include "launcher/tree/leaf.h"
 #include "runtime/config/config.h"
 #include "runtime/topo/cpus.h"
@@ -15,6 +16,7 @@ using namespace weft;
 
 int main(int argc, char** argv) {
   if (argc == 2 && !strcmp(argv[1], "--daemon")) return launcher::tree::run_leaf();
+  if (argc == 3 && !strcmp(argv[1], "--for-singleton")) return launcher::run_for_singleton(atoi(argv[2]));
   const launcher::Parsed parsed = launcher::parse({argv + 1, argv + argc}, topo::usable_cpus());
   for (const std::string& warning : parsed.warnings) fprintf(stderr, "mpirun: warning: %s\n", warning.c_str());
   if (parsed.run) {

@@ -24,6 +24,10 @@ std::unique_ptr<Bootstrap> open_singleton();
 /// A client of the PMIx server that the environment names.
 Result<std::unique_ptr<Bootstrap>> open_pmix();
 
+/// For a process without a launcher: starts an mpirun that takes it in as the only rank of a job with this secret. At most once in a
+/// process, as PMIx can be joined once.
+Result<std::unique_ptr<Bootstrap>> open_own_launcher(const std::string& secret);
+
 /// The launcher (in words) whose environment this is although it offers no PMIx server, empty if there is none.
 std::string foreign_launcher();
 

@@ -34,10 +34,11 @@ class Singleton final : public Bootstrap {
   Result<void> put(std::string_view name, std::span<const std::byte> value) override {
     std::lock_guard lock(mutex_);
     values_.insert_or_assign(std::string(name), Blob(value.begin(), value.end()));
-    return {};
+    return joined_ ? joined_->put(name, value) : Result<void>{};
   }
 
   Result<Blob> get(ProcessId who, std::string_view name) override {
+    if (Bootstrap* joined = who.job ? this->joined() : nullptr) return joined->get(who, name);
     if (who != ProcessId{}) return Failure{"rank " + std::to_string(who.rank) + " does not exist: this process runs alone"};
     std::lock_guard lock(mutex_);
     auto found = values_.find(name);
@@ -52,17 +53,51 @@ class Singleton final : public Bootstrap {
     return job_.host;
   }
 
-  void abort(int, std::string_view) override {}  // nobody to tell; the caller exits
+  void abort(int code, std::string_view message) override {
+    if (Bootstrap* joined = this->joined()) joined->abort(code, message);  // otherwise nobody is to be told; the caller exits
+  }
   void on_failure(std::function<void(ProcessId)>) override {}
   Result<std::vector<uint32_t>> process_set(std::string_view name) override {
     return Failure{"no process set named \"" + std::string(name) + "\""};
   }
-  void finalize() override {}
+  Result<SpawnedJob> spawn(const SpawnSpec& spec) override {
+    if (auto ok = join(); !ok) return ok.failure();
+    return joined()->spawn(spec);
+  }
+  Result<uint32_t> find_job(std::string_view name) override {
+    if (Bootstrap* joined = this->joined()) return joined->find_job(name);
+    return Bootstrap::find_job(name);
+  }
+  void finalize() override {
+    if (Bootstrap* joined = this->joined()) joined->finalize();
+  }
 
  private:
   Job job_;
   std::mutex mutex_;
   std::map<std::string, Blob, std::less<>> values_;  // guarded by mutex_
+  std::unique_ptr<Bootstrap> joined_;                // guarded by mutex_ until it is there; then it stays
+  std::string refused_;                              // guarded by mutex_: why there will be none
+
+  Bootstrap* joined() {
+    std::lock_guard lock(mutex_);
+    return joined_.get();
+  }
+  /// Gets a launcher, if there is none yet, and tells it what was published so far.
+  Result<void> join() {
+    std::lock_guard lock(mutex_);
+    if (joined_) return {};
+    if (!refused_.empty()) return Failure{refused_};
+    auto opened = open_own_launcher(job_.secret);
+    if (!opened) {
+      refused_ = opened.failure().text;
+      return opened.failure();
+    }
+    joined_ = std::move(*opened);
+    for (const auto& [name, value] : values_)
+      if (auto ok = joined_->put(name, value); !ok) return ok;
+    return {};
+  }
 };
 
 }  // namespace

@@ -23,6 +23,7 @@
 
 #include "runtime/base/clock.h"
 #include "runtime/boot/boot.h"
+#include "runtime/config/config.h"
 
 using namespace weft;
 using boot::Blob;
@@ -198,6 +199,7 @@ int main(int argc, char** argv) {
   const uint32_t chosen = argc > 2 ? uint32_t(atoi(argv[2])) : 0;
   const int code = argc > 3 ? atoi(argv[3]) : 0;
   const uint64_t begin = now_ns();
+  config::load_environment();
   auto opened = boot::open();
   if (!opened) {
     fprintf(stderr, "%s\n", opened.failure().text.c_str());

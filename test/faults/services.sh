@@ -76,4 +76,32 @@ test_spawned_ranks_end_with_the_job() {
   kill -TERM $launcher; ended 5; clean
 }
 
+alone() { WEFT_BOOT_MPIRUN=$MPIRUN timeout -k 5 60 "$CLIENT" "$@" </dev/null; }
+own_mpirun() { pgrep -f '^mpirun --for-singleton' | while read -r p; do grep -qsz "^TMPDIR=$TMPDIR$" "/proc/$p/environ" && cat "/proc/$p/comm" | grep -q mpirun && echo "$p" && break; done; }
+
+test_singleton_spawns() { # a process without mpirun gets one of its own
+  alone spawn 5 >"$work/out" 2>&1; want "exit code" $? 0; want "words" "$(cat "$work/out")" "1 times 5 spawned ranks passed"; clean
+  alone nest 3 >"$work/out" 2>&1; want "exit code" $? 0
+  until_true 10 grep -q 'nested in weft-.*\.3' "$work/out" || reasons+="not nested: $(cat "$work/out"); "; clean
+  alone failing "$(uname -n)" >"$work/out" 2>&1; want "exit code" $? 0; has "$work/out" "failures to spawn passed"; clean
+  alone brood signal 1 11 >"$work/out" 2>&1; want "exit code" $? 143; has "$work/out" "rank 1.1 (pid.*SIGSEGV"; clean
+  WEFT_BOOT_MPIRUN=/no/mpirun timeout 20 "$CLIENT" spawn 1 >"$work/out" 2>&1; want "exit code" $? 99; has "$work/out" "/no/mpirun"; clean
+}
+
+test_singleton_and_its_mpirun_die() {
+  local p m
+  for victim in self mpirun; do
+    : >"$work/out"
+    WEFT_BOOT_MPIRUN=$MPIRUN "$CLIENT" brood wait >"$work/out" 2>"$work/err" </dev/null & p=$!
+    until_true 20 grep -q ready "$work/out" || reasons+="the job did not get ready; "
+    m=$(own_mpirun)
+    [ -n "$m" ] || reasons+="no mpirun; "
+    if [ $victim = self ]; then kill -9 $p; else kill -9 "$m"; fi
+    until_true 5 eval '[ -z "$(pgrep -f "^$CLIENT wait")" ]' || reasons+="spawned ranks outlive the end of $victim; "
+    kill -9 $p 2>/dev/null
+    wait $p 2>/dev/null
+    clean 5
+  done
+}
+
 run_tests "$@"
