@@ -158,7 +158,7 @@ Result<void> Daemon::allocate() {
   if (auto ok = make_folder({}); !ok) return ok;
   hold_for_test(0, to_string(Phase::allocate));
   record();
-  if (auto ok = output_.prepare(options_.ranks()); !ok) return ok;
+  if (auto ok = output_.prepare(options_.ranks(), uint32_t(layout_.here().size())); !ok) return ok;
   job_environment_.master = layout_.alone() ? "127.0.0.1" : layout_.hosts[layout_.host_of[0]];
   if (options_.torch && layout_.host_of[0] == 0) job_environment_.master_port = free_port();
   secret_ = singleton_ ? singleton_->secret() : boot::random_secret();

@@ -12,6 +12,11 @@
 #include <cstring>
 
 namespace weft::launcher {
+namespace {
+
+constexpr size_t kept = 1024;  // bytes of memory that something empty may keep: there are many
+
+}  // namespace
 
 Sink::Sink(int fd) : fd_(fd), terminal_(isatty(fd)) {
   struct stat about {};
@@ -61,6 +66,10 @@ void Sink::write_some() {
       done_ = 0;
     }
   }
+  if (!pollable_ && done_ == queue_.size() && queue_.capacity() > kept) {  // a file of a rank's, among many
+    std::string().swap(queue_);
+    done_ = 0;
+  }
 }
 
 /// What a line starts with.
@@ -99,6 +108,7 @@ void Merger::emit(Stream& stream, size_t size, uint64_t now_ns) {
   }
   stream.line_open = !complete;
   stream.held.erase(0, size);
+  if (stream.held.empty() && stream.held.capacity() > kept) std::string().swap(stream.held);
   stream.since_ns = now_ns;
   owner_ = complete ? nullptr : &stream;
   owner_since_ = now_ns;
@@ -114,7 +124,7 @@ void Merger::pass(Stream& stream, uint64_t now_ns) {
   } else {
     const size_t end = stream.held.rfind('\n');
     if (end != std::string::npos) emit(stream, end + 1, now_ns);
-    if (stream.held.size() >= hold_limit) emit(stream, stream.held.size(), now_ns);
+    if (stream.held.size() >= hold_) emit(stream, stream.held.size(), now_ns);
   }
   if (stream.ended && owner_ == &stream) {
     owner_ = nullptr;

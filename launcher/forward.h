@@ -1,6 +1,7 @@
 // The ranks' output, line by line.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -54,17 +55,25 @@ struct Stream {
 /// `hold_limit` keeps the sink until its line ends (or until it has been silent for `patience_ns` while others wait).
 class Merger {
  public:
-  static constexpr size_t hold_limit = 64 * 1024;     ///< bytes of a stream held back at most before it must get the sink or wait
+  static constexpr size_t hold_limit = 64 * 1024;  ///< bytes of a stream held back at most before it must get the sink or wait,
+  static constexpr size_t least_hold = 4 * 1024;   ///< and less where there are many streams: never more than hold_budget together
+  static constexpr size_t hold_budget = 2 * 1024 * 1024;
   static constexpr size_t queue_limit = 1024 * 1024;  ///< bytes waiting in the sink above which nobody is read
   static constexpr uint64_t patience_ns = 1'000'000'000;
   static constexpr uint64_t prompt_ns = 100'000'000;  ///< an incomplete line on a terminal is shown after this time
 
   explicit Merger(Sink& sink) : sink_(sink) {}
 
+  /// What each of so many streams may hold.
+  static size_t share(size_t streams) { return std::clamp(hold_budget / std::max<size_t>(streams, 1), least_hold, hold_limit); }
+  void hold_at_most(size_t bytes) { hold_ = bytes; }
+
   /// New bytes stand in stream.held, or it has ended: pass on what can be.
   void arrived(Stream& stream, uint64_t now_ns);
   /// May this stream be read from now?
-  bool wants(const Stream& stream) const { return sink_.pending() < queue_limit && stream.held.size() < hold_limit; }
+  bool wants(const Stream& stream) const { return sink_.pending() < queue_limit && stream.held.size() < hold_; }
+  /// How many bytes, if it may.
+  size_t room(const Stream& stream) const { return hold_ - std::min(hold_, stream.held.size()); }
   /// Prompts and silent owners. Returns when to be called again (0: not needed).
   uint64_t tick(uint64_t now_ns);
   /// A line of the launcher's own.
@@ -75,6 +84,7 @@ class Merger {
 
  private:
   Sink& sink_;
+  size_t hold_ = hold_limit;
   Stream* owner_ = nullptr;  ///< in the middle of a line
   uint64_t owner_since_ = 0;
   bool dangling_ = false;  ///< the last byte was no newline and its stream has ended

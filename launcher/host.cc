@@ -61,7 +61,7 @@ void Host::take_over_signals() {
 }
 
 Result<void> Host::make_folder(const std::string& job) {
-  if (auto ok = folder_.create(temporary_bytes(options_.ranks()), job, layout_.self); !ok) return ok;
+  if (auto ok = folder_.create(temporary_bytes(options_.ranks(), uint32_t(layout_.here().size())), job, layout_.self); !ok) return ok;
   roster_.add({folder_.job(), 0, 0, options_.ranks(), options_.apps});
   guardian_.emplace(folder_.path(), folder_.job(), folder_.lock(), layout_.self == 0);
   if (!guardian_->start()) return Failure{std::string("cannot start the guardian process: ") + strerror(errno)};
@@ -127,8 +127,9 @@ void Host::add_space(const SpawnOrder& order) {
 void Host::launch_space(uint32_t number) {
   const Space& space = roster_.spaces()[number];
   const uint32_t here = layout_.here(space.first, space.ranks);
-  if (!here && !server_) return;  // nobody on this host will ever ask
-  Result<void> ok = server_ ? folder_.expect(temporary_bytes(roster_.spaces().front().ranks)) : Failure{"no PMIx server runs there"};
+  if (!here && !server_) return;                          // nobody on this host will ever ask
+  const uint32_t first = roster_.spaces().front().ranks;  // its segments are as large as those of the job's first ranks
+  Result<void> ok = server_ ? folder_.expect(temporary_bytes(first, layout_.here(0, first))) : Failure{"no PMIx server runs there"};
   if (ok) ok = server_->add_space(space);
   uint32_t rank = space.first;
   for (const App& app : space.apps) {

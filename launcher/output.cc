@@ -57,7 +57,10 @@ Output::~Output() {
   close(epoll_);
 }
 
-Result<void> Output::prepare(uint32_t ranks) {
+Result<void> Output::prepare(uint32_t ranks, uint32_t local) {
+  hold_ = Merger::share(2 * size_t{local});
+  out_merger_.hold_at_most(hold_);
+  errors().hold_at_most(hold_);
   if (wish_.folder.empty()) return {};
   digits_ = int(std::to_string(ranks - 1).size());
   for (size_t at = 1; at <= wish_.folder.size(); at++) {  // the folders above it as well
@@ -75,7 +78,9 @@ Result<Output::RankFile*> Output::file_for(const std::string& path) {
     if (file->path == path) return file.get();
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOCTTY, 0666);
   if (fd < 0) return Failure{"cannot write its output to " + path + ": " + strerror(errno)};
-  return files_.emplace_back(std::make_unique<RankFile>(fd, path)).get();
+  files_.push_back(std::make_unique<RankFile>(fd, path));
+  files_.back()->merger.hold_at_most(hold_);
+  return files_.back().get();
 }
 
 Result<void> Output::add(uint32_t rank, int out, int errors, const std::string& label) {
@@ -134,7 +139,9 @@ bool Output::wants(const Source& source) {
 
 bool Output::read_once(Source& source) {
   if (source.stream.fd < 0 || !wants(source)) return false;
-  const ssize_t n = read(source.stream.fd, block_.data(), block_.size());
+  size_t most = std::min(block_.size(), source.merger->room(source.stream));
+  if (source.file) most = std::min(most, source.file->merger.room(source.copy));
+  const ssize_t n = read(source.stream.fd, block_.data(), most);
   if (n < 0) return false;  // EAGAIN
   if (n == 0) {
     end(source);

@@ -21,8 +21,8 @@ class Output {
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
 
-  /// Makes the folder for the ranks' files, if there is to be one. `ranks`: of the whole job.
-  Result<void> prepare(uint32_t ranks);
+  /// Makes the folder for the ranks' files, if there is to be one. `ranks`: of the whole job; `local`: of this host.
+  Result<void> prepare(uint32_t ranks, uint32_t local);
 
   /// Takes over the reading ends of a rank's pipes; fails, taking nothing, if the rank's file cannot be made.
   /// `label`: how people know the rank.
@@ -75,7 +75,8 @@ class Output {
     bool shown = true;  // on mpirun's own output
   };
   const OutputWish wish_;
-  int digits_ = 1;  // of ranks in names of files, so that they sort
+  size_t hold_ = Merger::hold_limit;  // of each stream
+  int digits_ = 1;                    // of ranks in names of files, so that they sort
 
   int epoll_;
   Sink out_{1}, err_{2};

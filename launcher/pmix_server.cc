@@ -24,11 +24,14 @@ using pmix::InfoList;
 using pmix::text;
 
 /// PMIx keeps job data in mapped files of 4 MiB each and clears them page by page: over half of a small job's start-up. Server and
-/// clients read these two names; a segment that fills up is followed by another of the same size.
-size_t segment_size(uint32_t ranks) { return std::clamp<size_t>(size_t{ranks} * 8192, 128 * 1024, 4096 * 1024) & ~size_t{0xffff}; }
+/// clients read these two names; a segment that fills up is followed by another of the same size. Of ranks on other hosts there is less.
+size_t segment_size(uint32_t ranks, uint32_t local) {
+  const size_t wanted = size_t{local} * 8192 + size_t{ranks - local} * 1024;
+  return std::clamp<size_t>(wanted, 128 * 1024, 4096 * 1024) & ~size_t{0xffff};
+}
 
-std::vector<std::string> segment_sizes(uint32_t ranks) {
-  const size_t size = segment_size(ranks);
+std::vector<std::string> segment_sizes(const Layout& layout) {
+  const size_t size = segment_size(uint32_t(layout.host_of.size()), uint32_t(layout.here().size()));
   return {"NS_META_SEG_SIZE=" + std::to_string(size), "NS_DATA_SEG_SIZE=" + std::to_string(size)};
 }
 
@@ -63,7 +66,8 @@ class Server final : public PmixServer {
  private:
   Mailbox& mailbox_;
   const JobFacts facts_;
-  const Layout& layout_;  // used on the loop's thread only, as is what the facts point to
+  std::vector<std::string> segment_sizes_;  // as at the start: clients must see the server's
+  const Layout& layout_;                    // used on the loop's thread only, as is what the facts point to
   pmix::Requests requests_;
   std::map<std::string, std::vector<std::string>> environments_;  // by namespace, of all its ranks but for PMIX_RANK
   struct Numbers {
@@ -288,7 +292,8 @@ pmix_server_module_t upcalls() {
 Result<void> Server::start() {
   static pmix_server_module_t module = upcalls();
   const Space& job = facts_.roster->spaces().front();
-  for (const std::string& variable : segment_sizes(job.ranks)) {
+  segment_sizes_ = segment_sizes(layout_);
+  for (const std::string& variable : segment_sizes_) {
     const size_t equals = variable.find('=');
     setenv(variable.substr(0, equals).c_str(), variable.substr(equals + 1).c_str(), 1);
   }
@@ -376,7 +381,8 @@ Result<void> Server::add_space(const Space& space) {
   job.add(boot::key_topology, facts_.topology);
   add_parent(job, space);
   for (uint32_t n = 0; n < hosts.size(); n++)
-    for (uint32_t r : hosts[n].second) add_rank(job, space, places, r, n);
+    if (hosts[n].first == layout_.self)  // PMIx knows of the others what the two maps say: their hosts and numbers
+      for (uint32_t r : hosts[n].second) add_rank(job, space, places, r, n);
   free(nodes);
   free(maps);
 
@@ -408,7 +414,7 @@ Result<void> Server::register_clients(const Space& space, const Layout& places) 
   const pmix_status_t status = PMIx_server_setup_fork(&proc, &variables);
   if (status != PMIX_SUCCESS) return Failure{text("PMIx cannot make the environment of ranks", status)};
   std::vector<std::string>& environment = environments_[space.name];
-  environment = segment_sizes(facts_.roster->spaces().front().ranks);
+  environment = segment_sizes_;
   for (char** v = variables; v && *v; v++) {
     if (strncmp(*v, "PMIX_RANK=", 10)) environment.emplace_back(*v);
     free(*v);
@@ -427,7 +433,7 @@ std::vector<std::string> Server::environment(uint32_t rank) {
 }  // namespace
 
 // Two segments, mapped: where they find no room, touching them is SIGBUS. And a few small files.
-uint64_t temporary_bytes(uint32_t ranks) { return 2 * segment_size(ranks) + 64 * 1024; }
+uint64_t temporary_bytes(uint32_t ranks, uint32_t local) { return 2 * segment_size(ranks, local) + 64 * 1024; }
 
 Result<std::unique_ptr<PmixServer>> PmixServer::start(const JobFacts& facts, Mailbox& mailbox) {
   auto server = std::make_unique<Server>(facts, mailbox);

@@ -41,8 +41,8 @@ struct JobFacts {
   Services* services = nullptr;
 };
 
-/// What the server needs in the job's folder for that many ranks.
-uint64_t temporary_bytes(uint32_t ranks);
+/// What the server needs in the job's folder for that many ranks, `local` of them on this host.
+uint64_t temporary_bytes(uint32_t ranks, uint32_t local);
 
 /// One in a process: PMIx keeps global state. Upcalls arrive on a thread of PMIx and are posted to the mailbox.
 class PmixServer {

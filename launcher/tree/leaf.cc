@@ -181,7 +181,7 @@ void Leaf::prepare() {
   if (unable_.empty()) {
     auto ok = make_folder(plan_.job);
     if (ok) record();
-    if (ok) ok = output_.prepare(options_.ranks());
+    if (ok) ok = output_.prepare(options_.ranks(), uint32_t(layout_.here().size()));
     if (auto hardware = load_hardware(plan_.policies)) hardware_.emplace(std::move(*hardware));
     Hardware own{hardware_ ? &*hardware_ : nullptr, hardware_ ? describe_host(*hardware_, plan_.policies, wanted_gpus(options_)) : "",
                  topo::usable_cpus(), "not bound"};

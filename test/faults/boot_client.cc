@@ -1,6 +1,7 @@
 // A rank without MPI: joins its job through runtime/boot and then behaves well or badly, as told. Run under launchers.
 //   boot_client hello              join, leave
 //   boot_client exchange           put, fence, get from all, twice; get without a fence; agree on secret, size, places
+//   boot_client meet               put, fence with data, fence
 //   boot_client abort RANK CODE    one rank calls abort, the others wait
 //   boot_client exit RANK CODE     one rank exits without leaving the job, the others wait
 //   boot_client late RANK CODE     one rank leaves the job in order and then exits with CODE
@@ -230,6 +231,10 @@ int main(int argc, char** argv) {
       spawn(boot, spec);
     }
     wait_for_ever();
+  } else if (what == "meet") {
+    put(boot, "address", std::string(200, 'x'));
+    fence(boot, true);
+    fence(boot, false);
   } else if (what == "wait" || what == "orphan") {
     if (what == "orphan") make_children();
     fence(boot, false);

@@ -215,3 +215,10 @@ TEST_CASE("a slow reader holds the ranks back, memory stays bounded", "[forward]
   }
   close(ends[1]);
 }
+
+TEST_CASE("many streams hold little each", "[forward]") {
+  CHECK(Merger::share(2) == Merger::hold_limit);
+  CHECK(Merger::share(0) == Merger::hold_limit);
+  CHECK(Merger::share(256) * 256 <= Merger::hold_budget);
+  CHECK(Merger::share(1000000) == Merger::least_hold);
+}
