@@ -163,6 +163,9 @@ Result<std::unique_ptr<Transport>> open_shm(const Site&);
 /// One per rail (usable network interface, see WEFT_NET_INTERFACES); never empty.
 Result<std::vector<std::unique_ptr<Transport>>> open_tcp(const Site&);
 
+/// Over libibverbs, one per rail (active port of an RDMA device, see WEFT_VERBS_DEVICES); never empty.
+Result<std::vector<std::unique_ptr<Transport>>> open_verbs(const Site&);
+
 /// Over UCX, whatever it finds; loaded when called.
 Result<std::unique_ptr<Transport>> open_ucx(const Site&);
 /// Is there an InfiniBand or RoCE port that is up on this host?

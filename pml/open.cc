@@ -10,7 +10,7 @@
 namespace weft::pml {
 namespace {
 
-config::Text net_variable("", "net", "auto", "Transports to use, the preferred one first: auto, or a list of self, shm, ucx, tcp.");
+config::Text net_variable("", "net", "auto", "Transports to use, the preferred one first: auto, or a list of self, shm, verbs, ucx, tcp.");
 config::Text wrap_variable("", "wrap", "", "Faults to inject into all transports but self, for tests: see btl/wrap/README.md.");
 
 using Transports = std::vector<std::unique_ptr<btl::Transport>>;
@@ -30,12 +30,18 @@ struct Known {
 constexpr std::array known{
     Known{"self", [](const btl::Site& site) { return one(btl::open_self(site)); }},
     Known{"shm", [](const btl::Site& site) { return one(btl::open_shm(site)); }},
+    Known{"verbs", [](const btl::Site& site) { return btl::open_verbs(site); }},
     Known{"ucx", [](const btl::Site& site) { return one(btl::open_ucx(site)); }},
     Known{"tcp", [](const btl::Site& site) { return btl::open_tcp(site); }},
 };
 
-/// Loading UCX takes up to half a second: on its own it is tried only where it may reach a device that tcp does not.
-bool ucx_is_worthwhile(const boot::Job& job) { return job.node_count > 1 && btl::rdma_device_is_active(); }
+/// Loading their libraries takes time (UCX: up to half a second): on their own verbs and then ucx are tried only where they may reach a
+/// device that tcp does not.
+bool is_worthwhile(std::string_view name, const boot::Job& job, const Transports& opened) {
+  if (name != "verbs" && name != "ucx") return true;
+  const bool has_verbs = std::ranges::any_of(opened, [](const auto& t) { return std::string_view(t->caps().name) == "verbs"; });
+  return job.node_count > 1 && !has_verbs && btl::rdma_device_is_active();
+}
 
 std::string names() {
   std::string text;
@@ -76,7 +82,7 @@ Result<std::unique_ptr<Lane>> Lane::open_named(boot::Bootstrap& boot, bool threa
   std::string reasons;
   for (const std::string& name : *wish) {
     if (name == "tcp" && automatic && boot.job().size == 1) continue;  // nobody to talk to
-    if (name == "ucx" && automatic && !ucx_is_worthwhile(boot.job())) continue;
+    if (automatic && !is_worthwhile(name, boot.job(), transports)) continue;
     auto opened = std::ranges::find(known, name, &Known::name)->open(site);
     if (!opened) {
       if (!automatic) return Failure{"the transport " + name + ", which WEFT_NET asks for, cannot be used: " + opened.failure().text};

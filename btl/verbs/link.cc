@@ -1,0 +1,212 @@
+// Messages over a queue pair: sending, arriving, credit, leaving.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "btl/verbs/rail.h"
+
+namespace weft::btl::verbs {
+
+std::string Link::describe() const {
+  std::string text = "verbs " + rail_.caps_.device;
+  if (here_ != net::Gid{}) text += " " + here_.text() + " -> " + there_.text();
+  return text;
+}
+
+/// May a message be sent? Begins to connect if that has not been done.
+Status Link::admit() {
+  if (state_ != State::open) [[unlikely]] {
+    if (state_ == State::left || state_ == State::closed) return Status::peer_failed;
+    if (rail_.draining_) return Status::failed;
+    if (state_ == State::idle) begin();
+    return state_ == State::closed ? Status::peer_failed : Status::again;
+  }
+  if (bye_heard_) return Status::peer_failed;
+  if (credit_ <= 0) [[unlikely]] {
+    ++rail_.counters_.no_credit;
+    return Status::again;
+  }
+  return queues_[0].outstanding.room() > 2 ? Status::ok : Status::again;  // the rest is for credit and farewell
+}
+
+Status Link::try_inline(const Header& header, const void* payload) {
+  if (const Status status = admit(); status != Status::ok) [[unlikely]]
+    return status;
+  Queue& queue = queues_[0];
+  if (kFront + header.length <= queue.inline_bytes) {
+    const Prefix prefix{uint16_t(owed_), Prefix::What::message, 0, header.length};
+    return post_in_place(prefix, &header, payload, queue.outstanding.report_due());
+  }
+  const uint32_t slot = rail_.send_slots_.take();
+  if (slot == Slots::kNone) return Status::again;
+  if (header.length) memcpy(rail_.send_slots_.at(slot) + kFront, payload, header.length);
+  return post_slot(header, slot);
+}
+
+Status Link::send(const Header& header, type::Cursor& cursor) {
+  if (cursor.contiguous()) {
+    const Status status = try_inline(header, cursor.data());
+    if (status == Status::ok) cursor.seek(cursor.position() + header.length);
+    return status;
+  }
+  if (const Status status = admit(); status != Status::ok) return status;
+  const uint32_t slot = rail_.send_slots_.take();
+  if (slot == Slots::kNone) return Status::again;
+  cursor.pack(rail_.send_slots_.at(slot) + kFront, header.length);
+  return post_slot(header, slot);
+}
+
+/// Sends what lies in a slot behind the place of prefix and header. It reports: slots are few.
+Status Link::post_slot(const Header& header, uint32_t slot) {
+  Queue& queue = queues_[0];
+  std::byte* at = rail_.send_slots_.at(slot);
+  const Prefix prefix{uint16_t(owed_), Prefix::What::message, 0, header.length};
+  memcpy(at, &prefix, sizeof prefix);
+  memcpy(at + sizeof prefix, &header, sizeof header);
+  ibv_sge piece{reinterpret_cast<uint64_t>(at), kFront + header.length, rail_.send_slots_.key(slot)};
+  ibv_send_wr request{}, *bad = nullptr;
+  request.wr_id = uint64_t{queue.name} << 32 | queue.outstanding.add({slot, nullptr}, true);
+  request.sg_list = &piece;
+  request.num_sge = 1;
+  request.opcode = IBV_WR_SEND;
+  request.send_flags = IBV_SEND_SIGNALED;
+  if (const int error = ibv_post_send(queue.pair, &request, &bad)) [[unlikely]] {
+    fail("the device takes no message: " + std::string(strerror(error)));
+    return Status::peer_failed;
+  }
+  owed_ = 0;
+  --credit_;
+  return Status::ok;
+}
+
+/// Sends a short message that the device copies while it is posted. Without a header: credit or farewell, which cost no credit.
+Status Link::post_in_place(const Prefix& prefix, const Header* header, const void* payload, bool report) {
+  Queue& queue = queues_[0];
+  ibv_sge pieces[3] = {{reinterpret_cast<uint64_t>(&prefix), sizeof prefix, 0},
+                       {reinterpret_cast<uint64_t>(header), sizeof(Header), 0},
+                       {reinterpret_cast<uint64_t>(payload), prefix.length, 0}};
+  ibv_send_wr request{}, *bad = nullptr;
+  request.wr_id = uint64_t{queue.name} << 32 | queue.outstanding.add({}, report);
+  request.sg_list = pieces;
+  request.num_sge = !header ? 1 : prefix.length ? 3 : 2;
+  request.opcode = IBV_WR_SEND;
+  request.send_flags = unsigned{IBV_SEND_INLINE} | (report ? unsigned{IBV_SEND_SIGNALED} : 0u);
+  if (const int error = ibv_post_send(queue.pair, &request, &bad)) [[unlikely]] {
+    fail("the device takes no message: " + std::string(strerror(error)));
+    return Status::peer_failed;
+  }
+  owed_ -= prefix.credits;
+  if (header) --credit_;
+  return Status::ok;
+}
+
+/// Tells the peer of slots that are free again, if no message of ours does. False if there is no room for it now.
+bool Link::give_credit() {
+  if (state_ != State::open || bye_heard_ || owed_ * 4 < granted_) return true;
+  Queue& queue = queues_[0];
+  if (queue.outstanding.room() <= 1) return false;
+  ++rail_.counters_.credit_messages;
+  post_in_place({uint16_t(owed_), Prefix::What::credit, 0, 0}, nullptr, nullptr, queue.outstanding.report_due());
+  return true;
+}
+
+size_t Link::backlog() const {
+  size_t n = bulks_open_;
+  for (const Queue& queue : queues_) n += queue.outstanding.count();
+  return n;
+}
+
+// ---- arriving
+
+void Link::arrived(const std::byte* slot, uint32_t bytes, Sink& sink) {
+  Prefix prefix;
+  if (bytes < sizeof prefix) return fail("it sent a message that is too short; memory of one side is damaged");
+  memcpy(&prefix, slot, sizeof prefix);
+  if (state_ == State::answering) opened();  // it has all it needs: its messages are there before its word for that
+  credit_ += prefix.credits;
+  if (credit_ > int32_t(credit_limit_)) return fail("it gave more credit than there is; memory of one side is damaged");
+  switch (prefix.what) {
+    case Prefix::What::credit: return;
+    case Prefix::What::bye: bye_heard_ = true; return;
+    case Prefix::What::message: break;
+    default: return fail("it sent a message of an unknown kind; memory of one side is damaged, or the two run different versions");
+  }
+  Header header;
+  if (bytes < kFront) return fail("it sent a message that is too short; memory of one side is damaged");
+  memcpy(&header, slot + sizeof prefix, sizeof header);
+  if (header.length != bytes - kFront) return fail("the length of a message is wrong; memory of one side is damaged");
+  ++owed_;
+  if (!owing_ && owed_ * 4 >= granted_) {
+    owing_ = true;
+    rail_.owing_.push_back(this);
+  }
+  sink.arrived(cookie_, header, slot + kFront);
+}
+
+/// Work requests up to `number` are done.
+void Link::done(Queue& queue, uint32_t number) {
+  queue.outstanding.complete(number, [&](Held& held) {
+    if (held.slot != Slots::kNone) rail_.send_slots_.give(held.slot);
+    if (held.bulk && --held.bulk->in_flight == 0 && held.bulk->all_posted()) finish(*held.bulk, Status::ok);
+  });
+}
+
+// ---- the end
+
+/// One step of taking leave; true when nothing is left to do.
+bool Link::leave() {
+  if (state_ == State::idle || state_ == State::left || state_ == State::closed) return true;
+  if (state_ != State::open) {
+    hang_up(State::idle);  // nothing was accepted for it
+    release_queues();
+    return true;
+  }
+  if (bye_heard_ && bulks_open_ == 0) {  // the peer has all that it waits for; its farewell may still have to be acknowledged
+    hang_up(State::left);
+    return true;
+  }
+  Queue& queue = queues_[0];
+  if (!bye_sent_ && queue.outstanding.room() > 0 && bulks_open_ == 0) {
+    bye_sent_ = true;  // first: whoever fails from now on has left
+    post_in_place({uint16_t(owed_), Prefix::What::bye, 0, 0}, nullptr, nullptr, true);
+  }
+  if (state_ != State::open) return true;
+  return bye_sent_ && backlog() == 0;
+}
+
+/// Ends the queue pairs; the hardware then touches no memory any more. Returns the operations that are over with them.
+std::vector<Bulk*> Link::release_queues() {
+  std::vector<Bulk*> over(bulks_.begin(), bulks_.end());
+  for (Queue& queue : queues_) {
+    if (queue.pair) {
+      rail_.by_number_.erase(queue.pair->qp_num);
+      rail_.verbs_.destroy_qp(queue.pair);
+    }
+    rail_.by_name_.erase(queue.name);
+    queue.outstanding.abandon([&](Held& held) {
+      if (held.slot != Slots::kNone) rail_.send_slots_.give(held.slot);
+      if (held.bulk) over.push_back(held.bulk);
+    });
+  }
+  bulks_.clear();
+  queues_.clear();
+  std::erase(rail_.pushing_, this);
+  std::ranges::sort(over);
+  const auto rest = std::ranges::unique(over);
+  over.erase(rest.begin(), rest.end());
+  return over;
+}
+
+void Link::cut() {
+  std::erase(rail_.mourned_, this);
+  std::vector<Bulk*> over = std::exchange(orphans_, {});
+  if (state_ != State::closed) {
+    hang_up(State::closed);
+    why_ = "it was cut";
+    const std::vector<Bulk*> more = release_queues();
+    over.insert(over.end(), more.begin(), more.end());
+  }
+  for (Bulk* bulk : over) finish(*bulk, Status::peer_failed);
+}
+
+}  // namespace weft::btl::verbs
