@@ -128,6 +128,7 @@ class Daemon final : public Host {
   void spread(uint32_t origin, const std::string& notice);
   void spawn(SpawnWish wish, Services::Done done);
   void start_spawned(uint32_t number);
+  void drop(uint32_t number);
   void answer_spawn(uint32_t number, int32_t status, const std::string& why);
   void end_tree();
   void show_stacks();
@@ -265,6 +266,11 @@ void Daemon::start_spawned(uint32_t number) {
   launch_space(number);
 }
 
+void Daemon::drop(uint32_t number) {
+  tell(tree::Kind::drop, tree::encode(number));
+  drop_space(number);
+}
+
 void Daemon::answer_spawn(uint32_t number, int32_t status, const std::string& why) {
   auto found = spawning_.find(number);
   if (found == spawning_.end()) return;
@@ -352,7 +358,9 @@ void Daemon::take(const Event& event) {
   const State state = state_.step(event);
   if (const auto* exited = std::get_if<event::Exited>(&event); exited && exited->rank < roster_.ranks()) {
     const Space& space = roster_.of(exited->rank);
-    central_.gone(exited->rank, ++ended_[space.number] == space.ranks);
+    const bool last = ++ended_[space.number] == space.ranks;
+    central_.gone(exited->rank, last);
+    if (last && space.number && state.phase == Phase::run) drop(space.number);
   }
   if (const auto* started = std::get_if<event::Started>(&event); started && started->rank < pids_.size())
     pids_[started->rank] = started->pid;
@@ -395,7 +403,7 @@ void Daemon::act(const Action& action) {
     case Action::refuse_spawn: return answer_spawn(uint32_t(roster_.spaces().size()), PMIX_ERR_JOB_CANCELED, action.text);
     case Action::spawn_done: return answer_spawn(uint32_t(action.number), PMIX_SUCCESS, {});
     case Action::spawn_failed: return answer_spawn(uint32_t(action.number), PMIX_ERR_JOB_FAILED_TO_LAUNCH, action.text);
-    case Action::drop: tell(tree::Kind::drop, tree::encode(uint32_t(action.number))); return kill_space(uint32_t(action.number));
+    case Action::drop: return drop(uint32_t(action.number));
     case Action::start_grace: grace_ns_ = now_ns() + uint64_t(action.number) * 1'000'000; return;
     case Action::finish: exit_code_ = action.number; return;
   }

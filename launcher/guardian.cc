@@ -114,6 +114,12 @@ void Guardian::watch(pid_t group) {
   if (pipe_ >= 0 && write(pipe_, &group, sizeof group) < 0) return;  // a dead guardian is replaced, and knows groups_ then
 }
 
+void Guardian::forget(pid_t group) {
+  std::erase(groups_, group);
+  const pid_t word = -group;
+  if (pipe_ >= 0 && write(pipe_, &word, sizeof word) < 0) return;  // as above
+}
+
 void Guardian::dismiss() {
   if (pid_ < 0) return;
   kill(pid_, SIGKILL);  // also if somebody has stopped it; its zombie, if it is dead, still holds the number
@@ -145,11 +151,14 @@ void Guardian::stand_guard(int from_launcher) {
       if (before && stopped) kill(launcher, SIGCONT);  // twice: where a batch system stops all, it lets go of us first or last
       continue;
     }
-    pid_t group;
+    pid_t group;  // negative: to be forgotten
     const ssize_t n = read(from_launcher, &group, sizeof group);
     if (n < 0 && errno == EINTR) continue;
     if (n != sizeof group) break;
-    groups_.push_back(group);
+    if (group > 0)
+      groups_.push_back(group);
+    else
+      std::erase(groups_, -group);
   }
   for (pid_t group : groups_) kill(-group, SIGKILL);
   for (int quiet = 0, round = 0; quiet < 3 && round < 200; round++) {  // children forked while we looked

@@ -25,6 +25,8 @@ class Guardian {
 
   /// Tells it of a rank's process group.
   void watch(pid_t group);
+  /// Before a group's leader is reaped: from then on the number may be somebody else's.
+  void forget(pid_t group);
 
   /// All is in order: it goes.
   void dismiss();

@@ -143,11 +143,29 @@ void Host::launch_space(uint32_t number) {
   }
 }
 
-void Host::kill_space(uint32_t number) {
-  if (number >= roster_.spaces().size()) return;
+void Host::drop_space(uint32_t number) {
+  if (!number || number >= roster_.spaces().size()) return;
   const Space& space = roster_.spaces()[number];
   for (uint32_t rank = space.first; rank < space.first + space.ranks; rank++)
-    if (children_[rank].pid > 0 && !children_[rank].gone) kill(-children_[rank].pid, SIGKILL);
+    if (children_[rank].pid > 0) kill(-children_[rank].pid, SIGKILL);  // and what it has left in its group
+  dropped_.insert(number);
+  bury(space);
+}
+
+/// Once all of its ranks here are gone a namespace that is over takes no room any more: a job may spawn as often as it likes.
+void Host::bury(const Space& space) {
+  if (!dropped_.count(space.number)) return;
+  for (uint32_t rank = space.first; rank < space.first + space.ranks; rank++)
+    if (children_[rank].pid > 0 && !children_[rank].gone) return;
+  for (uint32_t rank = space.first; rank < space.first + space.ranks; rank++) {
+    if (children_[rank].pid > 0) {
+      guardian_->forget(children_[rank].pid);
+      waitpid(children_[rank].pid, nullptr, 0);
+    }
+    children_[rank] = {-1, true};
+  }
+  dropped_.erase(space.number);
+  if (server_) server_->remove_space(space.name);
 }
 
 const App& Host::app_of(uint32_t rank) const {
@@ -236,6 +254,7 @@ void Host::reap() {
     output_.drain(rank);
     const bool exited = info.si_code == CLD_EXITED;
     take(event::Exited{rank, exited ? info.si_status : 0, exited ? 0 : info.si_status, info.si_code == CLD_DUMPED});
+    bury(roster_.of(rank));
   }
   siginfo_t info{};
   if (guardian_ && guardian_->pid() > 0 && waitid(P_PID, id_t(guardian_->pid()), &info, WEXITED | WNOHANG) == 0 && info.si_pid) {

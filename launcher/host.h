@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -52,6 +53,7 @@ class Host {
   const Options& options_;
   Layout& layout_;
   Roster roster_;
+  std::set<uint32_t> dropped_;     // numbers of spawned namespaces that are over, while a rank of this host has not been reaped
   std::vector<Process> children_;  // by rank; zombies stay until the end, so that no process group's number is used again
   JobFolder folder_;
   std::optional<Guardian> guardian_;
@@ -79,7 +81,9 @@ class Host {
   /// Takes over what ranks have spawned; then starts the ranks of this host.
   void add_space(const SpawnOrder& order);
   void launch_space(uint32_t number);
-  void kill_space(uint32_t number);
+  /// A spawned namespace is over: what is left of it goes.
+  void drop_space(uint32_t number);
+  void bury(const Space& space);
   std::vector<std::string> environment_of(uint32_t rank) const;
   const App& app_of(uint32_t rank) const;
   void reap();

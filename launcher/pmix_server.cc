@@ -46,6 +46,7 @@ class Server final : public PmixServer {
   }
   Result<void> start();
   Result<void> add_space(const Space& space) override;
+  void remove_space(const std::string& name) override;
   std::vector<std::string> environment(uint32_t rank) override;
   void answer_aborts() override;
   void notify(const Notice& notice) override;
@@ -398,6 +399,17 @@ Result<void> Server::add_space(const Space& space) {
   if (status != PMIX_SUCCESS && status != PMIX_OPERATION_SUCCEEDED)
     return Failure{text("PMIx does not take the job's description", status)};
   return register_clients(space, places);
+}
+
+void Server::remove_space(const std::string& name) {
+  {
+    std::lock_guard lock(spaces_mutex_);
+    if (!spaces_.erase(name)) return;
+  }
+  environments_.erase(name);
+  pmix_nspace_t space{};
+  name.copy(space, sizeof space - 1);
+  PMIx_server_deregister_nspace(space, nullptr, nullptr);
 }
 
 Result<void> Server::register_clients(const Space& space, const Layout& places) {

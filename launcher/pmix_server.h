@@ -54,6 +54,9 @@ class PmixServer {
   /// Another namespace of the roster, whose ranks the layout has: to be told before any rank of it starts, on whatever host.
   virtual Result<void> add_space(const Space& space) = 0;
 
+  /// No rank of that namespace lives any more, on whatever host: nobody may ask about it from now on.
+  virtual void remove_space(const std::string& name) = 0;
+
   /// The variables (NAME=VALUE) that make a process rank `rank` of the job.
   virtual std::vector<std::string> environment(uint32_t rank) = 0;
 

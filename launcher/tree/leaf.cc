@@ -258,7 +258,7 @@ void Leaf::deliver(const Message& message) {
       }
       return;
     case Kind::drop:
-      if (auto number = decode_number(message.body)) kill_space(*number);
+      if (auto number = decode_number(message.body)) drop_space(*number);
       return;
     default: exchange_.deliver(message);
   }

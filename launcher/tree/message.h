@@ -41,7 +41,7 @@ enum class Kind : uint8_t {
   answer,        ///< what comes of it (Answer)
   notice,        ///< to everybody: tell your ranks, but the daemon that has asked for it (Spread)
   spawn,         ///< to everybody: a new namespace, start its ranks (launcher/service.h: SpawnOrder)
-  drop,          ///< to everybody: kill the ranks of a namespace (its number)
+  drop,          ///< to everybody: a spawned namespace (its number) is over; kill what is left of it
   last = drop,
 };
 

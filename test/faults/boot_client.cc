@@ -9,6 +9,7 @@
 //   boot_client wait               join, print "ready", wait for ever
 //   boot_client orphan             as wait, each rank with a child and a child in a session of its own
 //   boot_client spawn N [HOST...]  each rank in turn spawns N ranks (on these hosts); they exchange among themselves and with their parent
+//   boot_client often N            rank 0 spawns 2 ranks N times, one after another, and asks the last ones what they have put
 //   boot_client nest N             spawns one that spawns one ... N deep
 //   boot_client failing HOST       what cannot be spawned is told, leaves nobody, and others can be spawned after it
 //   boot_client brood WHAT...      rank 0 spawns 2 ranks that run boot_client WHAT..., and waits for ever, as do the others
@@ -145,6 +146,29 @@ void nest(boot::Bootstrap& boot, const std::string& self, int depth) {
   spawn(boot, spec);
 }
 
+void spawn_often(boot::Bootstrap& boot, const std::string& self, uint32_t times) {
+  if (boot.job().rank == 0) {
+    boot::SpawnSpec spec;
+    spec.programs.push_back({{self, "child", "first"}, 1, {}, {}, {}, {}});
+    spec.programs.push_back({{self, "child", "second"}, 1, "/", {}, {}, {{"CHILD_SEES", "this"}}});
+    put(boot, "greeting", "from 0");
+    for (uint32_t i = 0; i < times; i++) {
+      const auto spawned = spawn(boot, spec);
+      for (uint32_t r = 0; r < 2; r++) get_matches(boot, {spawned.job, r}, "reply", "child " + std::to_string(r) + " to 0");
+      put(boot, "thanks to " + spawned.name, "good");
+    }
+    long kilobytes = 0;
+    const std::string command = "du -sk " + boot.job().folder;
+    if (FILE* pipe = popen(command.c_str(), "r")) {
+      if (fscanf(pipe, "%ld", &kilobytes) != 1) kilobytes = -1;
+      pclose(pipe);
+    }
+    if (kilobytes <= 0 || kilobytes > 8192) wrong(boot.job(), "the job's folder has " + std::to_string(kilobytes) + " kB");
+    printf("spawned %u times\n", times);
+  }
+  fence(boot, false);
+}
+
 /// The failure's text must have `words`.
 void must_fail(boot::Bootstrap& boot, boot::SpawnProgram program, const std::string& words) {
   boot::SpawnSpec spec;
@@ -219,6 +243,8 @@ int main(int argc, char** argv) {
     spawn_in_turn(boot, argv[0], chosen, {argv + 3, argv + argc});
   } else if (what == "child") {
     be_child(boot, argv[2]);
+  } else if (what == "often") {
+    spawn_often(boot, argv[0], chosen);
   } else if (what == "nest") {
     nest(boot, argv[0], int(chosen));
   } else if (what == "failing") {

@@ -37,6 +37,12 @@ test_spawn() {
   clean
 }
 
+test_spawn_often() { # what is over takes no room
+  good "spawned 60 times" -n 2 "$CLIENT" often 60
+  good "spawned 40 times" "${hosts[@]}" "$CLIENT" often 40
+  clean
+}
+
 test_spawn_over_hosts() {
   local n
   for n in 1 16; do good "8 times 3 spawned ranks passed" --fanout $n "${hosts[@]}" "$CLIENT" spawn 3; done
