@@ -28,6 +28,11 @@ Result<std::unique_ptr<Bootstrap>> open_pmix();
 /// process, as PMIx can be joined once.
 Result<std::unique_ptr<Bootstrap>> open_own_launcher(const std::string& secret);
 
+/// Does the environment name a PMI server (PMI_FD) that can be talked to?
+bool has_pmi();
+/// A client of that server, which speaks PMI-1 or PMI-2.
+Result<std::unique_ptr<Bootstrap>> open_pmi();
+
 /// The launcher (in words) whose environment this is although it offers no PMIx server, empty if there is none.
 std::string foreign_launcher();
 

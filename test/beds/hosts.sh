@@ -7,6 +7,7 @@
 set -eu
 . "$(dirname "$0")/../../contrib/lib/common.sh"
 here=$SRC/test/beds
+. "$here/lib/digits.sh"
 mode=${1:-}
 shift
 work=$OUT/beds/hosts-$mode
@@ -28,11 +29,6 @@ built() { # built SOURCE: compiles it into $work
     *.c) "$PREFIX/bin/mpicc" -O1 -o "$work/$name" "$source" ;;
     *) "$PREFIX/bin/mpicxx" -std=c++20 -O1 -o "$work/$name" "$source" ;;
   esac
-}
-
-digits() { # a file like that of the training example's digits, with patterns that are easy to tell apart
-  awk 'BEGIN { srand(7); for (i = 0; i < 900; i++) { d = int(rand() * 10); line = ""
-    for (p = 0; p < 64; p++) line = line int((p * (d + 3) % 11 < 4 ? 11 : 1) + rand() * 4) ","; print line d } }'
 }
 
 # in_bed COMMAND...: where the user sits
@@ -117,8 +113,7 @@ programs() {
   done
   start "$mpirun" "${where[@]}" "$work/train" "$work/digits.csv" --epochs 8 --quiet
   ends 0 "16 ranks, .*test accuracy"
-  awk '/test accuracy/ { for (i = 1; i < NF; i++) if ($i == "accuracy" && $(i + 1) > 95) good = 1 } END { exit !good }' "$work/out" ||
-    show "the training has not learnt"
+  learnt "$work/out" || show "the training has not learnt"
 }
 
 contract() { # what a rank finds in its environment of itself and of rank 0, which is not where mpirun is

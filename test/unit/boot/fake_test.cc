@@ -173,6 +173,6 @@ TEST_CASE("launchers that we cannot join are recognised", "[boot]") {
   CHECK(foreign_launcher().find("Weft") != std::string::npos);
   setenv("PMI_FD", "7", 1);  // Hydra, started by a rank of ours
   setenv("PMI_SIZE", "4", 1);
-  CHECK(foreign_launcher().find("Hydra") != std::string::npos);
+  CHECK(foreign_launcher().find("PMI") != std::string::npos);
   for (const char* name : all) unsetenv(name);
 }
