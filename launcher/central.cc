@@ -71,29 +71,57 @@ void Central::lookup(uint32_t host, Lookup lookup, Done done) {
   names_.lookup(std::move(wish));
 }
 
+/// Hopeless: all members of a host have ended, and have not come.
+Central::Outlook Central::outlook(const Gathering& gathering) const {
+  std::map<uint32_t, bool> awaited;  // hosts that have not come; is there anybody to come?
+  for (uint32_t rank : gathering.members)
+    if (const uint32_t host = layout_.host_of[rank]; !gathering.parts.count(host)) awaited[host] |= !gone_.count(rank);
+  if (awaited.empty()) return Outlook::complete;
+  for (const auto& [host, anybody] : awaited)
+    if (!anybody) return Outlook::hopeless;
+  return Outlook::open;
+}
+
 void Central::gather(uint32_t host, Gather gather, Done done) {
-  const auto members = roster_.numbers(gather.members);
-  if (!members || members->empty()) return done(PMIX_ERR_NOT_FOUND, {});
-  std::vector<uint32_t> hosts;
-  for (uint32_t rank : *members) hosts.push_back(layout_.host_of[rank]);
-  std::sort(hosts.begin(), hosts.end());
-  hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
-  if (!std::binary_search(hosts.begin(), hosts.end(), host)) return done(PMIX_ERR_BAD_PARAM, {});
+  auto members = roster_.numbers(gather.members);
+  if (!members) return done(PMIX_ERR_NOT_FOUND, {});
+  const bool takes_part = std::any_of(members->begin(), members->end(), [&](uint32_t rank) { return layout_.host_of[rank] == host; });
+  if (!takes_part) return done(PMIX_ERR_BAD_PARAM, {});
 
   Gather key{gather.what, gather.id, {}, {}};
   for (uint32_t rank : *members) key.members.push_back({{}, rank});
   const std::string name = encode(key);
-  Parts& parts = gathering_[name];
-  if (!parts.emplace(host, Part{std::move(gather.data), done}).second) return done(PMIX_ERR_BAD_PARAM, {});
-  if (parts.size() < hosts.size()) return;
-  const Parts all = std::move(parts);
+  Gathering& gathering = gathering_[name];
+  gathering.members = std::move(*members);
+  if (!gathering.parts.emplace(host, Part{std::move(gather.data), done}).second) return done(PMIX_ERR_BAD_PARAM, {});
+  const Outlook outlook = this->outlook(gathering);
+  if (outlook == Outlook::open) return;
+  const Gathering whole = std::move(gathering);
   gathering_.erase(name);
+  if (outlook == Outlook::hopeless) return refuse(whole);
   Gathered result;
   if (gather.what == Gather::What::group) result.context = next_context_++;
-  if (all.size() > 1)  // a single host has what it has brought
-    for (const auto& [from, part] : all) result.data += part.data;
+  if (whole.parts.size() > 1)  // a single host has what it has brought
+    for (const auto& [from, part] : whole.parts) result.data += part.data;
   const std::string body = encode(result);
-  for (const auto& [to, part] : all) part.done(PMIX_SUCCESS, body);
+  for (const auto& [to, part] : whole.parts) part.done(PMIX_SUCCESS, body);
+}
+
+void Central::refuse(const Gathering& gathering) {
+  for (const auto& [to, part] : gathering.parts) part.done(PMIX_ERR_PROC_TERM_WO_SYNC, {});
+}
+
+void Central::gone(uint32_t rank, bool whole_space) {
+  names_.gone(roster_.proc(rank), whole_space);
+  gone_.insert(rank);
+  std::vector<Gathering> refused;
+  for (auto at = gathering_.begin(); at != gathering_.end();) {
+    const std::vector<uint32_t>& members = at->second.members;
+    const bool concerned = std::binary_search(members.begin(), members.end(), rank) && outlook(at->second) == Outlook::hopeless;
+    if (concerned) refused.push_back(std::move(at->second));
+    at = concerned ? gathering_.erase(at) : std::next(at);
+  }
+  for (const Gathering& gathering : refused) refuse(gathering);
 }
 
 }  // namespace weft::launcher

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,7 +31,7 @@ class Central {
   void ask(uint32_t host, Service what, const std::string& body, Done done);
 
   /// A rank of the job has ended; `whole_space`: it was the last of its namespace.
-  void gone(uint32_t rank, bool whole_space) { names_.gone(roster_.proc(rank), whole_space); }
+  void gone(uint32_t rank, bool whole_space);
 
   uint64_t next_tick_ns() const { return names_.next_tick_ns(); }
   void tick(uint64_t now_ns) { names_.tick(now_ns); }
@@ -40,19 +41,26 @@ class Central {
     std::string data;
     Done done;
   };
-  using Parts = std::map<uint32_t, Part>;  // by host
+  struct Gathering {
+    std::vector<uint32_t> members;   // ranks of the job
+    std::map<uint32_t, Part> parts;  // by host
+  };
 
   const Roster& roster_;
   const Layout& layout_;
   const Upcalls upcalls_;
   NameService names_;
-  std::map<std::string, Parts> gathering_;
+  std::map<std::string, Gathering> gathering_;
+  std::set<uint32_t> gone_;
   uint64_t next_context_ = 1;
 
   bool lives_on(const Proc& who, uint32_t host) const;
   void publish(uint32_t host, const Publish& publish, const Done& done);
   void lookup(uint32_t host, Lookup lookup, Done done);
   void gather(uint32_t host, Gather gather, Done done);
+  enum class Outlook : uint8_t { complete, open, hopeless };
+  static void refuse(const Gathering& gathering);
+  Outlook outlook(const Gathering& gathering) const;
 };
 
 }  // namespace weft::launcher

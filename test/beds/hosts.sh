@@ -157,6 +157,8 @@ services() { # what PMIx servers of several hosts answer together
   cp "$BUILD/test/faults/boot_client" "$work/"
   start "$mpirun" "${where[@]}" "$work/boot_client" spawn 5
   ends 0 "16 times 5 spawned ranks passed"
+  start "$mpirun" "${where[@]}" "$work/boot_client" run 8 "$work/collectives"
+  ends 0 "collectives on 8 ranks: ok"
   start "$mpirun" "${where[@]}" "$work/boot_client" failing node3
   ends 0 "failures to spawn passed"
   start "$mpirun" "${where[@]}" "$work/boot_client" brood signal 1 11

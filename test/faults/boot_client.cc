@@ -10,6 +10,7 @@
 //   boot_client orphan             as wait, each rank with a child and a child in a session of its own
 //   boot_client spawn N [HOST...]  each rank in turn spawns N ranks (on these hosts); they exchange among themselves and with their parent
 //   boot_client often N            rank 0 spawns 2 ranks N times, one after another, and asks the last ones what they have put
+//   boot_client run N PROGRAM...   rank 0 spawns N ranks of a program, all leave
 //   boot_client nest N             spawns one that spawns one ... N deep
 //   boot_client failing HOST       what cannot be spawned is told, leaves nobody, and others can be spawned after it
 //   boot_client brood WHAT...      rank 0 spawns 2 ranks that run boot_client WHAT..., and waits for ever, as do the others
@@ -243,6 +244,8 @@ int main(int argc, char** argv) {
     spawn_in_turn(boot, argv[0], chosen, {argv + 3, argv + argc});
   } else if (what == "child") {
     be_child(boot, argv[2]);
+  } else if (what == "run") {
+    if (job.rank == 0) spawn(boot, {{{{argv + 3, argv + argc}, chosen, {}, {}, {}, {}}}, {}});
   } else if (what == "often") {
     spawn_often(boot, argv[0], chosen);
   } else if (what == "nest") {

@@ -232,6 +232,26 @@ TEST_CASE("groups are complete when all hosts of their members have come", "[ser
   for (size_t i = 3; i < 7; i++) CHECK(job.answers[i].status != PMIX_SUCCESS);
 }
 
+TEST_CASE("groups fail when members have ended without coming", "[services]") {
+  TwoSpaces job;
+  job.gather(0, "g", {{"job", all_ranks}});  // ranks 0 and 1 on host 0, 2 on host 1, 3 on host 2
+  job.gather(1, "h", {{"job", 0}, {"job", 1}, {"job", 2}});
+  job.central.gone(4, false);  // no member
+  job.central.gone(1, false);  // rank 0 may still come to "h"
+  CHECK(job.answers.empty());
+  job.central.gone(3, false);
+  REQUIRE(job.answers.size() == 1);  // "g"
+  job.central.gone(0, false);
+  REQUIRE(job.answers.size() == 2);  // "h"
+  job.gather(1, "i", {{"job", 2}, {"job", 3}});
+  REQUIRE(job.answers.size() == 3);  // too late
+  for (const auto& answer : job.answers) CHECK(answer.status == PMIX_ERR_PROC_TERM_WO_SYNC);
+  job.gather(1, "j", {{"job", 2}, {"job.1", all_ranks}});
+  job.gather(2, "j", {{"job", 2}, {"job.1", all_ranks}});
+  REQUIRE(job.answers.size() == 5);
+  for (size_t i = 3; i < 5; i++) CHECK(job.answers[i].status == PMIX_SUCCESS);
+}
+
 TEST_CASE("a host speaks for its own ranks only", "[services]") {
   TwoSpaces job;
   SpawnWish wish{{"job", 0}, "", job.roster.spaces()[0].apps};
