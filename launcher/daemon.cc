@@ -466,7 +466,8 @@ void Daemon::end_tree() {
   if (!node_) return;
   node_->end_children();
   uint64_t quiet_since = now_ns(), traffic = 0;
-  while (!node_->below_gone() && !impatient_ && now_ns() - quiet_since < patience_ns) {
+  const auto patience = [&] { return node_->only_starters_left() ? patience_ns / 8 : patience_ns; };
+  while (!node_->below_gone() && !impatient_ && now_ns() - quiet_since < patience()) {
     turn(20);
     if (output_.pending() || output_.traffic() != traffic) quiet_since = now_ns();
     traffic = output_.traffic();

@@ -171,6 +171,7 @@ void DaemonState::on(const event::Exited& e, Actions& actions) {
 
 void DaemonState::on(const event::Signalled& e, Actions& actions) {
   if (phase_ == Phase::done) return;
+  if (!e.why.empty() && phase_ != Phase::stop) actions.push_back(Action{Action::say, 0, "mpirun: " + e.why});
   const bool ending = e.signal == SIGINT || e.signal == SIGTERM || e.signal == SIGHUP || e.signal == SIGQUIT;
   if (!ending) {
     if (running_) actions.push_back(Action{Action::signal_ranks, e.signal});

@@ -64,7 +64,8 @@ struct Exited {
 };  ///< `signal` 0: exited with `code`
 struct Signalled {
   int signal;
-};  ///< mpirun got a signal to forward
+  std::string why = {};  ///< who got it, if that is not mpirun
+};                       ///< mpirun got a signal to forward, or the daemon of another host one that ends the job
 struct TimedOut {
   double seconds;
 };                      ///< --timeout is over

@@ -320,10 +320,8 @@ void Leaf::read_signals() {
   while (read(signals_, &info, sizeof info) == sizeof info) {  // mpirun forwards what is meant for the ranks
     children |= info.ssi_signo == SIGCHLD;
     if (info.ssi_signo == SIGTERM) {  // `weft kill` on this host, or whoever finds this process in his way
-      if (state_.stage() != Stage::leave)
-        output_.say("mpirun: the daemon on " + layout_.host() + " got SIGTERM from process " + std::to_string(info.ssi_pid) + " of user " +
-                    std::to_string(info.ssi_uid) + " there; the job ends");
-      take(event::Signalled{SIGTERM});
+      take(event::Signalled{SIGTERM, "the daemon on " + layout_.host() + " got SIGTERM from process " + std::to_string(info.ssi_pid) +
+                                         " of user " + std::to_string(info.ssi_uid) + " there; the job ends"});
     }
   }
   if (!children) return;

@@ -12,14 +12,16 @@
 namespace weft::launcher::tree {
 namespace {
 
-constexpr int silence_s = 4;  // after which the other host counts as dead
+constexpr int silence_s = 4;                             // after which the other host counts as dead
+constexpr unsigned silence_ms = silence_s * 1000 - 500;  // looked at by the keep-alive clock, which comes each second
 
 /// What has been sent and is not acknowledged is no reason to wait longer: retransmissions alone would go on for a quarter of an hour.
 void notice_silence(int fd) {
   net::tune_stream(fd, silence_s);
-  const unsigned ms = silence_s * 1000 - 500;  // looked at by the keep-alive clock, which comes each second
-  setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
+  setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silence_ms, sizeof silence_ms);
 }
+
+std::string reason(int error) { return error == ETIMEDOUT ? "its host does not answer any more" : strerror(error); }
 
 net::Claim claim_of(uint32_t node) {
   net::Claim claim{};
@@ -43,6 +45,13 @@ Link::Link(net::Fd fd, const std::string& secret)
 void Link::fail(std::string why) {
   if (why_.empty()) why_ = std::move(why);
   fd_.reset();
+}
+
+void Link::check_silence() {
+  tcp_info about{};
+  socklen_t size = sizeof about;
+  if (broken() || getsockopt(fd_.get(), IPPROTO_TCP, TCP_INFO, &about, &size)) return;
+  if (std::min(about.tcpi_last_ack_recv, about.tcpi_last_data_recv) >= silence_ms) fail(reason(ETIMEDOUT));
 }
 
 bool Link::wants_to_write() const { return out_at_ < out_.size() || !handshake_.output().empty(); }
@@ -74,7 +83,7 @@ void Link::shake() {
       const ssize_t n = ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
       if (n < 0 && errno == EINTR) continue;
       if (n < 0 && (errno == EAGAIN || errno == ENOTCONN)) return;
-      if (n <= 0) return fail(strerror(errno));
+      if (n <= 0) return fail(reason(errno));
       handshake_.sent(size_t(n));
     }
     if (handshake_.state() == net::Handshake::State::failed) return fail(handshake_.why());
@@ -99,7 +108,7 @@ void Link::shake() {
     const ssize_t n = recv(fd_.get(), block, wanted, 0);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && (errno == EAGAIN || errno == ENOTCONN)) return;
-    if (n <= 0) return fail(n ? strerror(errno) : "it closed the connection before it had proven itself");
+    if (n <= 0) return fail(n ? reason(errno) : "it closed the connection before it had proven itself");
     handshake_.feed({block, size_t(n)});
   }
 }
@@ -112,7 +121,7 @@ bool Link::read_some() {
     return true;
   }
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
-  fail(n ? strerror(errno) : "the connection was closed");
+  fail(n ? reason(errno) : "the connection was closed");
   return false;
 }
 
@@ -121,7 +130,7 @@ void Link::write_some() {
     const ssize_t n = ::send(fd_.get(), out_.data() + out_at_, out_.size() - out_at_, MSG_NOSIGNAL);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == EAGAIN) return;
-    if (n < 0) return fail(strerror(errno));
+    if (n < 0) return fail(reason(errno));
     out_at_ += size_t(n);
   }
 }

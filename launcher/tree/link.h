@@ -28,6 +28,9 @@ class Link {
   uint32_t node() const { return node_; }
 
   bool wants_to_write() const;
+  /// Fails if the other host has been silent for too long. The kernel notices by itself, but begins to count anew when something is sent
+  /// into the silence.
+  void check_silence();
   /// Moves bytes both ways; then take() what has come.
   void process();
   std::optional<Message> take();

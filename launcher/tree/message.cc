@@ -95,7 +95,7 @@ void write(Writer& out, const event::Finalized& e) { out.u32(e.rank); }
 void write(Writer& out, const event::Aborted& e) { out.u32(e.rank), out.u32(uint32_t(e.code)), out.text(e.why); }
 void write(Writer& out, const event::Exited& e) { out.u32(e.rank), out.u32(uint32_t(e.code)), out.u32(uint32_t(e.signal)), out.u8(e.core); }
 
-void write(Writer& out, const event::Signalled& e) { out.u32(uint32_t(e.signal)); }
+void write(Writer& out, const event::Signalled& e) { out.u32(uint32_t(e.signal)), out.text(e.why); }
 
 Event read_event(uint8_t which, Reader& in) {
   const auto integer = [&] { return int(in.u32()); };
@@ -113,7 +113,7 @@ Event read_event(uint8_t which, Reader& in) {
     case 'g': {  // somebody wants the job to end, there as well as here
       const int signal = integer();
       if (signal != SIGTERM) in.fail();
-      return event::Signalled{signal};
+      return event::Signalled{signal, in.text()};
     }
     case 'x': return event::Exited{in.u32(), integer(), integer(), in.flag()};
   }

@@ -326,8 +326,8 @@ void Node::process() {
   if (parent_) serve(*parent_, shape_.parent(self_));
   for (Starter& starter : starters_)
     if (starter.give_up_ns) read_words(starter), write_summons(starter);
-  check_links();
   check_clocks();
+  check_links();
 }
 
 /// Writes what can be written, watches what cannot, and notices who is gone.
@@ -351,6 +351,8 @@ void Node::check_links() {
 }
 
 void Node::lose(Child& child, const std::string& why) {
+  suspicious_until_ns_ = now_ns() + 5 * second;
+  maimed_ = true;
   const bool before = child.gone;
   child.gone = true;
   child.link.reset();
@@ -369,6 +371,11 @@ std::string Node::missing(const Starter& starter) const {
 
 void Node::check_clocks() {
   const uint64_t now = now_ns();
+  if (now < suspicious_until_ns_) {
+    for (Child& child : children_)
+      if (child.link) child.link->check_silence();
+    if (parent_) parent_->check_silence();
+  }
   for (Starter& starter : starters_) {
     if (starter.retry_ns && now >= starter.retry_ns) start(starter);
     if (!starter.give_up_ns || now < starter.give_up_ns) continue;
@@ -382,7 +389,8 @@ void Node::check_clocks() {
 }
 
 uint64_t Node::next_tick_ns() const {
-  uint64_t next = 0;
+  const uint64_t now = now_ns();
+  uint64_t next = now < suspicious_until_ns_ ? now + second / 4 : 0;
   for (const Starter& starter : starters_)
     for (uint64_t clock : {starter.retry_ns, starter.give_up_ns})
       if (clock && (!next || clock < next)) next = clock;
@@ -421,8 +429,10 @@ void Node::ended(Starter& starter, int status) {
   const std::string program = starter.how == How::ssh ? "ssh" : "srun";
   const bool killed = status > 128 && status != 255;
   for (Child* who : there)
-    lose(*who, "lost the daemon on " + hosts_[who->node] + ": its " + program +
-                   (killed ? " was ended by " + signal_text(status - 128) : " ended with code " + std::to_string(status)));
+    lose(*who, "lost the daemon on " + hosts_[who->node] + ": " +
+                   (killed                                     ? "its " + program + " was ended by " + signal_text(status - 128)
+                    : starter.how == How::ssh && status == 255 ? "its host does not answer any more, or its sshd was ended (ssh: code 255)"
+                                                               : "its " + program + " ended with code " + std::to_string(status)));
 }
 
 std::vector<int> Node::take_inputs(std::optional<uint32_t> node) {
@@ -460,6 +470,10 @@ void Node::cut_children() {
 bool Node::below_gone() const {
   return std::all_of(starters_.begin(), starters_.end(), [](const Starter& starter) { return starter.pid <= 0; }) &&
          std::all_of(children_.begin(), children_.end(), [](const Child& child) { return child.gone || !child.link; });
+}
+
+bool Node::only_starters_left() const {
+  return maimed_ && std::all_of(children_.begin(), children_.end(), [](const Child& child) { return child.gone; });
 }
 
 void Node::flush() {

@@ -59,6 +59,8 @@ class Node {
   /// Ends the programs that start daemons.
   void cut_children();
   bool below_gone() const;
+  /// A daemon was lost and the others have gone: srun may still wait for the one that was lost.
+  bool only_starters_left() const;
   /// Sends what is waiting for the parent; blocks for a bounded time.
   void flush();
 
@@ -96,6 +98,8 @@ class Node {
   std::vector<Starter> starters_;
   std::string plan_, program_;
   std::vector<std::string> hosts_;
+  bool maimed_ = false;               // a daemon was lost
+  uint64_t suspicious_until_ns_ = 0;  // where one host is lost, others may be: it may be us who are cut off
   int epoll_;
   bool leaving_ = false, parent_is_lost_ = false;
 

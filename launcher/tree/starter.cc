@@ -44,6 +44,7 @@ constexpr Symptom symptoms[] = {
     {"Connection refused", "it refused the connection: no sshd listens there", true},
     {"No route to host", "there is no route to it", true},
     {"Network is unreachable", "there is no route to it", false},
+    {"not responding", "it does not answer any more", false},
     {"timed out", "it did not answer", true},
     {"Connection reset", "its sshd dropped the connection (see MaxStartups in sshd_config)", true},
     {"Connection closed", "its sshd dropped the connection (see MaxStartups in sshd_config)", true},
@@ -67,7 +68,9 @@ std::vector<std::string> ssh_command(const std::string& agent, const std::string
   std::vector<std::string> command = words_of(agent.empty() ? "ssh" : agent);
   const size_t slash = command[0].rfind('/');
   if (command[0].substr(slash == std::string::npos ? 0 : slash + 1) == "ssh")
-    for (const char* option : {"-x", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"}) command.push_back(option);
+    for (const char* option : {"-x", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=1", "-o",
+                               "ServerAliveCountMax=3"})  // a host may die before its daemon has connected
+      command.push_back(option);
   command.push_back(host);
   command.push_back("exec " + quoted(program) + " --daemon");
   return command;

@@ -2,9 +2,9 @@
 """The fault matrix: who dies, in which state, how. In each cell the job must end within LIMIT seconds, with the status and the words
 that the cell says, and leave no process and no file; or go on, where that is right.
 
-    matrix.py [--prefix DIR] [--place host|tree] [--only TEXT] [--write] [--list] [-j N]
+    matrix.py [--prefix DIR] [--place host|tree|bed|slurm]... [--only TEXT] [--write] [--list] [-j N]
 
---write puts the table into docs/faults.md; without it the test fails if the cells there are not those here.
+Without --place: host and tree, which need no rights. Status 77 where the machine forbids the beds that were asked for. --write puts the table into docs/faults.md; without it the test fails if the cells there are not those here.
 """
 import argparse
 import concurrent.futures
@@ -18,7 +18,7 @@ import tempfile
 import time
 
 sys.dont_write_bytecode = True  # the source tree stays as it is
-from stage import Failed, Job, Place, Setup, Tree, strike, until
+from stage import Bed, Failed, Job, Place, Setup, Slurm, Tree, strike, until
 
 LIMIT = 5.0  # seconds from the blow until the job has ended and nothing is left; what docs/faults.md promises
 SLACK = 4.0  # a machine that does other things at the same time may take that much longer before the test fails
@@ -43,7 +43,8 @@ class Cell:
         self.phase = more.pop("phase", "run")  # of the ranks
         self.hold = more.pop("hold", None)  # (daemon, state): it stands there when the blow falls
         self.first = more.pop("first", None)  # what leads into that state: "release" the ranks, or "kill" one
-        self.blows = more.pop("blows")  # ((role, host, rank), signal)...
+        self.blows = more.pop("blows", ())  # ((role, host, rank), signal)...
+        self.host = more.pop("host", None)  # that is struck as a whole, for all cells of the same `how` at once
         self.unhold = more.pop("unhold", False)  # the one that stands there goes on after the blow
         self.goes_on = more.pop("goes_on", None)  # what happens instead of an end: "heals", "waits", "ends"
         self.swept = more.pop("swept", False)  # files stay until the next mpirun
@@ -65,6 +66,20 @@ class Cell:
             job.clear()
 
     def play(self, job):
+        self.lead(job)
+        targets = [(job.find(*who), number) for who, number in self.blows]
+        began = time.monotonic()
+        for target, number in targets:
+            strike(target, number)
+        if self.unhold:
+            job.unhold()
+        if self.goes_on:
+            self.go_on(job, [target for target, _ in targets])
+            began = time.monotonic()
+        return self.end(job, began)
+
+    def lead(self, job):
+        """Up to the blow."""
         if not self.hold or self.first:
             job.wait_ready()
         if self.phase == "init":
@@ -75,15 +90,9 @@ class Cell:
             strike(job.find("rank", rank=2), KILL)
         if self.hold:
             job.wait_held()
-        targets = [(job.find(*who), number) for who, number in self.blows]
-        began = time.monotonic()
-        for target, number in targets:
-            strike(target, number)
-        if self.unhold:
-            job.unhold()
-        if self.goes_on:
-            self.go_on(job, [target for target, _ in targets])
-            began = time.monotonic()
+
+    def end(self, job, began):
+        """After the blow."""
         job.wait_end(self.limit * SLACK)
         if self.swept:
             self.sweep(job)
@@ -232,6 +241,45 @@ def ssh_cells():
         yield Cell("tree", who, "run", "SIGSTOP", 0, None, blows=[(me, STOP)], goes_on="waits")
 
 
+def host_cells():
+    """A whole host dies, or its network, while a job is in each of its states."""
+    for how, what in (("crash", "a host crashes"), ("cut", "the network of a host is cut")):
+        for node, where in ((1, "rank 0's, with others below"), (4, "at the end of the tree")):
+            host = f"node{node}"
+            lost = f"lost the daemon on {host}: its host does not answer any more"
+            who = f"{what}: {where}"
+            same = dict(host=host)
+            words = f"cannot start a daemon on {host}: it does not answer any more"
+            more = dict(limit=10, within="10 s: it tries all addresses of its parent") if how == "cut" else {}
+            yield Cell("bed", who, "join", how, 1, words, hold=(node, "join"), **more, **same)
+            yield Cell("bed", who, "prepare", how, 1, lost, hold=(node, "prepare"), **same)
+            for phase in ("init", "run", "finalize"):
+                yield Cell("bed", who, WHEN[phase], how, 1, lost, phase=phase, **same)
+            yield Cell("bed", who, "leave", how, 0, None, hold=(node, "leave"), first="release", **same)
+        who = f"{what}: mpirun's"
+        status, words = (137, None) if how == "crash" else (1, "lost the daemon on node…: its host does not answer any more")
+        yield Cell("bed", who, "running", how, status, words, host="head")
+
+
+def ssh_bed_cells():
+    for node, who in ((1, "ssh of mpirun"), (4, "ssh of a daemon")):
+        host = f"node{node}"
+        words = f"lost the daemon on {host}: its ssh was ended by signal 9"
+        yield Cell("bed", who, "run", "SIGKILL", 1, words, blows=[(("ssh", host, None), KILL)])
+    lost = "lost the daemon on node4: "
+    yield Cell("bed", "a daemon", "run", "SIGKILL", 1, lost, blows=[(("daemon", "node4", None), KILL)])
+    yield Cell("bed", "mpirun", "run", "SIGKILL", 137, "its guardian has ended the ranks", blows=[(("mpirun", None, None), KILL)])
+
+
+def slurm_cells():
+    lost = "lost the daemon on node"
+    yield Cell("slurm", "a daemon", "run", "SIGKILL", 1, lost, blows=[(("daemon", "node4", None), KILL)])
+    yield Cell("slurm", "srun", "run", "SIGKILL", 1, lost, blows=[(("ssh", None, None), KILL)])
+    yield Cell("slurm", "mpirun", "run", "SIGKILL", 0, "its guardian has ended the ranks", blows=[(("mpirun", None, None), KILL)])
+    yield Cell("slurm", "a rank", "run", "SIGKILL", 137, "rank 2 (pid … on node3, …) was killed by signal 9", blows=[(("rank", None, 2), KILL)])
+    yield Cell("slurm", "a host crashes", "running", "crash", 1, lost + "4: its host does not answer any more", host="node4")
+
+
 def all_cells():
     yield from rank_cells("host")
     yield from mpirun_cells("host")
@@ -241,26 +289,71 @@ def all_cells():
     yield from daemon_cells()
     yield from ssh_cells()
     yield from guardian_cells("tree")
+    yield from ssh_bed_cells()
+    yield from host_cells()
+    yield from slurm_cells()
 
 
-def run_cells(cells, places, workers):
-    """Runs them side by side; returns the seconds of each, or what went wrong."""
+def attempt(work):
+    """The seconds that work() tells and nothing, or nothing and what went wrong."""
+    try:
+        return work(), None
+    except Failed as why:
+        return None, str(why)
+
+
+def run_group(cells, place):
+    """One blow at a host for the jobs of all these cells."""
+    jobs = [Job(place, c.phase, c.trick, c.hold, c.patience) for c in cells]
+    try:
+        ready = [attempt(lambda c=c, j=j: c.lead(j)) for c, j in zip(cells, jobs)]
+        began = time.monotonic()
+        place.blow(cells[0].how, cells[0].host)
+        for job in jobs:
+            job.unhold()
+        with concurrent.futures.ThreadPoolExecutor(len(cells)) as pool:  # all at once: each counts its own time
+            ends = list(pool.map(lambda c, j, r: r if r[1] else attempt(lambda: c.end(j, began)), cells, jobs, ready))
+        place.mend(cells[0].how, cells[0].host)
+        return ends
+    finally:
+        for job in jobs:
+            job.clear()
+
+
+def run_cells(cells, place, workers):
+    """Runs the cells of one place side by side; returns the seconds of each, or nothing if it failed."""
     results = {}
 
-    def one(cell):
-        try:
-            return cell, cell.run(places[cell.place]), None
-        except Failed as why:
-            return cell, None, str(why)
+    def note(cell, took, why):
+        results[cell] = took
+        line = f"{cell.place}: {cell.title()}"
+        print(f"FAIL {line}: {why}" if why else f"ok   {line} ({took:.1f} s)", flush=True)
 
+    alone = [c for c in cells if not c.host]
     with concurrent.futures.ThreadPoolExecutor(workers) as pool:
-        for cell, took, why in pool.map(one, cells):
-            results[cell] = took
-            line = f"{cell.place}: {cell.title()}"
-            print(f"FAIL {line}: {why}" if why else f"ok   {line} ({took:.1f} s)", flush=True)
+        for cell, (took, why) in zip(alone, pool.map(lambda c: attempt(lambda: c.run(place)), alone)):
+            note(cell, took, why)
+    blows = {}
+    for cell in cells:
+        if cell.host:
+            blows.setdefault((cell.how, cell.host), []).append(cell)
+    for group in blows.values():
+        for cell, (took, why) in zip(group, run_group(group, place)):
+            note(cell, took, why)
     return results
 
 
+def run_place(kind, cells, setup, workers):
+    """Sets the place up if it has to be, and takes it down whatever happens."""
+    place = kind(setup)
+    try:
+        return run_cells(cells, place, workers)
+    finally:
+        if hasattr(place, "down"):
+            place.down()
+
+
+KINDS = (Place, Tree, Bed, Slurm)
 PLACES = {
     "host": ("On one host", "`mpirun -n 4`. Rank 2 is the one that dies."),
     "tree": (
@@ -268,6 +361,11 @@ PLACES = {
         "Four ranks on h1 to h4. mpirun has started the daemons of h1 and h2, that of h1 those of h3 and h4.\n"
         "Hosts are folders of one machine here, and what stands for ssh starts a daemon there.",
     ),
+    "bed": (
+        "On other hosts over real ssh, and whole hosts",
+        "As above, on node1 to node4 of the bed (test/beds/cluster), which have networks of their own. mpirun is on a fifth host.",
+    ),
+    "slurm": ("In a Slurm allocation", "One srun starts all daemons. salloc ends with 0 when mpirun is killed."),
 }
 OUTCOMES = {
     "heals": "the guardian lets it go on, the job goes on",
@@ -301,7 +399,7 @@ def documented():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--prefix", default=os.environ.get("PREFIX") or os.environ.get("WEFT_PREFIX"))
-    parser.add_argument("--place", action="append")
+    parser.add_argument("--place", action="append", choices=[kind.name for kind in KINDS])
     parser.add_argument("--only", action="append", default=[])
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--list", action="store_true")
@@ -316,23 +414,33 @@ def main():
     stale = text[begin:end] != table(every)
     if stale:
         print("docs/faults.md does not say what is tested here: matrix.py --write")
-    cells = [c for c in every if not options.place or c.place in options.place]
+    places = options.place or ["host", "tree"]
+    cells = [c for c in every if c.place in places]
     cells = [c for c in cells if all(text in f"{c.place}: {c.title()}" for text in options.only)]
     if options.list:
         for cell in cells:
             print(f"{cell.place}: {cell.title()}")
         return 0
+    forbidden = next(filter(None, (kind.forbidden() for kind in KINDS if kind.name in places)), None)
+    if forbidden:
+        print("result: SKIPPED:", forbidden)
+        return 77
+    signal.signal(TERM, lambda *_: sys.exit(143))
     work = tempfile.mkdtemp(prefix="faults-")
     try:
         setup = Setup(options.prefix, work)
-        results = run_cells(cells, {"host": Place(setup), "tree": Tree(setup)}, options.j)
+        results = {}
+        for kind in KINDS:
+            mine = [c for c in cells if c.place == kind.name]
+            if mine:
+                results.update(run_place(kind, mine, setup, options.j))
     finally:
         shutil.rmtree(work, ignore_errors=True)
     bad = sum(took is None for took in results.values()) + stale
     slow = [f"{c.title()} ({took:.1f} s)" for c, took in results.items() if took and took > c.limit]
     if slow:
         print("later than promised (is the machine busy?):", "; ".join(slow))
-    print(f"{len(cells) - bad} passed, {bad} failed")
+    print(f"result: {sum(took is not None for took in results.values())} of {len(cells)} cells passed" + (", the docs are stale" if stale else ""))
     return 1 if bad else 0
 
 

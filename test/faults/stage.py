@@ -4,7 +4,7 @@ A Job is one mpirun with all that belongs to it: its processes are found by FAUL
 """
 import os
 import re
-import shlex
+import shutil
 import signal
 import subprocess
 import threading
@@ -61,11 +61,16 @@ class Process:
 class Place:
     """One host: mpirun starts all ranks itself."""
 
-    name = "one host"
+    name = "host"
     hosts = []
 
     def __init__(self, setup):
         self.setup = setup
+
+    @classmethod
+    def forbidden(cls):
+        """Why this place cannot be had on this machine, if so."""
+        return None
 
     def command(self, job, arguments):
         return [self.setup.mpirun, *arguments]
@@ -76,16 +81,27 @@ class Place:
     def host_of(self, pid, environment):
         return environment.get("FAULTS_HOST", "mpirun's host")
 
+    def prepare(self, job):
+        """Makes what a job needs before it starts; returns mpirun's TMPDIR."""
+        folder = os.path.join(job.folder, "tmp")
+        os.makedirs(folder)
+        return folder
+
     def temporary(self, job):
         """The temporary folders of the hosts, as far as they are there."""
         folders = [os.path.join(job.folder, name) for name in ["tmp", *self.hosts]]
         return [folder for folder in folders if os.path.isdir(folder)]
 
+    def shared_memory(self):
+        return ["/dev/shm"]
+
     def files(self, job):
         """What a job has left, or uses."""
         found = [os.path.join(folder, name) for folder in self.temporary(job) for name in os.listdir(folder)]
         shared = tuple(f"weft.{name}." for name in job.names)
-        return found + [os.path.join("/dev/shm", name) for name in os.listdir("/dev/shm") if shared and name.startswith(shared)]
+        for folder in self.shared_memory():
+            found += [os.path.join(folder, name) for name in os.listdir(folder) if shared and name.startswith(shared)]
+        return found
 
 
 class Tree(Place):
@@ -97,6 +113,108 @@ class Tree(Place):
     def options(self):
         agent = os.path.join(self.setup.work, "agent")
         return ["--launcher", "ssh", "--launcher-exec", agent, "--fanout", "2", "-H", ",".join(h + ":1" for h in self.hosts), "-n", "4"]
+
+
+class Bed(Place):
+    """Four hosts of the bed (test/beds/cluster) over real ssh, below mpirun on a fifth: node3 and node4 below node1. Needs root."""
+
+    name = "bed"
+    hosts = ["head", "node1", "node2", "node3", "node4"]
+    script = "cluster"
+    needs = ["sshd", "ssh", "ip", "nsenter"]
+    packages = "openssh-server openssh-client iproute2 slurm-wlm munge"
+
+    @classmethod
+    def forbidden(cls):
+        if os.getuid():
+            return "only root can make namespaces with a network of their own"
+        for program in cls.needs:
+            if not shutil.which(program, path=os.environ["PATH"] + ":/usr/sbin"):
+                return f"there is no {program} (Debian packages: {cls.packages})"
+        trial = "mount --make-rprivate / && mount -t tmpfs tmpfs /tmp && mount -t proc proc /proc && ip link add type veth"
+        done = subprocess.run(["unshare", "--mount", "--uts", "--ipc", "--net", "--pid", "--fork", "sh", "-c", trial], capture_output=True)
+        return "this machine forbids namespaces: " + done.stderr.decode(errors="replace").strip() if done.returncode else None
+
+    def __init__(self, setup):
+        super().__init__(setup)
+        self.bed = f"matrix-{os.getpid()}"
+        self.state = os.environ.get("BEDS_STATE", "/var/lib/weft-beds")
+        self.sweep()
+        prefix = os.path.dirname(os.path.dirname(setup.mpirun))
+        self.control("up", "4", "--share", setup.work, "--share", prefix)
+
+    def sweep(self):
+        """Beds of tests that were killed."""
+        for name in os.listdir(self.state) if os.path.isdir(self.state) else []:
+            bed = name.removeprefix("cluster-")
+            if bed.startswith("matrix-") and not os.path.exists(f"/proc/{bed.removeprefix('matrix-')}"):
+                self.control("down", bed=bed)
+
+    def control(self, *words, bed=None, script=None):
+        command = [os.path.join(HERE, "..", "beds", script or self.script), *words]
+        environment = dict(os.environ, CLUSTER_NAME=bed or self.bed)
+        done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        if done.returncode:
+            raise Failed(f"{' '.join(words)}: {done.stdout.decode(errors='replace')}")
+
+    def down(self):
+        self.control("down")
+
+    def command(self, job, arguments):
+        return ["env", f"CLUSTER_NAME={self.bed}", os.path.join(HERE, "..", "beds", "cluster"), "exec", "head", "--", *super().command(job, arguments)]
+
+    def options(self):
+        ssh = "ssh -o LogLevel=INFO -o SendEnv=FAULTS_* -o SendEnv=WEFT_* -o SendEnv=TMPDIR"
+        hosts = ",".join(host + ":1" for host in self.hosts[1:])
+        return ["--launcher", "ssh", "--launcher-exec", ssh, "--fanout", "2", "-H", hosts, "-n", "4"]
+
+    def roots(self):
+        """Where the files of each host that runs are seen from here."""
+        for host in self.hosts:
+            pid = read(os.path.join(self.state, f"cluster-{self.bed}", host + ".pid")).decode().split(" ")[0]
+            if pid and os.path.isdir(f"/proc/{pid}/root/tmp"):
+                yield host, f"/proc/{pid}"
+
+    def prepare(self, job):
+        for _, root in self.roots():
+            os.makedirs(f"{root}/root/tmp/{job.cell}", exist_ok=True)
+        return f"/tmp/{job.cell}"
+
+    def temporary(self, job):
+        return [path for _, root in self.roots() if os.path.isdir(path := f"{root}/root/tmp/{job.cell}")]
+
+    def shared_memory(self):
+        return [f"{root}/root/dev/shm" for _, root in self.roots()]
+
+    def host_of(self, pid, environment):
+        def network(process):
+            try:
+                return os.readlink(f"{process}/ns/net")
+            except OSError:
+                return None
+
+        own = network(f"/proc/{pid}")
+        return next((host for host, root in self.roots() if own and network(root) == own), "?")
+
+    def blow(self, how, host):
+        self.control({"crash": "kill", "cut": "cut"}[how], host, script="cluster")
+
+    def mend(self, how, host):
+        self.control({"crash": "boot", "cut": "heal"}[how], host, script="cluster")
+
+
+class Slurm(Bed):
+    """The bed as a Slurm cluster: mpirun in an allocation, one srun starts all daemons."""
+
+    name = "slurm"
+    script = "slurm"
+    needs = [*Bed.needs, "srun", "slurmctld", "slurmd", "munged"]
+
+    def command(self, job, arguments):
+        return super().command(job, ["-x"])[:-2] + ["salloc", "-Q", "-N4", "--ntasks-per-node=1", "--overcommit", self.setup.mpirun, *arguments]
+
+    def options(self):
+        return ["-n", "4"]
 
 
 class Setup:
@@ -129,7 +247,7 @@ class Job:
         self.folder = os.path.join(self.setup.work, self.cell)
         self.hold = os.path.join(self.folder, "hold") if hold else None
         self.names = set()
-        os.makedirs(os.path.join(self.folder, "tmp"))
+        os.makedirs(self.folder)
         self.variables = {"FAULTS_CELL": self.cell, "FAULTS_DIR": self.folder}
         if hold:
             self.variables["WEFT_LAUNCHER_HOLD"] = f"{hold[0]}:{hold[1]}:{self.hold}"
@@ -137,7 +255,7 @@ class Job:
             self.variables["WEFT_LAUNCHER_PATIENCE"] = str(patience)
         arguments = [*place.options(), *options, self.setup.victim, phase, how]
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("PMI", "OMPI_", "WEFT_", "SLURM"))}
-        environment.update(self.variables, TMPDIR=os.path.join(self.folder, "tmp"))
+        environment.update(self.variables, TMPDIR=place.prepare(self))
         self.output = open(os.path.join(self.folder, "words"), "w+b")
         self.started = time.monotonic()
         self.process = subprocess.Popen(
@@ -260,4 +378,4 @@ def strike(process, number):
         pass
 
 
-__all__ = ["Failed", "Job", "Place", "Setup", "Tree", "shlex", "strike", "until"]
+__all__ = ["Bed", "Failed", "Job", "Place", "Setup", "Slurm", "Tree", "strike", "until"]

@@ -395,3 +395,13 @@ TEST_CASE("a start that hangs is explained by whom it waits for", "[state]") {
   CHECK(contains(state.awaited(), "ranks are not started, and nothing has happened for too long: 0 on a, 2 on c"));
   CHECK(has(take(state, event::Broken{state.awaited()}), Action::signal_ranks, SIGTERM));
 }
+
+TEST_CASE("a daemon that is told to end ends the job, and says so unless it is ending anyway", "[state]") {
+  DaemonState state = running(2);
+  auto actions = take(state, event::Signalled{SIGTERM, "the daemon on b got SIGTERM"});
+  CHECK(said(actions) == "mpirun: the daemon on b got SIGTERM");
+  CHECK(has(actions, Action::signal_ranks, SIGTERM));
+  CHECK(said(take(state, event::Signalled{SIGTERM, "the daemon on c got SIGTERM"})).empty());
+  take(state, event::Exited{0, 0, SIGTERM, false});
+  CHECK(has(take(state, event::Exited{1, 0, SIGTERM, false}), Action::finish, 143));
+}

@@ -140,7 +140,7 @@ TEST_CASE("messages arrive as they were sent, in whatever pieces", "[tree]") {
                                   event::Aborted{6, -1, "text"},
                                   event::Exited{7, 1, 0, false},
                                   event::Exited{8, 0, 11, true},
-                                  event::Signalled{SIGTERM}};
+                                  event::Signalled{SIGTERM, "somebody"}};
   for (const Event& event : events) {
     const auto again = decode_event(encode(event));
     REQUIRE(again);
