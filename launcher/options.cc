@@ -28,7 +28,7 @@ struct Part {
   std::vector<std::string> exported, set, genv, env, mca, envlist, genvlist;
   std::string input = "0", output, output_folder, signals, config_file;
   PlaceWords places;
-  std::string launcher, agent, out_pattern, error_pattern, interfaces;
+  std::string launcher, agent, agent_options, out_pattern, error_pattern, interfaces;
   long fan_out = 0;
   double timeout = 0;
   bool tag = false, stamp = false, verbose = false, version = false;
@@ -140,6 +140,7 @@ void declare(CLI::App& app, Part& part) {
       ->type_name("HOW")
       ->check(CLI::IsMember({"ssh", "slurm", "rsh"}));
   app.add_option("--launcher-exec,--bootstrap-exec", part.agent, "Program to use instead of ssh, with its options")->type_name("COMMAND");
+  app.add_option("--launcher-exec-args,--bootstrap-exec-args", part.agent_options, "Options for ssh, in one word")->type_name("OPTIONS");
   app.add_option("--fanout", part.fan_out, "Daemons that one daemon starts at most")->type_name("N")->check(CLI::Range(1l, 1l << 16));
   app.add_option("--mca,--gmca,--prtemca", part.mca, "A setting of another MPI: ignored with a warning")
       ->type_name(two_words)
@@ -357,6 +358,18 @@ std::string places_of(const Part& part, Options& all, App& app) {
   return read ? "" : read.failure().text;
 }
 
+/// How Open MPI is told to reach other hosts holds here too; all else only has a meaning there.
+void take_mca(const std::string& setting, Part& part, Global& global) {
+  const size_t end = setting.find_first_of("= ");
+  const std::string name = setting.substr(0, end), value = end == std::string::npos ? "" : setting.substr(end + 1);
+  if (name == "plm_rsh_args" && !value.empty())
+    part.agent_options = value;
+  else if (name == "plm_rsh_agent" && !value.empty())
+    part.agent = value;
+  else
+    global.mca.push_back(name);
+}
+
 Parsed wrong(const std::string& text) {
   Parsed parsed;
   parsed.exit_code = exit_usage;
@@ -421,12 +434,13 @@ bool add_part(const std::vector<std::string>& words, uint32_t default_ranks, Glo
   app.ranks = part.ranks > 0 ? uint32_t(part.ranks) : app.per_host ? app.per_host : default_ranks;
   app.folder = part.folder;
   inheritance_of(part, app, global);
-  for (const std::string& setting : part.mca) global.mca.push_back(setting.substr(0, setting.find_first_of("= ")));
+  for (const std::string& setting : part.mca) take_mca(setting, part, global);
   if (!by_file) all.apps.push_back(std::move(app));
   all.counted = part.ranks > 0 || all.apps.size() > 1;
   if (!part.launcher.empty()) all.launcher = part.launcher == "rsh" ? "ssh" : part.launcher;
   if (part.launcher == "rsh") all.agent = "rsh";
   if (!part.agent.empty()) all.agent = part.agent;
+  if (!part.agent_options.empty()) all.agent = (all.agent.empty() ? "ssh" : all.agent) + " " + part.agent_options;
   if (part.fan_out) all.fan_out = uint32_t(part.fan_out);
   all.output.tag |= part.tag;
   all.output.timestamp |= part.stamp;

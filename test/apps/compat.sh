@@ -66,6 +66,11 @@ ranks 2 mpirun -n 2 -ppn 2 -genv UCX_TLS=tcp -genv MASTER_ADDR localhost -genv M
   "$python" -u "$work/train.py"
 ranks 2 mpirun -ppn 2 -genv WORLD_SIZE 2 -genv I_MPI_PIN 0 -hosts localhost -env RANK 0 -env LOCAL_RANK 0 -n 1 "$python" -u "$work/train.py" \
   : -env RANK 1 -env LOCAL_RANK 1 -n 1 "$python" -u "$work/train.py"
+# what both say of ssh, and of many hosts
+ranks 2 sh -c "mpirun --allow-run-as-root --tag-output -np 2 -H localhost:2 -bind-to none -map-by slot -mca pml ob1 -mca btl ^openib --timestamp-output \
+  -mca plm_rsh_no_tree_spawn true -mca plm_rsh_num_concurrent 64 -mca plm_rsh_args \"-p 22 -i key\" -x PATH -x WANTED $python $work/train.py | sed 's/^[^[]*//'"
+ranks 2 sh -c "mpirun -l -np 2 -ppn 2 -hosts localhost -bind-to none -map-by slot -bootstrap=ssh -bootstrap-exec-args \"-p 22\" \
+  -genv NCCL_SOCKET_IFNAME=lo -outfile-pattern $work/pattern $python $work/train.py; cat $work/pattern"
 # Accelerate
 ranks 4 mpirun --hostfile "$work/hosts" -n 4 --npernode 4 --bind-to none "$python" "$work/train.py"
 ranks 4 mpirun -f "$work/hosts" -n 4 -ppn 4 "$python" "$work/train.py"

@@ -246,6 +246,16 @@ TEST_CASE("words of other launchers, with one dash and with two", "[options]") {
   CHECK_FALSE(run({"-npersocket", "prog"}).run);
 }
 
+TEST_CASE("how ssh is told its options", "[options]") {
+  CHECK(run({"-bootstrap=ssh", "-bootstrap-exec-args", "-p 2222 -i key", "prog"}).options.agent == "ssh -p 2222 -i key");
+  CHECK(run({"-launcher-exec", "myssh", "-launcher-exec-args", "-4", "prog"}).options.agent == "myssh -4");
+  const Parsed parsed = run({"-mca", "plm_rsh_args", "-p 2222", "-mca", "pml", "ob1", "prog"});
+  CHECK(parsed.options.agent == "ssh -p 2222");
+  REQUIRE(parsed.warnings.size() == 1);
+  CHECK(parsed.warnings[0].find("plm") == std::string::npos);
+  CHECK(run({"--mca", "plm_rsh_agent=rsh", "prog"}).options.agent == "rsh");
+}
+
 TEST_CASE("variables of Intel's MPI", "[options]") {
   using weft::placement::Unit;
   const Parsed off = run({"-genv", "I_MPI_PIN", "0", "-n", "2", "prog"});
