@@ -1,5 +1,6 @@
 #include "comm/comm.h"
 #include "comm/create.h"
+#include "comm/paths.h"
 #include "runtime/base/error.h"
 
 namespace weft::comm {
@@ -46,6 +47,7 @@ Result<std::shared_ptr<Instance>> Instance::open(std::unique_ptr<boot::Bootstrap
   made->world_ = predefined(*made, predefined_context(1), everyone, job.rank, 257, "MPI_COMM_WORLD");
   made->self_ = predefined(*made, predefined_context(2), alone, 0, 258, "MPI_COMM_SELF");
   made->carrier_ = std::make_unique<pml::Team>(*made->lane_, predefined_context(3), everyone, job.rank);
+  report_paths(*made->lane_, predefined_context(4));
   return made;
 }
 

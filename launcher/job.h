@@ -50,6 +50,7 @@ struct Options {
   std::string command_line;  ///< as the user wrote it, for people
   OutputWish output;
   bool verbose = false;
+  bool report_paths = false;  ///< WEFT_REPORT_PATHS for the ranks
   bool print_exits = false;  ///< say at the end how each rank ended
   std::string interfaces;    ///< WEFT_NET_INTERFACES for launcher and ranks; empty: as the environment has it
   bool torch = false;    ///< torchrun's variables as well

@@ -16,6 +16,7 @@
 #include "pml/lock.h"
 #include "pml/matcher.h"
 #include "pml/operations.h"
+#include "pml/paths.h"
 #include "pml/payloads.h"
 #include "pml/peer.h"
 #include "pml/request.h"
@@ -172,6 +173,10 @@ class Lane final : private btl::Sink {
 
   /// The way to a process; connects to nobody. Under the lock.
   Peer& peer(ProcessId);
+  /// The ways to a process, in the order of preference; asks the bootstrap, connects to nobody.
+  Result<std::vector<Path>> paths_to(ProcessId);
+  /// Transports that this process could have and does not use.
+  const std::vector<Unused>& unused() const { return unused_; }
   /// Sets this thread's failure text for a request that ended with an error, and returns the error class.
   static int explain(const Request&);
 
@@ -296,6 +301,7 @@ class Lane final : private btl::Sink {
   // peers and failures (peers.cc)
   Result<std::vector<std::pair<uint32_t, boot::Blob>>> addresses_of(ProcessId);
   bool owes();
+  bool is_here(uint32_t rank) const;
   void connect(Peer&);
   void choose_protocols(Peer&);
   void fail_peer(Peer&, const std::string& why);
@@ -345,6 +351,7 @@ class Lane final : private btl::Sink {
 
   boot::Bootstrap& boot_;
   std::vector<std::unique_ptr<Wire>> wires_;
+  std::vector<Unused> unused_;
   std::unordered_map<ProcessId, std::unique_ptr<Peer>> peers_;
   std::unordered_map<Context, Team*> teams_;
   Operations<Transfer> operations_;

@@ -35,12 +35,15 @@ constexpr std::array known{
     Known{"tcp", [](const btl::Site& site) { return btl::open_tcp(site); }},
 };
 
-/// Loading their libraries takes time (UCX: up to half a second): on their own verbs and then ucx are tried only where they may reach a
-/// device that tcp does not.
-bool is_worthwhile(std::string_view name, const boot::Job& job, const Transports& opened) {
-  if (name != "verbs" && name != "ucx") return true;
+/// Why a transport is not even tried on its own; empty: it is. Loading the libraries of verbs and ucx takes time (UCX: up to half a
+/// second): they are tried, in this order, only where they may reach a device that tcp does not.
+std::string not_worthwhile(std::string_view name, const boot::Job& job, const Transports& opened) {
+  if (name == "tcp" && job.size == 1) return "one rank has nobody to talk to";
+  if (name != "verbs" && name != "ucx") return "";
+  if (job.node_count == 1) return "all ranks are on one host";
+  if (!btl::rdma_device_is_active()) return "no InfiniBand or RoCE port is up";
   const bool has_verbs = std::ranges::any_of(opened, [](const auto& t) { return std::string_view(t->caps().name) == "verbs"; });
-  return job.node_count > 1 && !has_verbs && btl::rdma_device_is_active();
+  return has_verbs ? "verbs reaches the same devices" : "";
 }
 
 std::string names() {
@@ -79,14 +82,20 @@ Result<std::unique_ptr<Lane>> Lane::open_named(boot::Bootstrap& boot, bool threa
   }
   const btl::Site site{boot};
   Transports transports;
-  std::string reasons;
+  std::vector<Unused> unused;
+  for (const Known& k : known)
+    if (std::ranges::find(*wish, k.name) == wish->end()) unused.push_back({std::string(k.name), "WEFT_NET does not name it"});
   for (const std::string& name : *wish) {
-    if (name == "tcp" && automatic && boot.job().size == 1) continue;  // nobody to talk to
-    if (automatic && !is_worthwhile(name, boot.job(), transports)) continue;
+    if (automatic)
+      if (std::string why = not_worthwhile(name, boot.job(), transports); !why.empty()) {
+        unused.push_back({name, std::move(why)});
+        continue;
+      }
     auto opened = std::ranges::find(known, name, &Known::name)->open(site);
     if (!opened) {
       if (!automatic) return Failure{"the transport " + name + ", which WEFT_NET asks for, cannot be used: " + opened.failure().text};
       log(Level::info, "the transport %s cannot be used: %s", name.c_str(), opened.failure().text.c_str());
+      unused.push_back({name, opened.failure().text});
       continue;
     }
     for (auto& transport : *opened) {
@@ -98,7 +107,9 @@ Result<std::unique_ptr<Lane>> Lane::open_named(boot::Bootstrap& boot, bool threa
       transports.push_back(std::move(transport));
     }
   }
-  return open_over(boot, threads, std::move(transports));
+  auto lane = open_over(boot, threads, std::move(transports));
+  if (lane) (*lane)->unused_ = std::move(unused);
+  return lane;
 }
 
 }  // namespace weft::pml

@@ -76,7 +76,9 @@ std::string own_folder() {
   return text.substr(0, text.rfind('/'));
 }
 
-Result<Description> describe_library() {
+void* Library::symbol(const char* name) const { return dlsym(handle, name); }
+
+Result<Library> open_library() {
   const std::string here = own_folder();
   std::string tried;
   // installed; in the build folder
@@ -86,15 +88,21 @@ Result<Description> describe_library() {
       tried += (tried.empty() ? "" : ", ") + path;
       continue;
     }
-    void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (!library) return Failure{"cannot open the library: " + std::string(dlerror())};
-    const auto describe = reinterpret_cast<const char* (*)()>(dlsym(library, "weft_describe"));
-    if (!describe) return Failure{path + " is not Weft's library"};
-    auto description = parse_description(describe());
-    if (description) description->file = file_of(reinterpret_cast<void*>(describe));
-    return description;
+    void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!handle) return Failure{"cannot open the library: " + std::string(dlerror())};
+    return Library{handle, path};
   }
   return Failure{"there is no libmpi_abi.so.1 beside this tool (looked for " + tried + ")"};
+}
+
+Result<Description> describe_library() {
+  const auto library = open_library();
+  if (!library) return library.failure();
+  const auto describe = reinterpret_cast<const char* (*)()>(library->symbol("weft_describe"));
+  if (!describe) return Failure{library->file + " is not Weft's library"};
+  auto description = parse_description(describe());
+  if (description) description->file = file_of(reinterpret_cast<void*>(describe));
+  return description;
 }
 
 std::vector<Part> find_parts() { return {pmix(), ucx(), verbs(), cuda()}; }

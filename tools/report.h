@@ -39,6 +39,14 @@ struct Finding {
   std::string subject, text, remedy;
 };
 
+/// The libmpi beside this tool, opened.
+struct Library {
+  void* handle;
+  std::string file;
+  void* symbol(const char* name) const;
+};
+Result<Library> open_library();
+
 /// Opens the libmpi beside this tool and asks it.
 Result<Description> describe_library();
 
@@ -58,6 +66,11 @@ std::string to_json(const std::vector<boot::JobRecord>&);
 int list_jobs(bool json);
 int show_job(const std::string& name);
 int kill_jobs(const std::vector<std::string>& names, bool now);
+
+/// `weft paths OPTIONS...`: mpirun with these options, --report-paths, and be_trial_rank() as the program. Returns only if that fails.
+int show_paths(const std::vector<std::string>& options);
+/// Starts and ends MPI: exit code.
+int be_trial_rank();
 
 /// Folder of the running program, symbolic links resolved.
 std::string own_folder();

@@ -93,7 +93,13 @@ int main(int argc, char** argv) {
   auto* end = app.add_subcommand("kill", "ends jobs: SIGTERM to their ranks, SIGKILL a little later; waits until they have ended");
   end->add_option("job", jobs, "names of jobs, or pids of their mpirun")->required();
   end->add_flag("--now", now, "SIGKILL at once");
+  auto* ways =
+      app.add_subcommand("paths", "which ways messages take within and between hosts, and why: by a trial job; options as for mpirun");
+  ways->prefix_command();
+  auto* trial = app.add_subcommand("trial-rank", "")->group("");  // the program of that job
   CLI11_PARSE(app, argc, argv);
+  if (trial->parsed()) return be_trial_rank();
+  if (ways->parsed()) return show_paths(ways->remaining());
   if (list->parsed()) return job.empty() ? list_jobs(json) : show_job(job);
   if (end->parsed()) return kill_jobs(jobs, now);
   return about->parsed() ? info(json, variables) : doctor(json);

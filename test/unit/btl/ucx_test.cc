@@ -137,7 +137,7 @@ TEST_CASE("random traffic of all kinds against a model") {
     std::map<std::pair<uint32_t, uint32_t>, std::map<int32_t, std::pair<size_t, uint32_t>>> model;
     std::vector<std::unique_ptr<Bulk>> bulks;
     size_t expected = 0;
-    for (int i = 0; i < 400; ++i) {
+    for (int i = 0; i < 200; ++i) {
       const uint32_t from = random() % ranks, to = (from + 1 + random() % (ranks - 1)) % ranks;
       const uint32_t how = random() % 8;
       const uint32_t most = world[from].wire->caps().max_buffered;
