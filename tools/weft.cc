@@ -95,8 +95,8 @@ int main(int argc, char** argv) {
   end->add_flag("--now", now, "SIGKILL at once");
   auto* ways =
       app.add_subcommand("paths", "which ways messages take within and between hosts, and why: by a trial job; options as for mpirun");
-  ways->prefix_command();
-  auto* trial = app.add_subcommand("trial-rank", "")->group("");  // the program of that job
+  ways->prefix_command()->set_help_flag("--help", "Print this help message and exit");  // -h begins -hostfile
+  auto* trial = app.add_subcommand("trial-rank", "")->group("");                        // the program of that job
   CLI11_PARSE(app, argc, argv);
   if (trial->parsed()) return be_trial_rank();
   if (ways->parsed()) return show_paths(ways->remaining());
