@@ -78,6 +78,9 @@ std::string list(const Range& range, Each each) {
 
 /// By name, as WEFT_NET takes them.
 constexpr std::initializer_list<const char*> kTransports = {"self", "shm",
+#ifdef HAVE_VERBS
+                                                            "verbs",
+#endif
 #ifdef HAVE_UCX
                                                             "ucx",
 #endif

@@ -127,6 +127,19 @@ contract() { # what a rank finds in its environment of itself and of rank 0, whi
   [ "$(awk '{ print $9 }' "$work/out" | sort -u | wc -l)" -eq 1 ] || show "several MASTER_PORTs"
 }
 
+paths() { # which ways are reported; messages over the transports that are not the first choice here
+  start "$mpirun" --report-paths "${where[@]}" "$work/smoke"
+  ends 0 "^weft:   between hosts  tcp eth"
+  grep -q "^weft:   within a host  shm (" "$work/out" || show "no word of shared memory"
+  grep -q "^weft:   not used .*ucx: " "$work/out" || show "no word of ucx"
+  start "$PREFIX/bin/weft" paths "${where[@]}" -x WEFT_NET=tcp
+  ends 0 "^weft:   within a host  tcp eth"
+  [ -e "$PREFIX/lib/weft/btl_ucx.so" ] || return 0
+  start "$mpirun" --report-paths -x WEFT_NET=ucx -x UCX_TLS=tcp,self "${where[@]}" "$work/point_to_point"
+  ends 0 "point_to_point on 16 ranks: ok"
+  grep -q "^weft:   between hosts  ucx (" "$work/out" || show "not over ucx"
+}
+
 streams() {
   local sum fan_out
   seq 1 300000 >"$work/numbers"
@@ -322,7 +335,7 @@ if [ "$mode" = ssh ]; then "$here/cluster" up 4 --share "$OUT" --share "$PREFIX"
 networks=$(for pid in $(cut -d' ' -f1 "$beds/cluster-$bed"/*.pid); do readlink "/proc/$pid/ns/net"; done | sort -u | tr '\n' ' ')
 where=(-n 16)
 [ "$mode" = slurm ] || where=(-H node1:4,node2:4,node3:4,node4:4)
-[ $# -gt 0 ] || set -- programs contract streams services debugger tools deaths $([ "$mode" = slurm ] || echo ssh_only unreachable ipv6_only)
+[ $# -gt 0 ] || set -- programs contract paths streams services debugger tools deaths $([ "$mode" = slurm ] || echo ssh_only unreachable ipv6_only)
 for part; do "$part"; done
 "$here/cluster" down
 bed=''
