@@ -51,10 +51,10 @@ struct Options {
   OutputWish output;
   bool verbose = false;
   bool report_paths = false;  ///< WEFT_REPORT_PATHS for the ranks
-  bool print_exits = false;  ///< say at the end how each rank ended
-  std::string interfaces;    ///< WEFT_NET_INTERFACES for launcher and ranks; empty: as the environment has it
-  bool torch = false;    ///< torchrun's variables as well
-  double timeout_s = 0;  ///< 0: none
+  bool print_exits = false;   ///< say at the end how each rank ended
+  std::string interfaces;     ///< WEFT_NET_INTERFACES for launcher and ranks; empty: as the environment has it
+  bool torch = false;         ///< torchrun's variables as well
+  double timeout_s = 0;       ///< 0: none
   InputTo input = InputTo::one;
   uint32_t input_rank = 0;  ///< for InputTo::one
   std::string launcher;     ///< how daemons are started: ssh, slurm; empty: slurm inside an allocation, otherwise ssh
