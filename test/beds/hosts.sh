@@ -84,10 +84,11 @@ files() {
   done
 }
 
-wait_until() { # wait_until COMMAND...: within 5 s
-  local end=$((SECONDS + 5))
+wait_until() { # wait_until COMMAND...: within 5 s, or 10 attempts where each takes long
+  local end=$((SECONDS + 5)) attempts=0
   until "$@"; do
-    [ $SECONDS -lt $end ] || return 1
+    attempts=$((attempts + 1))
+    [ $SECONDS -lt $end ] || [ $attempts -lt 10 ] || return 1
     sleep 0.1
   done
 }
