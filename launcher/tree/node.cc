@@ -98,6 +98,7 @@ Result<void> Node::join(const std::vector<std::string>& parents) {
 
 Result<void> Node::listen() {
   auto interfaces = net::usable_interfaces(net::Extent::network);
+  if (!interfaces && getenv("WEFT_NET_INTERFACES")) return interfaces.failure();
   std::vector<net::Address> usable;
   if (interfaces)
     for (const net::Interface& interface : *interfaces)

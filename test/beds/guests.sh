@@ -120,7 +120,7 @@ hydra_guests() {
   for wheel in mpich impi-rt; do
     venv=$OUT/beds/$wheel
     if [ ! -x "$venv/bin/mpiexec.hydra" ]; then
-      { python3 -m venv "$venv" && "$venv/bin/python" -m pip --disable-pip-version-check install --quiet $wheel; } || continue
+      { python3 -m venv "$venv" && timeout 100 "$venv/bin/python" -m pip --disable-pip-version-check install --quiet $wheel; } || continue
     fi
     tested+="$wheel "
     run=("$venv/bin/mpiexec.hydra" -n 4)

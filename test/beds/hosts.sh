@@ -63,9 +63,10 @@ ends() { # ends STATUS PATTERN [SECONDS]: the job's status and one of its lines,
 }
 
 pids() { # pids PATTERN: processes of this bed whose command line has it
-  local process
+  local process net
   for process in $(pgrep -f -- "$1"); do
-    case " $networks " in *" $(readlink "/proc/$process/ns/net") "*) echo "$process" ;; esac
+    net=$(readlink "/proc/$process/ns/net") || continue # it has ended meanwhile
+    case " $networks " in *" $net "*) echo "$process" ;; esac
   done 2>/dev/null
 }
 
@@ -300,6 +301,25 @@ END
   "$here/cluster" exec node3 -- umount "$PREFIX/bin"
 }
 
+devices() { # each host's daemon finds its own GPUs, here those of a driver that only seems to be there
+  local node line
+  for node in node1 node2; do
+    "$here/cluster" exec $node -- sh -c 'mount -t tmpfs tmpfs /proc/driver && mkdir -p /proc/driver/nvidia/gpus/0099:01:00.0 /proc/driver/nvidia/gpus/0099:02:00.0'
+  done
+  # shellcheck disable=SC2016
+  start "$mpirun" -H node1:2,node2:2 -n 4 -gpus-per-proc 1 sh -c 'echo "$PMI_RANK $(hostname) $CUDA_VISIBLE_DEVICES"'
+  ends 0 ""
+  for line in "0 node1 0" "1 node1 1" "2 node2 0" "3 node2 1"; do grep -q -x "$line" "$work/out" || show "no line \"$line\""; done
+  refused "the daemon on node[12]: 2 GPUs for each of 2 ranks on node[12] are 4, but there are 2" -H node1:2,node2:2 -n 4 -gpus-per-proc 2
+  refused "the daemon on node3: .*there is no GPU that ranks may use" -H node1:1,node3:1 -n 2 -gpus-per-proc 1
+  refused "WEFT_NET_INTERFACES=nosuch leaves no network interface" -H node1:1,node2:1 -n 2 -iface nosuch
+  for node in node1 node2; do "$here/cluster" exec $node -- umount /proc/driver; done
+  # shellcheck disable=SC2016
+  start "$mpirun" -H node1,node2,node1 --map-by seq -outfile-pattern "$work/pattern.%r.%h" -print-all-exitcodes sh -c 'echo "$PMI_RANK"; exit $((PMI_RANK == 9))'
+  ends 0 "^exit code 0: ranks 0-2"
+  [ "$(cat "$work/pattern.0.node1" "$work/pattern.1.node2" "$work/pattern.2.node1" | tr '\n' ' ')" = "0 1 2 " ] || show "the files of ranks are wrong"
+}
+
 ipv6_only() { # from here on no host has an IPv4 address but that of its loopback
   local node
   for node in head node1 node2 node3 node4; do
@@ -336,7 +356,7 @@ if [ "$mode" = ssh ]; then "$here/cluster" up 4 --share "$OUT" --share "$PREFIX"
 networks=$(for pid in $(cut -d' ' -f1 "$beds/cluster-$bed"/*.pid); do readlink "/proc/$pid/ns/net"; done | sort -u | tr '\n' ' ')
 where=(-n 16)
 [ "$mode" = slurm ] || where=(-H node1:4,node2:4,node3:4,node4:4)
-[ $# -gt 0 ] || set -- programs contract paths streams services debugger tools deaths $([ "$mode" = slurm ] || echo ssh_only unreachable ipv6_only)
+[ $# -gt 0 ] || set -- programs contract paths streams services debugger tools deaths $([ "$mode" = slurm ] || echo ssh_only unreachable devices ipv6_only)
 for part; do "$part"; done
 "$here/cluster" down
 bed=''
