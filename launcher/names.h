@@ -38,9 +38,9 @@ class NameService {
   struct Wish {
     Asker asker;
     std::vector<std::string> names;
-    bool wait = false;         ///< until all are there
-    uint64_t give_up_ns = 0;   ///< 0: never
-    Answer answer;             ///< called once; not if the asker has gone
+    bool wait = false;        ///< until all are there
+    uint64_t give_up_ns = 0;  ///< 0: never
+    Answer answer;            ///< called once; not if the asker has gone
   };
   using Items = std::vector<std::pair<std::string, std::string>>;
 

@@ -365,11 +365,12 @@ TEST_CASE("questions reach mpirun, answers whoever has asked", "[tree]") {
   for (int round = 0; round < 100; round++) {
     const uint32_t who = 1 + random() % 6;
     const std::string text = std::to_string(round);
-    net.nodes[who].ask(Service::lookup, text, [&answered, wanted = text + " for " + std::to_string(who)](int32_t status, const std::string& body) {
-      CHECK(status == -5);
-      CHECK(body == wanted);
-      answered++;
-    });
+    net.nodes[who].ask(Service::lookup, text,
+                       [&answered, wanted = text + " for " + std::to_string(who)](int32_t status, const std::string& body) {
+                         CHECK(status == -5);
+                         CHECK(body == wanted);
+                         answered++;
+                       });
     net.run();
   }
   std::shuffle(held.begin(), held.end(), random);
