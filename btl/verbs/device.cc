@@ -72,8 +72,7 @@ void Device::dismiss(void* handle) { verbs.dereg_mr(mr(handle)); }
 std::string Device::link_state() const {
   ibv_port_attr attributes{};
   if (verbs.query_port(context, port.port, &attributes) != 0) return "unknown";
-  std::string state = verbs.port_state_str(attributes.state);
-  return state.starts_with("PORT_") ? state.substr(5) : state;
+  return verbs.port_state_str(attributes.state);
 }
 
 bool Slots::grow() {

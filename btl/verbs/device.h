@@ -34,7 +34,7 @@ class Device final : public mem::Registrar {
   void dismiss(void* handle) override;
   static ibv_mr* mr(void* handle) { return static_cast<ibv_mr*>(handle); }
 
-  /// Of the port, now: "ACTIVE", "DOWN", ...
+  /// Of the port, now: "active", "down", ...
   std::string link_state() const;
 
  private:

@@ -152,7 +152,6 @@ void read_device(const VerbsLibrary& verbs, ibv_device* device, std::span<const 
       port.active = attributes.state == IBV_PORT_ACTIVE;
       port.ethernet = attributes.link_layer == IBV_LINK_LAYER_ETHERNET;
       port.state = verbs.port_state_str(attributes.state);
-      if (port.state.starts_with("PORT_")) port.state.erase(0, 5);
       port.lid = attributes.lid;
       port.mtu = 128u << attributes.active_mtu;
       port.mbit = mbit_of(attributes);

@@ -33,7 +33,7 @@ struct RdmaPort {
   uint8_t port = 1;
   bool active = false;
   bool ethernet = false;  ///< RoCE; otherwise InfiniBand
-  std::string state;      ///< "ACTIVE", "DOWN", ...
+  std::string state;      ///< "active", "down", ...
   uint16_t lid = 0;
   uint32_t mtu = 0;   ///< bytes of payload in a packet
   uint32_t mbit = 0;  ///< 0 if unknown

@@ -1,0 +1,83 @@
+#!/bin/bash
+# Messages over verbs on soft-RoCE: a virtual machine with two hosts, two rails between them, and shared memory switched off.
+#   rdma.sh           starts the machine and runs itself in it
+# Needs root, QEMU and Debian's kernel package; skipped (77) where one is missing.
+set -eu
+. "$(dirname "$0")/../../contrib/lib/common.sh"
+here=$SRC/test/beds
+work=$OUT/beds/rdma
+mkdir -p "$work"
+mpirun=$PREFIX/bin/mpirun
+
+skip() {
+  result "SKIPPED: $*"
+  exit 77
+}
+
+built() { # built SOURCE: compiles it into $work
+  local source=$1 name
+  name=$(basename "${source%.*}")
+  if [ "$work/$name" -nt "$source" ] && [ "$work/$name" -nt "$PREFIX/include/mpi.h" ]; then return; fi
+  "$PREFIX/bin/mpicxx" -std=c++20 -O1 -o "$work/$name" "$source"
+}
+
+digits() { # a file like that of the training example's digits, with patterns that are easy to tell apart
+  awk 'BEGIN { srand(7); for (i = 0; i < 600; i++) { d = int(rand() * 10); line = ""
+    for (p = 0; p < 64; p++) line = line int((p * (d + 3) % 11 < 4 ? 11 : 1) + rand() * 4) ","; print line d } }'
+}
+
+# ---- in the machine
+
+packets() { nsenter --net="$BED_VM_NET" rdma statistic show link "$1/1" | sed -n 's/.*sent_pkts \([0-9]*\).*/\1/p'; }
+
+run() { # run PATTERN COMMAND...: on four ranks on two hosts; one of its lines
+  local pattern=$1 begin=$SECONDS
+  shift
+  timeout 240 "$mpirun" -H node1:2,node2:2 -n 4 "$@" >"$work/out" 2>&1 || { cat "$work/out"; die "status $?: $*"; }
+  grep -q -e "$pattern" "$work/out" || { cat "$work/out"; die "no line with \"$pattern\": $*"; }
+  say "  ${1##*/} over $WEFT_NET: $((SECONDS - begin)) s"
+}
+
+inside() {
+  local before
+  if [ -x "$BUILD/test/unit/btl/verbs_test" ]; then
+    ssh node1 "$BUILD/test/unit/btl/verbs_test" >"$work/out" 2>&1 || { cat "$work/out"; die "the unit tests failed"; }
+    ! grep -q skipped: "$work/out" || die "the unit tests found no device"
+    say "  unit tests on node1: $SECONDS s"
+  fi
+  # both hosts have the same two processors, and each would believe them its own
+  export WEFT_NET=verbs WEFT_PML_SPIN=20
+  before=$(packets rxe1r0)
+  run "point_to_point on 4 ranks: ok" "$work/point_to_point"
+  [ "$(packets rxe1r0)" -gt $((before + 1000)) ] || die "the messages took another way"
+  run "collectives on 4 ranks: ok" "$work/collectives"
+  run "4 ranks, .*test accuracy" "$work/train" "$work/digits.csv" --epochs 3 --quiet
+  export WEFT_NET=auto
+  before=$(packets rxe2r0)
+  run "smoke on 4 ranks: ok" "$work/smoke"
+  [ "$(packets rxe2r0)" -gt $((before + 10)) ] || die "on its own, verbs was not chosen between hosts"
+}
+
+if [ "${1:-}" = inside ]; then
+  inside
+  exit
+fi
+
+# ---- outside
+
+[ "$(id -u)" -eq 0 ] || skip "only root can make the machine's devices"
+for command in qemu-system-x86_64 busybox cpio modprobe sshd; do
+  PATH=$PATH:/usr/sbin command -v "$command" >/dev/null ||
+    skip "there is no $command (Debian packages: qemu-system-x86 busybox-static cpio kmod openssh-server)"
+done
+grep -q '^#define HAVE_VERBS 1' "$BUILD/config.h" || skip "this Weft was built without rdma-core"
+"$here/rdma-vm" --setup >"$work/setup" 2>&1 || skip "the machine's kernel cannot be had: $(tail -n 1 "$work/setup")"
+for name in smoke point_to_point collectives; do built "$SRC/test/conformance/$name.cc"; done
+built "$SRC/examples/train.cc"
+digits >"$work/digits.csv"
+begin=$SECONDS status=0
+cd "$work"
+"$here/rdma-vm" --timeout 840 --nodes 2 --rails 2 --share "$SRC" --share "$OUT" --share "$BUILD" --share "$PREFIX" -- "$here/rdma.sh" inside || status=$?
+[ $status -ne 125 ] || skip "the machine did not start"
+[ $status -eq 0 ] || die "status $status"
+result "unit tests, conformance and training over verbs between two hosts with two rails, $((SECONDS - begin)) s"
