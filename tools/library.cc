@@ -4,8 +4,11 @@
 #include <limits.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 
+#include "runtime/config/config.h"
+#include "runtime/net/rdma.h"
 #include "tools/report.h"
 
 namespace weft::tools {
@@ -47,14 +50,29 @@ Part ucx() {
   return {"UCX", version(), file_of(reinterpret_cast<void*>(version))};
 }
 
+/// "mlx5_0:1 (RoCE, 10.0.0.1, MTU 4096, 100 Gbit/s)".
+std::string words(const net::RdmaPort& port) {
+  std::string text = port.name() + " (" + (port.ethernet ? "RoCE" : "InfiniBand");
+  if (!port.gids.empty()) text += ", " + port.gids.front().text() + " (GID " + std::to_string(port.gids.front().index) + ")";
+  text += ", MTU " + std::to_string(port.mtu);
+  if (port.mbit) text += ", " + (port.mbit % 1000 ? std::to_string(port.mbit) + " Mbit/s" : std::to_string(port.mbit / 1000) + " Gbit/s");
+  return text + ")";
+}
+
+/// Every port, and which of them jobs use between hosts, by what address.
 Part verbs() {
-  const Opened library = open_first({"libibverbs.so.1"});
-  const auto list = library.symbol<void**(int*)>("ibv_get_device_list");
-  const auto free_list = library.symbol<void(void**)>("ibv_free_device_list");
-  if (!list || !free_list) return {"rdma-core", "", "not used by the transports of this version"};
-  int devices = 0;
-  if (void** all = list(&devices)) free_list(all);
-  return {"rdma-core", "1", std::to_string(devices) + " devices (not used by the transports of this version)"};
+  config::load_environment();  // what is wrong in it the library says
+  const auto ports = net::list_rdma_ports();
+  if (!ports) return {"rdma-core", "", ports.failure().text};
+  const auto used = net::usable_rdma_ports();
+  if (!used) return {"rdma-core", "1", used.failure().text};
+  std::string text = "between hosts: ";
+  for (const net::RdmaPort& port : *used) text += (&port == &used->front() ? "" : ", ") + words(port);
+  std::string others;
+  for (const net::RdmaPort& port : *ports)
+    if (std::ranges::find(*used, port.name(), &net::RdmaPort::name) == used->end())
+      others += (others.empty() ? "" : ", ") + port.name() + " (" + port.state + ")";
+  return {"rdma-core", "1", text + (others.empty() ? "" : "; not used: " + others)};
 }
 
 Part cuda() {
