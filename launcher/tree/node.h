@@ -103,6 +103,7 @@ class Node {
   int epoll_;
   bool leaving_ = false, parent_is_lost_ = false;
 
+  Result<void> try_to_join(const std::vector<std::string>& parents);
   void watch(int fd, bool write = false, bool change = false);
   void start(Starter& starter);
   void write_summons(Starter& starter);

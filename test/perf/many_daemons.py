@@ -50,7 +50,7 @@ class Bed:
         return time.monotonic() - begin
 
     def memory(self, hosts, fan_out):
-        """(sum of PSS, largest peak) of the daemons, peak of mpirun; in kB."""
+        """(sum of PSS, largest peak) of the daemons, peak of mpirun; in kB. CPU seconds of mpirun itself until the ranks have met."""
         job = subprocess.Popen(self.command(hosts, fan_out, "wait"), env=self.environment(), stdout=subprocess.PIPE, stdin=subprocess.DEVNULL)
         try:
             if job.stdout.readline() != b"ready\n":
@@ -59,7 +59,7 @@ class Bed:
             if len(daemons) != hosts:
                 raise SystemExit(f"{len(daemons)} daemons instead of {hosts}")
             return (sum(field(p, "smaps_rollup", "Pss:") for p in daemons), max(field(p, "status", "VmHWM:") for p in daemons),
-                    field(job.pid, "status", "VmHWM:"))
+                    field(job.pid, "status", "VmHWM:"), cpu_seconds(job.pid))
         finally:
             job.send_signal(signal.SIGTERM)
             job.wait(60)
@@ -74,6 +74,11 @@ def daemons_in(folder):
                 yield int(entry.name)
         except OSError:
             pass
+
+
+def cpu_seconds(pid):
+    after_name = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def field(pid, file, name):
@@ -95,11 +100,11 @@ def main():
     # a short name, as sockets live there; in memory, as one disk would have to play those of all hosts
     with tempfile.TemporaryDirectory(prefix="wm", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
         bed = Bed(os.path.abspath(options.prefix), folder, options.client and os.path.abspath(options.client))
-        print(f"{'hosts':>6} {'seconds':>9} {'PSS of daemons, MB':>20} {'a daemon, MB':>13} {'mpirun, MB':>11}")
+        print(f"{'hosts':>6} {'seconds':>9} {'PSS of daemons, MB':>20} {'a daemon, MB':>13} {'mpirun, MB':>11} {'its CPU, s':>11}")
         for hosts in map(int, options.hosts.split(",")):
             seconds = statistics.median(bed.time(hosts, options.fanout) for _ in range(1 if options.check else options.runs))
-            pss, peak, own = bed.memory(hosts, options.fanout)
-            print(f"{hosts:6} {seconds:9.3f} {pss / 1000:20.1f} {peak / 1000:13.1f} {own / 1000:11.1f}")
+            pss, peak, own, cpu = bed.memory(hosts, options.fanout)
+            print(f"{hosts:6} {seconds:9.3f} {pss / 1000:20.1f} {peak / 1000:13.1f} {own / 1000:11.1f} {cpu:11.2f}")
             if options.check and max(peak, own) > LIMIT_KB:
                 sys.exit(f"more than {LIMIT_KB} kB")
             left = [str(p) for p in pathlib.Path(folder).rglob("weft-*")]
