@@ -426,7 +426,7 @@ void Daemon::gather_stacks(uint32_t node, HostStacks found) {
 int Daemon::wait_ms() {
   uint64_t next = output_.next_tick_ns();
   for (uint64_t clock : {timeout_ns_, grace_ns_, late_ns_, central_.next_tick_ns(), stacks_.next_tick_ns(), gathering_until_ns_,
-                         node_ ? node_->next_tick_ns() : 0})
+                         room_.next_tick_ns(), node_ ? node_->next_tick_ns() : 0})
     if (clock && (!next || clock < next)) next = clock;
   if (!next) return -1;
   const uint64_t now = now_ns();
@@ -489,6 +489,7 @@ void Daemon::check_clocks() {
     grace_ns_ = 0;
     take(event::GraceOver{});
   }
+  check_room();
   central_.tick(now);
   if (stacks_.process(now)) gather_stacks(0, stacks_.result());
   if (gathering_until_ns_ && now >= gathering_until_ns_) {

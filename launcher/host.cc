@@ -82,7 +82,10 @@ Result<void> Host::start_server(const std::string& secret, Remote* remote, Servi
   facts.remote = remote;
   facts.services = &services;
   auto server = PmixServer::start(facts, mailbox_);
-  if (!server) return server.failure();
+  if (!server) {
+    auto room = enough_room();
+    return room ? server.failure() : room.failure();  // PMIx knows no reasons
+  }
   server_ = std::move(*server);
   say_verbose("job " + facts.name + ", " + std::to_string(layout_.here().size()) + " of " + std::to_string(options_.ranks()) +
               " ranks on " + layout_.host() + ", " + std::to_string(facts.cpus) + " usable CPUs, " + hardware.binding + ", folder " +
@@ -231,7 +234,21 @@ void Host::take_letters() {
       aborts_.push_back(std::move(event));
     else
       take(event);
+    if (const auto* connected = std::get_if<event::Connected>(&event)) room_.joining(connected->rank, now_ns());
   }
+}
+
+Result<void> Host::enough_room() const { return folder_.expect(temporary_bytes(options_.ranks(), uint32_t(layout_.here().size()))); }
+
+void Host::check_room() {
+  const auto pid_of = [&](uint32_t rank) { return rank < children_.size() && !children_[rank].gone ? children_[rank].pid : 0; };
+  const std::vector<uint32_t> stuck = room_.check(
+      now_ns(), [&] { return !enough_room(); }, pid_of);
+  if (stuck.empty()) return;
+  auto room = enough_room();
+  take(event::Broken{"rank " + std::to_string(stuck[0]) + (stuck.size() > 1 ? " and " + std::to_string(stuck.size() - 1) + " more" : "") +
+                     " on " + layout_.host() + " cannot join the job, " +
+                     (room ? "because the temporary folder was full" : "because " + room.failure().text)});
 }
 
 void Host::read_mailbox() {

@@ -18,6 +18,7 @@
 #include "launcher/layout.h"
 #include "launcher/output.h"
 #include "launcher/pmix_server.h"
+#include "launcher/room.h"
 #include "launcher/roster.h"
 #include "runtime/topo/hardware.h"
 
@@ -65,7 +66,8 @@ class Host {
   Input input_;
   int signals_ = -1;
   bool output_lost_ = false;
-  bool held_ = false;          // ranks are to stand still before main(), for a debugger
+  bool held_ = false;  // ranks are to stand still before main(), for a debugger
+  RoomWatch room_;
   std::vector<Event> aborts_;  // waiting until it is sure that nobody has died before
 
   void take_over_signals();
@@ -87,6 +89,9 @@ class Host {
   std::vector<std::string> environment_of(uint32_t rank) const;
   const App& app_of(uint32_t rank) const;
   void reap();
+  Result<void> enough_room() const;
+  /// Ends the job if ranks cannot join it for lack of room; see RoomWatch.
+  void check_room();
   void take_letters();
   void read_mailbox();
   void signal_ranks(int signal);

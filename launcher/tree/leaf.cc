@@ -291,7 +291,7 @@ int Leaf::run(const std::vector<Message>& early) {
 
 void Leaf::turn() {
   uint64_t next = output_.next_tick_ns();
-  for (uint64_t clock : {node_.next_tick_ns(), patience_ns_, stacks_.next_tick_ns()})
+  for (uint64_t clock : {node_.next_tick_ns(), patience_ns_, stacks_.next_tick_ns(), room_.next_tick_ns()})
     if (clock && (!next || clock < next)) next = clock;
   const uint64_t before = now_ns();
   const int wait = !next ? -1 : next <= before ? 0 : int(std::min<uint64_t>((next - before) / 1'000'000 + 1, 1'000'000));
@@ -304,6 +304,7 @@ void Leaf::turn() {
   node_.process();
   output_.process();
   tell_loss();
+  if (state_.stage() == Stage::serve) check_room();
   if (stacks_.process(now_ns())) tell(Kind::stacks_found, encode(stacks_.result(), stacks_limit / layout_.hosts.size()));
   if (state_.stage() == Stage::leave && node_.below_gone()) happen(Happening::below_gone);
   if (patience_ns_ && (output_.pending() || output_.traffic() != traffic_)) patience_ns_ = now_ns() + leave_patience_ns;

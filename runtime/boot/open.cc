@@ -27,12 +27,14 @@ bool of_ours() {
   return job && space && !strncmp(job, space, length) && (!space[length] || space[length] == '.');
 }
 
-/// "; FOLDER is full" if that may be why PMIx has failed, which only says "error" then.
+/// "; FOLDER is full" or nearly so, if that may be why PMIx has failed, which only says "error" then.
 std::string full_folder() {
   const char* folder = getenv("PMIX_SERVER_TMPDIR");
   struct statvfs about;
-  const bool full = folder && statvfs(folder, &about) == 0 && about.f_blocks && !about.f_bavail;
-  return full ? std::string("; ") + folder + " is full" : "";
+  if (!folder || statvfs(folder, &about) || !about.f_blocks) return "";
+  const uint64_t kilobytes = uint64_t{about.f_bavail} * about.f_frsize / 1024;
+  if (!kilobytes) return std::string("; ") + folder + " is full";
+  return kilobytes < 1024 ? std::string("; ") + folder + " is nearly full: " + std::to_string(kilobytes) + " kB are left" : "";
 }
 
 }  // namespace

@@ -139,6 +139,26 @@ test_folder_trouble() {
   TMPDIR=/nonexistent run -n 2 true 2>"$work/err"; want "exit code" $? 1; has "$work/err" "TMPDIR"
 }
 
+test_folder_fills_up() { # after mpirun has looked: the job runs, or ends and says why
+  unshare -m true 2>/dev/null || { echo "(without folders that fill up: no right to mount)"; return; }
+  local state free
+  for state in allocate map; do
+    for free in 4 20 80 150 200 270; do
+      WEFT_LAUNCHER_HOLD=0:$state:$work/hold unshare -m bash -c 'mount -t tmpfs -o size=3m tmpfs "$TMPDIR" || exit 99
+        timeout -k 5 30 "$0" -n 8 "$1" hello </dev/null &
+        until [ -e "$2" ] || ! kill -0 $!; do sleep 0.02; done
+        dd if=/dev/zero of="$TMPDIR/rest" bs=1k count=$(($(df -k --output=avail "$TMPDIR" | tail -n 1) - $3)) 2>/dev/null
+        rm -f "$2"
+        wait $!' "$MPIRUN" "$CLIENT" "$work/hold" $free >"$work/out" 2>"$work/err"
+      case $? in
+        0) want "lines with $free kB left" "$(wc -l <"$work/out")" 8 ;;
+        1 | 98) grep -qE "full" "$work/err" || reasons+="no reason with $free kB left in $state: $(head -c 500 "$work/err"); " ;;
+        *) reasons+="exit code $? with $free kB left in $state: $(head -c 500 "$work/err"); " ;;
+      esac
+    done
+  done
+}
+
 test_foreign_launchers() { # PRTERUN: that of an Open MPI; HYDRA: an mpirun of MPICH
   if command -v "${PRTERUN:-prterun}" >/dev/null; then
     timeout 60 "${PRTERUN:-prterun}" --allow-run-as-root --map-by :oversubscribe -n 3 "$CLIENT" exchange >"$work/out" 2>"$work/err"
