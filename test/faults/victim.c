@@ -29,10 +29,10 @@ static void on_strike(int signal) {
   struck = 1;
 }
 
-static void mark(const char *rank) {
+static void mark(const char* rank) {
   char path[4096];
   snprintf(path, sizeof path, "%s/rank.%s", getenv("FAULTS_DIR"), rank);
-  FILE *file = fopen(path, "w");
+  FILE* file = fopen(path, "w");
   if (file) fclose(file);
 }
 
@@ -47,18 +47,18 @@ static void wait_here(void) {
   }
 }
 
-static int in(const char *name) { return !strcmp(phase, name); }
+static int in(const char* name) { return !strcmp(phase, name); }
 
 /* MPI_Finalize deletes the attributes of MPI_COMM_SELF before anything else (MPI 5.0, 11.2.4). */
-static int in_finalize(MPI_Comm comm, int key, void *rank, void *extra) {
+static int in_finalize(MPI_Comm comm, int key, void* rank, void* extra) {
   (void)comm, (void)key, (void)extra;
   mark(rank);
   wait_here();
   return MPI_SUCCESS;
 }
 
-int main(int argc, char **argv) {
-  const char *rank = getenv("PMI_RANK");
+int main(int argc, char** argv) {
+  const char* rank = getenv("PMI_RANK");
   const int first = rank && !strcmp(rank, "0");
   const struct rlimit none = {0, 0};
   if (argc < 3 || !rank || !getenv("FAULTS_DIR")) return 98;
@@ -74,7 +74,7 @@ int main(int argc, char **argv) {
   if (in("finalize")) {
     int key;
     MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, in_finalize, &key, NULL);
-    MPI_Comm_set_attr(MPI_COMM_SELF, key, (void *)rank);
+    MPI_Comm_set_attr(MPI_COMM_SELF, key, (void*)rank);
   }
   MPI_Finalize();
   if (in("after")) mark(rank), wait_here();
