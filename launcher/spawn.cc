@@ -61,7 +61,10 @@ int run_child(void* argument) {
     prepared.report->step = step;
     _exit(127);
   };
-  setpgid(0, 0);
+  if (child.session)
+    setsid();
+  else
+    setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != prepared.parent) _exit(127);  // it died before the line above
 #ifdef PR_SET_PTRACER

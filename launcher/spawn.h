@@ -20,6 +20,7 @@ struct Child {
   int input = -1, output = -1, errors = -1;
   topo::CpuSet cpus = {};  ///< to be bound to, empty: as this process
   bool held = false;       ///< stopped before its first instruction, until SIGCONT
+  bool session = false;    ///< in a session of its own, without a terminal
 };
 
 struct SpawnError {

@@ -186,6 +186,7 @@ void Node::start(Starter& starter) {
   program.input = in[0];
   program.output = out[1];
   program.errors = err[1];
+  program.session = true;  // it must not ask the terminal anything, and the kernel may share out processors by sessions
   SpawnError error;
   starter.pid = spawn(program, error);
   close(in[0]);
