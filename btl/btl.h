@@ -29,7 +29,7 @@ struct Header {
   uint32_t length = 0;    ///< payload bytes that follow
   uint16_t sequence = 0;  ///< per pair of processes, over all rails
   uint8_t kind = 0;       ///< a pml::MessageKind
-  uint8_t flags = 0;
+  uint8_t flags = 0;  ///< the pml's
 };
 static_assert(sizeof(Header) == 24, "the small-message path counts on header + 40 bytes in one cache line");
 
@@ -104,6 +104,9 @@ class Endpoint {
   /// two processes (user namespaces, seccomp, containers). Known from connect() on; constant afterwards.
   virtual bool can_get() const { return true; }
   virtual bool can_put() const { return true; }
+
+  /// The number of this way among those of its kind between the two processes; the same on both sides.
+  virtual uint8_t rail() const { return 0; }
 
   /// Bytes accepted but not yet handed over to the peer or the kernel (0: a finalize may close).
   virtual size_t backlog() const { return 0; }

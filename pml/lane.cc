@@ -112,6 +112,7 @@ Lane::Lane(boot::Bootstrap& boot, bool threads, std::vector<std::unique_ptr<btl:
     wire->transport = std::move(transport);
     const btl::Caps& caps = wire->transport->caps();
     wire->name = wire_name(caps.name);
+    wire->number = static_cast<uint32_t>(wires_.size());
     wire->self = !strcmp(caps.name, "self");
     wire->cheap = caps.same_node;
     wires_.push_back(std::move(wire));
@@ -133,8 +134,10 @@ Lane::~Lane() {
   std::vector<Unexpected*> left;
   matcher_.each_unexpected([&](Unexpected& u) { left.push_back(&u); });
   for (Unexpected* u : left) discard(*u);
-  for (auto& [id, peer] : peers_)
+  for (auto& [id, peer] : peers_) {
     for (Unexpected* u : peer->early) discard(*u);
+    forget_rails(*peer);
+  }
   for (Transfer* t : {sent_, nowhere_, resident_}) recycle(*t);
   while (Transfer* t = free_transfers_) {
     free_transfers_ = t->next;
@@ -255,7 +258,7 @@ void Lane::release_bulk(Transfer& t) {
         for (const btl::Region& region : bulk.regions) wire->transport->conceal(region);
   operations_.remove(bulk.id);
   if (bulk.in_flight) {
-    bulk.operation.transfer = nullptr;  // the last completion deletes it
+    for (TransferOperation& operation : bulk.operations) operation.transfer = nullptr;  // the last completion deletes it
     t.bulk.release();
     return;
   }
@@ -265,9 +268,9 @@ void Lane::release_bulk(Transfer& t) {
 Bulkwork& Lane::bulk_of(Transfer& t) {
   if (!t.bulk) {
     t.bulk = std::make_unique<Bulkwork>();
-    t.bulk->operation.bulk = t.bulk.get();
+    for (TransferOperation& operation : t.bulk->operations) operation.bulk = t.bulk.get();
   }
-  t.bulk->operation.transfer = &t;
+  for (TransferOperation& operation : t.bulk->operations) operation.transfer = &t;
   return *t.bulk;
 }
 
@@ -345,7 +348,7 @@ Result<std::vector<std::pair<uint32_t, boot::Blob>>> Lane::addresses_of(ProcessI
 }
 
 bool Lane::owes() {
-  if (owed_ || !to_move_.empty() || to_flush_) return true;
+  if (owed_ || !to_move_.empty() || to_flush_ || owes_on_rails()) return true;
   bool reading = false;
   operations_.each([&](Transfer& t) { reading |= t.stage == Stage::reading; });
   return reading;

@@ -52,6 +52,9 @@ struct Counters {
   uint64_t rendezvous = 0;           ///< sends that waited for their receiver, whatever the reason
   uint64_t early = 0;                ///< messages that arrived before an earlier one
   uint64_t sleeps = 0;
+  uint64_t ways_lost = 0;   ///< of several to a peer
+  uint64_t ways_back = 0;   ///< of those, that work again
+  uint64_t sent_again = 0;  ///< messages and fragments that went over another way
 };
 
 /// News from other threads: the one word that every round of progress looks at, and what stands behind it. Shared with the
@@ -198,6 +201,7 @@ class Lane final : private btl::Sink {
   struct Wire {
     std::unique_ptr<btl::Transport> transport;
     uint32_t name = 0;
+    uint32_t number = 0;  ///< among the lane's
     bool self = false;
     bool cheap = false;    ///< polling costs no system call
     bool touched = false;  ///< a peer is connected over it
@@ -290,8 +294,52 @@ class Lane final : private btl::Sink {
   void on_fragment(Peer&, const btl::Header&, const std::byte* payload);
   void on_finished(Peer&, const btl::Header&);
   void on_credit(Peer&, const btl::Header&);
+
+  // fragments (stream.cc)
+  /// A way that fragments can take.
+  struct Outlet {
+    btl::Endpoint* endpoint;
+    const btl::Caps* caps;
+    Track* track;    ///< null: the only way
+    size_t slot;     ///< among the transfer's operations
+    uint64_t limit;  ///< bytes of a piece
+  };
+  size_t outlets(Peer&, uint64_t total, std::array<Outlet, kMaxStripes>&);
   void push_stream(Transfer&);
-  bool push_zcopy(Transfer&, Bulkwork&, const Way&);
+  void push_over(Transfer&, const Outlet&);
+  static Piece in_place(Bulkwork&, const Outlet&);
+  Status push_zcopy(Bulkwork&, const Outlet&, TransferOperation&, const Piece&);
+  static Status push_copy(Bulkwork&, const Outlet&);
+
+  // several ways to one peer (rails.cc)
+  Rails& rails_of(Peer&);
+  void lay_rails(Peer&);
+  Status put_on_rails(Peer&, btl::Header&, const void* payload);
+  Status put_counted(Peer&, btl::Header&, const void* payload, Track*& over);
+  Status emit_eager_on_rails(Transfer&, Peer&, btl::Header);
+  void hold(Rails&, Track&, const btl::Header&, std::byte* payload);
+  void forget(Rails&, Sent&);
+  void arrived_counted(Peer&, const btl::Header&);
+  void on_acknowledge(Peer&, const btl::Header&);
+  void on_resume(Peer&, const btl::Header&);
+  void on_hello(Peer&);
+  void ask(Peer&);
+  void on_ask(Peer&);
+  void on_goodbye(Peer&);
+  void lose(Peer&, Track&, const std::string& why);
+  void close_life(Peer&, Track&);
+  void settle(Peer&, Track&, uint64_t arrived);
+  void send_again(Peer&, Sent&&);
+  void greet(Peer&, Track&);
+  void acknowledge(Peer&, Track&);
+  void attend(Peer&, Track&);
+  bool flush_rails(Peer&);
+  void revive(Peer&, Track&, uint64_t now);
+  void raise(Peer&, Track&);
+  void mend_rails(uint64_t now);
+  void mend(Peer&, uint64_t now);
+  void forget_rails(Peer&);
+  bool owes_on_rails();
   static void zcopy_done(btl::Operation&, Status);
   void expose(Transfer&, Bulkwork&, Peer&);
   void end(Transfer&, int error = 0);
@@ -342,6 +390,8 @@ class Lane final : private btl::Sink {
   Transfer* free_transfers_ = nullptr;
   TransferList to_move_;      // receives that can go on once the transports have returned
   Peer* to_flush_ = nullptr;  // peers with something to send
+  uint32_t polled_ = 0;       // number of the wire whose callbacks run
+  uint64_t mend_at_ = 0;      // when ways to some peer want to be looked after; 0: never
   Deferred *deferred_ = nullptr, *last_deferred_ = nullptr;
   int64_t give_back_at_ = 0;
   int64_t window_ = 0;
@@ -353,6 +403,7 @@ class Lane final : private btl::Sink {
   std::vector<std::unique_ptr<Wire>> wires_;
   std::vector<Unused> unused_;
   std::unordered_map<ProcessId, std::unique_ptr<Peer>> peers_;
+  std::vector<Peer*> railed_;  // peers with several ways
   std::unordered_map<Context, Team*> teams_;
   Operations<Transfer> operations_;
   uint64_t owed_ = 0;             // sends begun and not complete

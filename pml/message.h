@@ -19,6 +19,12 @@ enum class MessageKind : uint8_t {
   fragment,    ///< data; tag and source hold its offset
   finished,    ///< the receiver needs nothing more of a send operation
   credit,      ///< context holds bytes that the sender may send eagerly again
+  // of several ways to one peer: rails.h
+  hello,        ///< the first message over a way: it works
+  acknowledge,  ///< context holds the number of counted messages that have come over this way
+  ask,          ///< please acknowledge at once
+  goodbye,      ///< counted: everything before has been acknowledged, and nothing comes after
+  resume,       ///< a life of a way has ended: context holds the same number, tag names the wire, source rail and life
 };
 constexpr bool matchable(uint8_t kind) { return kind <= static_cast<uint8_t>(MessageKind::announce); }
 

@@ -3,11 +3,13 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "btl/btl.h"
 #include "pml/message.h"
+#include "pml/rails.h"
 #include "pml/transfer.h"
 #include "runtime/base/process_id.h"
 
@@ -15,7 +17,8 @@ namespace weft::pml {
 
 /// One way to a peer.
 struct Way {
-  uint32_t wire = 0;  ///< name of the wire, as both sides compute it
+  uint32_t wire = 0;    ///< name of the wire, as both sides compute it
+  uint32_t number = 0;  ///< of the wire among the lane's
   btl::Endpoint* endpoint = nullptr;
   const btl::Caps* caps = nullptr;
 };
@@ -42,11 +45,11 @@ struct Peer {
   uint16_t expected = 0;              ///< of the next matchable message from the peer
   bool connected = false;
   bool failed = false;
-  bool queued = false;       ///< stands in the lane's list of peers with something to send
-  bool early_waits = false;  ///< `early` is not empty
+  bool queued = false;  ///< stands in the lane's list of peers with something to send
 
   ProcessId id;
   std::array<Protocols, 3> protocols;  ///< by memory kind
+  std::unique_ptr<Rails> rails;        ///< only with several ways over networks; then `endpoint` is not used
   std::vector<Way> ways;               ///< in order of preference
   TransferList pending;                ///< matchable messages that found no room, in order
   TransferList streams;                ///< fragments being pushed
@@ -61,7 +64,7 @@ struct Peer {
       if (w.wire == wire) return &w;
     return nullptr;
   }
-  bool idle() const { return pending.empty() && streams.empty() && controls.empty(); }
+  bool idle() const { return pending.empty() && streams.empty() && controls.empty() && !(rails && (rails->busy || !rails->again.empty())); }
 };
 
 }  // namespace weft::pml

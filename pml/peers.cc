@@ -46,7 +46,7 @@ void Lane::connect(Peer& peer) {
       reasons += std::string(reasons.empty() ? "" : "; ") + wire->transport->caps().name + ": " + endpoint.failure().text;
       continue;
     }
-    peer.ways.push_back({wire->name, *endpoint, &wire->transport->caps()});
+    peer.ways.push_back({wire->name, wire->number, *endpoint, &wire->transport->caps()});
     touch(*wire);
   }
   if (peer.ways.empty())
@@ -56,6 +56,7 @@ void Lane::connect(Peer& peer) {
     log(Level::info, "%s is reached over %s only (%s)", name_of(boot_, peer.id).c_str(), peer.ways.front().caps->name, reasons.c_str());
   peer.endpoint = peer.ways.front().endpoint;
   peer.connected = true;
+  lay_rails(peer);
   choose_protocols(peer);
   restore_quick(peer);
 }
@@ -74,6 +75,8 @@ void Lane::choose_protocols(Peer& peer) {
   uint64_t eager = eager_variable.get();
   if (!eager) eager = readable ? kEagerLimitRead : kEagerLimit;
   eager = std::min<uint64_t>(eager, caps.max_buffered);
+  if (peer.rails)  // it may have to go over any of them
+    for (uint32_t wire : peer.rails->order) eager = std::min<uint64_t>(eager, peer.rails->tracks[wire].caps->max_buffered);
   Protocols& host = peer.protocols[static_cast<size_t>(mem::MemKind::host)];
   host.inline_below = uint64_t{caps.max_inline} + 1;
   host.eager_below = eager + 1;
@@ -85,7 +88,21 @@ void Lane::choose_protocols(Peer& peer) {
 
 // Failures
 
-void Lane::lost(void* cookie, const std::string& why) { fail_peer(*static_cast<Peer*>(cookie), why); }
+void Lane::lost(void* cookie, const std::string& why) {
+  Peer& peer = *static_cast<Peer*>(cookie);
+  if (peer.failed) return;
+  if (peer.rails) {
+    Track& track = peer.rails->tracks[polled_];
+    track.lost = true;
+    peer.rails->why = why;
+    return queue(peer);
+  }
+  const auto spare = std::ranges::find(peer.ways, polled_, &Way::number);
+  if (spare == peer.ways.end() || spare == peer.ways.begin()) return fail_peer(peer, why);
+  log(Level::info, "%s is no longer reached over %s: %s", name_of(boot_, peer.id).c_str(), spare->caps->name, why.c_str());
+  peer.ways.erase(spare);
+  choose_protocols(peer);
+}
 
 /// Ends everything that depends on a peer.
 void Lane::fail_peer(Peer& peer, const std::string& why) {
@@ -96,6 +113,7 @@ void Lane::fail_peer(Peer& peer, const std::string& why) {
   peer.failure = name_of(boot_, peer.id) + " cannot be reached any more: " + (why.empty() ? "no reason known" : why);
   log(Level::info, "%s", peer.failure.c_str());
   peer.controls.clear();
+  forget_rails(peer);
   while (Transfer* t = peer.pending.pop_front()) end(*t, MPI_ERR_PROC_ABORTED);
   while (Transfer* t = peer.streams.pop_front()) end(*t, MPI_ERR_PROC_ABORTED);
   for (Transfer* t = to_move_.front(); t;) {

@@ -50,6 +50,7 @@ int Lane::poll_quiet_wires() {
   for (auto& wire : wires_) {
     const bool busy = std::ranges::find(busy_wires_, wire.get()) != busy_wires_.end();
     if (!busy) {
+      polled_ = wire->number;
       const int n = wire->transport->poll(*this);
       wire->events += static_cast<uint64_t>(n);
       events += n;
@@ -69,13 +70,17 @@ int Lane::round(bool thorough) {
   phase_ = Phase::polling;
   int events = 0;
   for (Wire* wire : busy_wires_) {
+    polled_ = wire->number;
     const int n = wire->transport->poll(*this);
     wire->events += static_cast<uint64_t>(n);
     events += n;
   }
-  if (thorough || ++rounds_ % kQuietEvery == 0) [[unlikely]]
+  const bool quiet_too = thorough || ++rounds_ % kQuietEvery == 0;
+  if (quiet_too) [[unlikely]]
     events += poll_quiet_wires();
   phase_ = Phase::working;
+  if (quiet_too && mend_at_) [[unlikely]]
+    if (const uint64_t now = now_ns(); now >= mend_at_) mend_rails(now);
   if (to_flush_ || deferred_ || !to_move_.empty() || alarm_->raised.load(std::memory_order_relaxed)) [[unlikely]]
     events += run_later_work();
   phase_ = Phase::idle;
@@ -175,6 +180,7 @@ void Lane::sleep(uint64_t limit_ns, bool (*done)(void*), void* argument) {
   fds[0] = {alarm_->wake_fd, POLLIN, 0};
   {
     std::lock_guard hold(lock_);
+    if (mend_at_) limit_ns = std::min(limit_ns, std::max(mend_at_, now_ns() + 1) - now_ns());
     if (to_flush_ || deferred_ || !to_move_.empty()) limit_ns = std::min(limit_ns, kShortSleep_ns / 10);
     for (auto& wire : wires_) {
       const int fd = wire->transport->event_fd();

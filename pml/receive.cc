@@ -185,7 +185,7 @@ void* Lane::meet(ProcessId from) { return &peer(from); }
 
 void Lane::arrived(void* cookie, const btl::Header& h, const std::byte* payload) {
   Peer& from = *static_cast<Peer*>(cookie);
-  if (h.kind == static_cast<uint8_t>(MessageKind::eager) && h.sequence == from.expected) [[likely]] {
+  if (h.kind == static_cast<uint8_t>(MessageKind::eager) && h.flags == 0 && h.sequence == from.expected) [[likely]] {
     ++from.expected;
     if (Transfer* t = matcher_.arrived(h)) [[likely]] {
       deliver(*t, h, payload, h.length);
@@ -197,6 +197,7 @@ void Lane::arrived(void* cookie, const btl::Header& h, const std::byte* payload)
       drain_early(from);
     return;
   }
+  if (h.flags & kCounted) arrived_counted(from, h);
   switch (static_cast<MessageKind>(h.kind)) {
     case MessageKind::eager:
     case MessageKind::eager_sync:
@@ -210,6 +211,11 @@ void Lane::arrived(void* cookie, const btl::Header& h, const std::byte* payload)
     case MessageKind::fragment: return on_fragment(from, h, payload);
     case MessageKind::finished: return on_finished(from, h);
     case MessageKind::credit: return on_credit(from, h);
+    case MessageKind::hello: return on_hello(from);
+    case MessageKind::ask: return on_ask(from);
+    case MessageKind::goodbye: return on_goodbye(from);
+    case MessageKind::acknowledge: return on_acknowledge(from, h);
+    case MessageKind::resume: return on_resume(from, h);
   }
 }
 

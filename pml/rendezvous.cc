@@ -12,8 +12,7 @@ namespace {
 
 constexpr size_t kRuns = 64;  // pieces of memory described at a time
 constexpr uint64_t kReadPiece = 256 << 20;
-constexpr uint64_t kZcopyPiece = 4 << 20;  // so that small messages get their turn on a stream
-constexpr uint64_t kMinRunBytes = 2048;    // mean piece below which packing is cheaper
+constexpr uint64_t kStripeFrom = 256 << 10;  // bytes that are worth waking the other ways for
 
 bool sends(const Transfer& t) { return t.request_kind == RequestKind::send || t.request_kind == RequestKind::persistent_send; }
 
@@ -63,7 +62,8 @@ void Lane::start_moving(Transfer& t) {
 void Lane::advance_read(Transfer& t) {
   Bulkwork& bulk = *t.bulk;
   btl::Endpoint& endpoint = *t.peer->way(bulk.wire)->endpoint;
-  bulk.operation.done = read_done;
+  TransferOperation& operation = bulk.operations[0];
+  operation.done = read_done;
   while (bulk.moved < bulk.total) {
     if (bulk.in_flight) return;
     const btl::Region& region = bulk.regions[bulk.region];
@@ -75,7 +75,7 @@ void Lane::advance_read(Transfer& t) {
     bulk.in_flight = 1;
     bulk.issuing = true;
     bulk.piece = bytes;
-    const Status status = endpoint.get(region, bulk.region_offset, std::span(bulk.runs.data(), n), bulk.operation);
+    const Status status = endpoint.get(region, bulk.region_offset, std::span(bulk.runs.data(), n), operation);
     bulk.issuing = false;
     if (status == Status::ok && !bulk.failed) continue;
     bulk.in_flight = 0;
@@ -149,14 +149,17 @@ void Lane::on_fragment(Peer& from, const btl::Header& h, const std::byte* payloa
     memcpy(t->base + offset, payload, h.length);
   }
   bulk.moved += h.length;
-  if (bulk.moved >= bulk.total) end(*t);
+  if (bulk.moved < bulk.total) return;
+  if (h.flags & kCounted) control(from, MessageKind::finished, bulk.remote);  // it keeps its memory until then
+  end(*t);
 }
 
 // Sender
 
 void Lane::on_finished(Peer& from, const btl::Header& h) {
   Transfer* t = operations_.find(h.context);
-  if (t && sends(*t) && t->peer == &from && t->stage == Stage::announced) end(*t);
+  if (!t || !sends(*t) || t->peer != &from) return;
+  if (t->stage == Stage::announced || t->stage == Stage::confirming) end(*t);
 }
 
 void Lane::on_clear(Peer& from, const btl::Header& h, const std::byte* payload) {
@@ -171,75 +174,8 @@ void Lane::on_clear(Peer& from, const btl::Header& h, const std::byte* payload) 
   bulk.cursor = type::Cursor(t->buffer.address, t->buffer.count, *t->buffer.type);
   t->stage = Stage::streaming;
   from.streams.push_back(*t);
+  if (from.rails && bulk.total >= kStripeFrom) from.rails->wanted = true;
   queue(from);
-}
-
-/// Hands over as many fragments as find room. Ends the transfer, and takes it from the list, with the last.
-void Lane::push_stream(Transfer& t) {
-  Bulkwork& bulk = *t.bulk;
-  Peer& to = *t.peer;
-  const Way& way = to.ways.front();
-  if (way.caps->zcopy && push_zcopy(t, bulk, way)) return;
-  bulk.cursor.seek(bulk.moved);
-  while (bulk.moved < bulk.total) {
-    btl::Header header{};
-    header.context = bulk.remote;
-    header.kind = static_cast<uint8_t>(MessageKind::fragment);
-    header.length = static_cast<uint32_t>(std::min<uint64_t>(way.caps->max_buffered, bulk.total - bulk.moved));
-    set_offset(header, bulk.moved);
-    const Status status = way.endpoint->send(header, bulk.cursor);
-    if (status == Status::again) return;
-    if (status != Status::ok) return fail_peer(to, std::string(last_failure()));
-    bulk.moved += header.length;
-  }
-  to.streams.remove(t);
-  end(t);
-}
-
-/// Sends straight from user memory; false if the pieces are so small that packing is cheaper.
-bool Lane::push_zcopy(Transfer& t, Bulkwork& bulk, const Way& way) {
-  bulk.operation.done = zcopy_done;
-  for (;;) {
-    if (bulk.in_flight) return true;
-    if (bulk.failed) {  // the transport says more through lost()
-      t.peer->streams.remove(t);
-      end(t, MPI_ERR_PROC_ABORTED);
-      return true;
-    }
-    if (bulk.moved == bulk.total) break;
-    bulk.cursor.seek(bulk.moved);
-    bulk.runs.resize(kRuns);
-    const size_t n = bulk.cursor.runs(bulk.runs, std::min({bulk.total - bulk.moved, kZcopyPiece, uint64_t{way.caps->max_zcopy}}));
-    const uint64_t bytes = bulk.cursor.position() - bulk.moved;
-    if (bytes / n < kMinRunBytes && bytes < bulk.total) return false;
-    btl::Header header{};
-    header.context = bulk.remote;
-    header.kind = static_cast<uint8_t>(MessageKind::fragment);
-    header.length = static_cast<uint32_t>(bytes);
-    set_offset(header, bulk.moved);
-    bulk.piece = bytes;
-    bulk.in_flight = 1;
-    const Status status = way.endpoint->send_zcopy(header, std::span(bulk.runs.data(), n), bulk.operation);
-    if (status == Status::ok) continue;
-    bulk.in_flight = 0;
-    if (status != Status::again) fail_peer(*t.peer, std::string(last_failure()));
-    return true;
-  }
-  t.peer->streams.remove(t);
-  end(t);
-  return true;
-}
-
-void Lane::zcopy_done(btl::Operation& operation, Status status) {
-  Transfer* t = static_cast<TransferOperation&>(operation).transfer;
-  if (!t) return abandoned(operation);
-  Bulkwork& bulk = *t->bulk;
-  bulk.in_flight = 0;
-  if (status == Status::ok)
-    bulk.moved += bulk.piece;
-  else
-    bulk.failed = true;
-  t->lane->queue(*t->peer);
 }
 
 }  // namespace weft::pml

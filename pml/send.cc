@@ -92,7 +92,9 @@ Status Lane::emit_eager(Transfer& t, Peer& to) {
   const btl::Header header{
       t.match_context, t.tag, t.source, static_cast<uint32_t>(t.capacity), to.next_sequence, static_cast<uint8_t>(MessageKind::eager), 0};
   Status status;
-  if (t.base && t.capacity < to.protocols[0].inline_below) {
+  if (to.rails) {
+    status = emit_eager_on_rails(t, to, header);
+  } else if (t.base && t.capacity < to.protocols[0].inline_below) {
     status = to.endpoint->try_inline(header, t.base);
   } else {
     type::Cursor cursor(t.buffer.address, t.buffer.count, *t.buffer.type);
@@ -179,6 +181,7 @@ void Lane::expose(Transfer& t, Bulkwork& bulk, Peer& to) {
 
 /// Sends a message of the protocol itself; its payload is short and contiguous.
 Status Lane::put_on_wire(Peer& to, btl::Header& header, const void* payload) {
+  if (to.rails) return put_on_rails(to, header, payload);
   if (header.length <= to.ways.front().caps->max_inline) return to.endpoint->try_inline(header, payload);
   type::Cursor cursor(payload, header.length, type::of(type::Basic::byte));
   return to.endpoint->send(header, cursor);
@@ -211,7 +214,7 @@ void Lane::queue(Peer& peer) {
 }
 
 void Lane::restore_quick(Peer& peer) {
-  const bool free = peer.connected && !peer.failed && peer.pending.empty() && peer.credit > 0;
+  const bool free = peer.connected && !peer.failed && !peer.rails && peer.pending.empty() && peer.credit > 0;
   peer.quick_below = free ? std::min(peer.protocols[0].inline_below, peer.protocols[0].eager_below) : 0;
 }
 
@@ -239,9 +242,10 @@ bool Lane::flush_pending(Peer& peer) {
 void Lane::flush(Peer& peer) {
   if (!peer.connected) connect(peer);
   if (peer.failed) return;
+  if (peer.rails && !flush_rails(peer)) return;
   if (!flush_controls(peer)) return;
   if (!peer.pending.empty() && !flush_pending(peer)) return;
-  for (Transfer* t = peer.streams.front(); t;) {
+  for (Transfer* t = peer.streams.front(); t && !peer.failed;) {
     Transfer* next = t->next;
     push_stream(*t);
     t = next;

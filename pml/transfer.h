@@ -3,6 +3,7 @@
 
 #include <sys/uio.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -21,12 +22,13 @@ struct Transfer;
 
 /// Where a transfer stands.
 enum class Stage : uint8_t {
-  idle,       ///< persistent and not started
-  posted,     ///< receive: in the matcher
-  queued,     ///< send: waits for room on the wire
-  announced,  ///< send: waits for the receiver
-  streaming,  ///< fragments are on their way
-  reading,    ///< receive: reads the sender's memory
+  idle,        ///< persistent and not started
+  posted,      ///< receive: in the matcher
+  queued,      ///< send: waits for room on the wire
+  announced,   ///< send: waits for the receiver
+  streaming,   ///< fragments are on their way
+  confirming,  ///< send: all fragments have been handed over; the receiver says when they have come
+  reading,     ///< receive: reads the sender's memory
   done,
 };
 
@@ -35,12 +37,21 @@ struct Bulkwork;
 struct TransferOperation : btl::Operation {
   Transfer* transfer = nullptr;  ///< null: it has ended already
   Bulkwork* bulk = nullptr;
+  bool busy = false;
 };
+
+/// Bytes of a message.
+struct Piece {
+  uint64_t offset = 0, length = 0;
+};
+
+/// Ways that one message is spread over at most.
+constexpr size_t kMaxStripes = 4;
 
 /// Memory and progress of a transfer that did not end with its first message; absent for most.
 struct Bulkwork {
   type::Cursor cursor;
-  TransferOperation operation;
+  std::array<TransferOperation, kMaxStripes> operations;  ///< reading uses the first
   OperationId id = 0;
   OperationId remote = 0;  ///< the other side's operation
   uint64_t total = 0;      ///< bytes to be moved
@@ -55,6 +66,7 @@ struct Bulkwork {
   bool failed = false;   ///< a transport operation ended with an error
   std::vector<btl::Region> regions;
   std::vector<iovec> runs;
+  std::vector<Piece> again;  ///< fragments that were lost with their way
 
   /// As new, but keeps its memory.
   void reset() {
@@ -63,6 +75,7 @@ struct Bulkwork {
     wire = in_flight = region = 0;
     used = issuing = failed = false;
     regions.clear();
+    again.clear();
   }
 };
 

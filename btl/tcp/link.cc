@@ -166,6 +166,27 @@ void Link::watch(bool write) {
 
 // ---- connecting
 
+uint64_t Link::connect_limit_ns() const {
+  return several_ ? uint64_t{rail_.options_.spare_ms} * 1'000'000u : uint64_t{rail_.options_.connect_s} * 1'000'000'000u;
+}
+
+uint8_t Link::rail() const { return rail_.boot_.job().rank < who_.rank ? uint8_t(rail_.index_) : uint8_t(their_rail_); }
+
+void Link::cut() {
+  hang_up(State::dead);
+  std::erase(rail_.mourned_, this);
+  why_ = "it was given up";
+  outbox_.abandon(Status::peer_failed);
+}
+
+/// Begins a new life, after the last one was cut.
+void Link::reopen() {
+  state_ = State::idle;
+  bye_sent_ = false;
+  attempts_ = 0;
+  inbox_ = {};
+}
+
 void Link::begin() {
   if (ways_.empty()) return fail("no address of it is known");
   const Way& way = ways_[attempts_ % ways_.size()];
@@ -175,7 +196,7 @@ void Link::begin() {
   fd = std::move(*socket);
   if (state_ == State::idle) ++rail_.busy_links_;
   state_ = State::connecting;
-  deadline_ = now_ns() + uint64_t{rail_.options_.connect_s} * 1'000'000'000u;
+  deadline_ = now_ns() + connect_limit_ns();
   rail_.wake_at(deadline_);
   rail_.watch(*this, EPOLLOUT);
 }
@@ -184,6 +205,7 @@ void Link::connected() {
   if (const int error = net::pending_error(fd.get())) return attempt_failed(explain("cannot connect", error));
   net::tune_stream(fd.get(), int(rail_.options_.silence_s));
   state_ = State::shaking;
+  rail_.check_silence(now_ns());
   const boot::Job& job = rail_.boot_.job();
   const Introduction me{job_number(job.name), job.rank, who_.rank, uint8_t(rail_.index_), uint8_t(their_rail_), job.host};
   handshake_ = std::make_unique<net::Handshake>(net::Handshake::initiate(key_, me.claim()));
@@ -230,7 +252,7 @@ void Link::conclude() {
 /// Tries the next address, after a pause when all had their turn; gives up after the last round.
 void Link::attempt_failed(const std::string& why) {
   const size_t round = attempts_ / ways_.size();
-  if (round >= rail_.options_.rounds)
+  if (round >= (several_ ? 1 : rail_.options_.rounds))
     return fail("it cannot be reached over this interface (" + std::to_string(attempts_) + " attempts): " + why);
   hang_up(State::waiting);
   why_ = why;
@@ -243,11 +265,12 @@ void Link::attempt_failed(const std::string& why) {
 void Link::opened() {
   handshake_.reset();
   state_ = State::open;
+  opened_ = now_ns();
   here_ = net::local_address(fd.get());
   there_ = net::remote_address(fd.get());
   ++rail_.open_links_;
   rail_.watch(*this, EPOLLIN);
-  rail_.check_silence(now_ns());  // begins to look after it
+  rail_.check_silence(opened_);  // begins to look after it
   flush();
 }
 
@@ -330,10 +353,13 @@ int Link::receive(Sink& sink) {
 void Link::check_silence() {
   tcp_info info{};
   socklen_t length = sizeof info;
-  if (state_ != State::open || getsockopt(fd.get(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return;
-  const uint32_t limit_ms = rail_.options_.silence_s * 1000;
-  if (info.tcpi_unacked == 0 || info.tcpi_retransmits == 0 || info.tcpi_last_ack_recv < limit_ms) return;
-  fail("its host has not answered for " + std::to_string(info.tcpi_last_ack_recv / 1000) + " s; " + meaning(ETIMEDOUT));
+  if ((state_ != State::open && state_ != State::shaking) || getsockopt(fd.get(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return;
+  // Where other rails are left it does no harm to give this one up early; twice in vain takes TCP 0.6 s.
+  const uint32_t limit_ms = several_ ? rail_.options_.spare_ms / 2 : rail_.options_.silence_s * 1000;
+  const uint32_t in_vain = several_ ? 2 : 1;
+  if (info.tcpi_unacked == 0 || info.tcpi_retransmits < in_vain || info.tcpi_last_ack_recv < limit_ms) return;
+  const std::string why = "its host has not answered for " + std::to_string(info.tcpi_last_ack_recv) + " ms; " + meaning(ETIMEDOUT);
+  state_ == State::open ? fail(why) : attempt_failed(why);
 }
 
 /// One step of taking leave; true when nothing is left to do.

@@ -23,6 +23,7 @@ constexpr uint64_t kLongestPause = 40'000;  // with connections open; about 15 u
 constexpr uint64_t kLongestPauseAlone = 200'000;
 constexpr int kGreetingsPerPoll = 16;
 constexpr uint64_t kListenAgain = 200'000'000;  // ns without accepting when descriptors have run out
+constexpr uint64_t kAnew = 1'000'000'000;       // ns after which an attempt of the peer's cannot have crossed ours any more
 constexpr uint64_t kGuestTurn = 2'000'000'000;  // ns that a guest has at least, however many others wait
 
 /// A cheap clock of roughly a nanosecond; only how long ago a look was matters.
@@ -49,6 +50,7 @@ Caps caps_for(const Card::RailEntry& rail, uint32_t mbit) {
   caps.max_zcopy = kMaxPayload;
   const bool loopback = std::ranges::all_of(rail.addresses, &net::Address::loopback);
   caps.same_node = loopback;
+  caps.revives = !loopback;
   caps.alpha_ns = loopback ? 8'000 : 15'000;
   caps.beta_ns_per_byte = loopback ? 0.3 : 8'000.0 / double(mbit ? mbit : 10'000);
   return caps;
@@ -102,6 +104,10 @@ Result<Endpoint*> Rail::connect(ProcessId who, const boot::Blob& address, void* 
   link.host_ = card->host;
   link.their_rail_ = partner;
   link.ways_ = ways(*card_, index_, *card, size_t(partner));
+  for (size_t i = 0; i < card_->rails.size(); ++i)
+    link.several_ |= i != index_ && partner_of(*card_, boot_.job().rank, i, *card, who.rank) >= 0;
+  const bool told = std::ranges::find(mourned_, &link) == mourned_.end();
+  if (link.several_ && link.state_ == Link::State::dead && told) link.reopen();
   link.key_ = key_of(boot_.job().secret, card->token);
   return &link;
 }
@@ -197,8 +203,8 @@ void Rail::check_deadlines() {
     else if (link->state_ == Link::State::waiting)
       link->begin();
     else
-      link->attempt_failed("no answer from " + link->describe() + " within " + std::to_string(options_.connect_s) +
-                           " s; check that no firewall drops the traffic between the hosts, and WEFT_NET_INTERFACES");
+      link->attempt_failed("no answer from " + link->describe() + " within " + std::to_string(link->connect_limit_ns() / 1'000'000) +
+                           " ms; check that no firewall drops the traffic between the hosts, and WEFT_NET_INTERFACES");
   }
   for (size_t i = guests_.size(); i-- > 0;) {
     if (guests_[i]->deadline > now)
@@ -217,7 +223,7 @@ void Rail::check_deadlines() {
 
 /// Looks after connections on which nothing comes back, as long as there are any.
 void Rail::check_silence(uint64_t now) {
-  if (open_links_ == 0) {
+  if (open_links_ == 0 && busy_links_ == 0) {
     silence_check_at_ = UINT64_MAX;
     return;
   }
@@ -225,7 +231,9 @@ void Rail::check_silence(uint64_t now) {
     for (auto& [who, link] : links_) link->check_silence();
     silence_check_at_ = UINT64_MAX;
   }
-  if (silence_check_at_ == UINT64_MAX) silence_check_at_ = now + uint64_t{options_.silence_s} * 250'000'000u;
+  const bool spare = card_->rails.size() > 1;
+  if (silence_check_at_ == UINT64_MAX)
+    silence_check_at_ = now + (spare ? uint64_t{options_.spare_ms} * 150'000u : uint64_t{options_.silence_s} * 250'000'000u);
   wake_at(silence_check_at_);
 }
 
@@ -353,9 +361,12 @@ net::Verdict Rail::judge(const Guest& guest, Sink& sink, Link*& link) {
     case Link::State::waiting: return net::Verdict::welcome;
     case Link::State::connecting:
     case Link::State::shaking: return they->rank < job.rank ? net::Verdict::welcome : net::Verdict::crossing;
-    case Link::State::open: return net::Verdict::crossing;
-    case Link::State::left:
-    case Link::State::dead: break;
+    case Link::State::open:
+      // It would not knock again if the connection still stood at its end.
+      if (link->several_ && now_ns() - link->opened_ > kAnew) link->fail("the peer has given the connection up");
+      return net::Verdict::crossing;
+    case Link::State::dead: return link->several_ ? net::Verdict::crossing : net::Verdict::refused;
+    case Link::State::left: break;
   }
   return net::Verdict::refused;
 }

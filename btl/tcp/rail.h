@@ -26,6 +26,7 @@ struct Options {
   uint32_t silence_s = 60;                                ///< a peer host that stays silent so long is lost
   uint32_t connect_s = 10;                                ///< limit of one attempt to connect
   uint32_t rounds = 5;                                    ///< attempts per address before a peer counts as unreachable
+  uint32_t spare_ms = 1000;                               ///< limits silence and an attempt to connect where there are other rails
   uint32_t guest_s = 30;                                  ///< time that an inbound connection has to prove itself
   uint32_t guests = 256;                                  ///< inbound connections that may be unproven at a time; others wait in the kernel
   std::optional<std::vector<net::Interface>> interfaces;  ///< instead of those that the settings choose
@@ -66,6 +67,8 @@ class Link final : public Endpoint, public Watched {
   Status try_inline(const Header&, const void* payload) override;
   Status send(const Header&, type::Cursor&) override;
   Status send_zcopy(const Header&, std::span<const iovec>, Operation&) override;
+  void cut() override;
+  uint8_t rail() const override;
   size_t backlog() const override { return outbox_.bytes(); }
   std::string describe() const override;
 
@@ -77,6 +80,8 @@ class Link final : public Endpoint, public Watched {
   void flush();
   void watch(bool write);
 
+  uint64_t connect_limit_ns() const;
+  void reopen();
   void begin();
   void connected();
   void shake();
@@ -96,7 +101,9 @@ class Link final : public Endpoint, public Watched {
   void* cookie_ = nullptr;
   State state_ = State::idle;
   bool bye_sent_ = false;
+  bool several_ = false;  // there are other rails to this peer
   uint32_t attempts_ = 0;
+  uint64_t opened_ = 0;    // ns
   uint64_t deadline_ = 0;  // of connecting and waiting
   int their_rail_ = -1;
   net::Digest key_{};  // what an attempt of ours must prove to know

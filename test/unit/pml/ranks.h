@@ -12,6 +12,7 @@
 #include "pml/lane.h"
 #include "runtime/config/config.h"
 #include "runtime/type/predefined.h"
+#include "test/unit/pml/broken_rails.h"
 #include "test/unit/pml/thread_transport.h"
 
 namespace weft::test {
@@ -22,6 +23,7 @@ struct Bed {
   Abilities abilities;
   bool real = false;     ///< shm, tcp, ucx: the first word of `name` is the value of WEFT_NET
   const char* tls = "";  ///< UCX's transports
+  std::shared_ptr<Yard> yard = {};  ///< instead: rails that break
 };
 
 /// Makes the plugins of the build folder known, and says whether there is one for ucx.
@@ -51,6 +53,10 @@ inline void need(bool holds, const char* what, int line) {
 inline Result<std::unique_ptr<pml::Lane>> open_lane(const Bed& bed, const std::shared_ptr<Post>& post, boot::Bootstrap& boot,
                                                     bool threads) {
   std::vector<std::unique_ptr<btl::Transport>> wires;
+  if (bed.yard) {
+    for (uint32_t rail = 0; rail < bed.yard->rails; ++rail) wires.push_back(std::make_unique<BrokenRail>(bed.yard, boot.job().rank, rail));
+    return pml::Lane::open_over(boot, threads, std::move(wires));
+  }
   if (!bed.real) {
     wires.push_back(std::make_unique<ThreadTransport>(post, boot.job().rank));
     return pml::Lane::open_over(boot, threads, std::move(wires));

@@ -1,0 +1,100 @@
+// Several ways over networks to one peer. Each way keeps its order and may break at any time; then what was on it and has not arrived
+// goes over the others, once and only once.
+//
+// Both sides count the messages of a way. When one is lost, each side closes it for good and says how many have come (`resume`); from
+// then on the other knows what is to be sent again. The way's next life begins when both have said so. Messages that belong to
+// this bookkeeping are not counted, and do no harm if they come twice.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "btl/btl.h"
+#include "pml/message.h"
+
+namespace weft::pml {
+
+/// btl::Header::flags: the message is counted by its way.
+constexpr uint8_t kCounted = 1;
+
+/// A counted message that is not known to have arrived.
+struct Sent {
+  btl::Header header;
+  std::byte* payload = nullptr;  ///< a copy from the lane's pool
+  OperationId transfer = 0;      ///< of a fragment: the send that its bytes can be had from again
+};
+
+/// One way to a peer, over one rail of this process.
+struct Track {
+  enum class State : uint8_t {
+    none,    ///< this wire does not lead to the peer
+    asleep,  ///< never needed
+    trying,  ///< connected anew; nothing has come over it yet
+    up,
+    down,  ///< lost; `retry_at` says when it is tried again
+  };
+
+  State state = State::none;
+  uint8_t rail = 0;   ///< see btl::Endpoint::rail()
+  uint16_t life = 0;  ///< how often both sides have begun anew
+  uint32_t wire = 0;  ///< name of the kind of wire
+  btl::Endpoint* endpoint = nullptr;
+  const btl::Caps* caps = nullptr;
+
+  // This life's messages.
+  std::deque<Sent> unacknowledged;
+  uint64_t acknowledged = 0;   ///< of ours that have arrived
+  uint64_t received = 0;       ///< of the peer's
+  uint64_t told = 0;           ///< of those, as the peer knows
+  uint64_t told_later = 0;     ///< payload bytes that came since
+  uint64_t last_received = 0;  ///< in the life before, to be said again: the peer may not have heard it
+
+  bool final = false;    ///< this side has closed this life and waits for the peer's word
+  bool greeted = false;  ///< the present connection carries our word
+  bool proven = false;   ///< something has come over the present connection
+  bool lost = false;     ///< the transport says so, in a callback
+  bool heard = false;    ///< the peer has closed this life: that many had arrived there
+  uint64_t heard_count = 0;
+  uint32_t failures = 0;  ///< attempts in vain since it was up
+  uint64_t retry_at = 0;
+
+  bool known() const { return state != State::none; }
+};
+
+/// What a lane and its peer have over several ways.
+struct Rails {
+  std::vector<Track> tracks;    ///< by number of the lane's wire
+  std::vector<uint32_t> order;  ///< wires that lead to the peer, best first
+  std::deque<Sent> again;       ///< were on a way that was lost
+  uint64_t held = 0;            ///< bytes of copies
+  uint64_t ask_at = 0;          ///< when the peer may be asked again
+  uint64_t dark_since = 0;      ///< ns; 0: some way is up
+  bool asked = false;           ///< the peer waits for our acknowledgement
+  bool parting = false;         ///< we have said goodbye
+  bool departed = false;        ///< the peer has
+  bool wanted = false;          ///< all ways can be used: wake those that sleep
+  bool busy = false;            ///< something of this could not be done yet
+  std::string why;              ///< the last loss
+
+  Track* best() {
+    for (uint32_t wire : order)
+      if (tracks[wire].state == Track::State::up) return &tracks[wire];
+    return nullptr;
+  }
+  Track* find(uint32_t wire, uint8_t rail) {
+    for (Track& t : tracks)
+      if (t.known() && t.wire == wire && t.rail == rail) return &t;
+    return nullptr;
+  }
+  /// Has all that was sent come?
+  bool settled() const {
+    if (departed) return true;
+    for (const Track& t : tracks)
+      if (!t.unacknowledged.empty()) return false;
+    return again.empty();
+  }
+};
+
+}  // namespace weft::pml

@@ -1,0 +1,155 @@
+// The data of a large message as fragments, over one way or spread over several.
+#include <algorithm>
+
+#include "include/mpi.h"
+#include "pml/lane.h"
+#include "runtime/base/error.h"
+
+namespace weft::pml {
+namespace {
+
+constexpr size_t kRuns = 64;               // pieces of memory described at a time
+constexpr uint64_t kZcopyPiece = 4 << 20;  // so that small messages get their turn on a stream
+constexpr uint64_t kLeastStripe = 64 << 10, kMostStripe = 1 << 20;
+constexpr uint64_t kMinRunBytes = 2048;  // mean piece below which packing is cheaper
+
+/// The next bytes to send, `limit` at most.
+Piece next_piece(const Bulkwork& bulk, uint64_t limit) {
+  if (bulk.again.empty()) return {bulk.moved, std::min(limit, bulk.total - bulk.moved)};
+  return {bulk.again.back().offset, std::min(limit, bulk.again.back().length)};
+}
+
+/// So many of them have been handed over.
+void took(Bulkwork& bulk, uint64_t bytes) {
+  if (bulk.again.empty()) {
+    bulk.moved += bytes;
+    return;
+  }
+  Piece& piece = bulk.again.back();
+  piece.offset += bytes;
+  piece.length -= bytes;
+  if (piece.length == 0) bulk.again.pop_back();
+}
+
+btl::Header fragment(const Bulkwork& bulk, const Piece& piece, const Track* track) {
+  btl::Header header{};
+  header.context = bulk.remote;
+  header.kind = static_cast<uint8_t>(MessageKind::fragment);
+  header.length = static_cast<uint32_t>(piece.length);
+  header.flags = track ? kCounted : 0;
+  set_offset(header, piece.offset);
+  return header;
+}
+
+}  // namespace
+
+/// The ways that fragments can take now, and how long a piece is at most, so that the ways are done at about the same time.
+size_t Lane::outlets(Peer& to, uint64_t total, std::array<Outlet, kMaxStripes>& out) {
+  if (!to.rails) {
+    const Way& way = to.ways.front();
+    out[0] = {way.endpoint, way.caps, nullptr, 0, kZcopyPiece};
+    return 1;
+  }
+  size_t count = 0;
+  double best = 0;  // bytes a ns
+  const Track* first = to.rails->best();
+  for (size_t slot = 0; slot < to.rails->order.size() && slot < kMaxStripes; ++slot) {
+    Track& track = to.rails->tracks[to.rails->order[slot]];
+    if (track.state != Track::State::up || track.wire != first->wire) continue;
+    out[count++] = {track.endpoint, track.caps, &track, slot, 0};
+    best = std::max(best, 1 / std::max(track.caps->beta_ns_per_byte, 1e-6));
+  }
+  const uint64_t stripe = count > 1 ? std::clamp(total / (count * 4), kLeastStripe, kMostStripe) : kZcopyPiece;
+  for (size_t i = 0; i < count; ++i) {
+    const double share = 1 / std::max(out[i].caps->beta_ns_per_byte, 1e-6) / best;
+    out[i].limit = std::max<uint64_t>(static_cast<uint64_t>(static_cast<double>(stripe) * share), kLeastStripe / 4);
+  }
+  return count;
+}
+
+/// Hands over as many fragments as find room. Takes the transfer from the list with the last.
+void Lane::push_stream(Transfer& t) {
+  Bulkwork& bulk = *t.bulk;
+  Peer& to = *t.peer;
+  if (bulk.failed) {  // the transport says more through lost()
+    to.streams.remove(t);
+    return end(t, MPI_ERR_PROC_ABORTED);
+  }
+  std::array<Outlet, kMaxStripes> ways;
+  const size_t count = outlets(to, bulk.total, ways);
+  for (size_t i = 0; i < count && !to.failed && !bulk.failed; ++i)
+    if (!ways[i].track || ways[i].track->state == Track::State::up) push_over(t, ways[i]);
+  if (to.failed || bulk.moved < bulk.total || !bulk.again.empty()) return;
+  if (!to.rails && (bulk.in_flight || bulk.failed)) return;
+  to.streams.remove(t);
+  if (!to.rails) return end(t);
+  t.stage = Stage::confirming;
+}
+
+/// Hands over fragments until the way has no room, or has a zero-copy send under way.
+void Lane::push_over(Transfer& t, const Outlet& way) {
+  Bulkwork& bulk = *t.bulk;
+  TransferOperation& operation = bulk.operations[way.slot];
+  operation.done = zcopy_done;
+  while ((bulk.moved < bulk.total || !bulk.again.empty()) && !bulk.failed) {
+    if (way.caps->zcopy && operation.busy) return;
+    const Piece piece = in_place(bulk, way);
+    const Status status = piece.length ? push_zcopy(bulk, way, operation, piece) : push_copy(bulk, way);
+    if (status == Status::ok) continue;
+    if (status == Status::again) return;
+    if (way.track) return lose(*t.peer, *way.track, std::string(last_failure()));
+    return fail_peer(*t.peer, std::string(last_failure()));
+  }
+}
+
+/// The next bytes that can be sent straight from user memory, described in bulk.runs; none if it is so scattered that packing is cheaper.
+Piece Lane::in_place(Bulkwork& bulk, const Outlet& way) {
+  if (!way.caps->zcopy) return {};
+  Piece piece = next_piece(bulk, std::min<uint64_t>(way.limit, way.caps->max_zcopy));
+  bulk.cursor.seek(piece.offset);
+  bulk.runs.resize(kRuns);
+  bulk.runs.resize(bulk.cursor.runs(bulk.runs, piece.length));
+  piece.length = bulk.cursor.position() - piece.offset;
+  if (piece.length / bulk.runs.size() < kMinRunBytes && piece.length < bulk.total) return {};
+  return piece;
+}
+
+Status Lane::push_zcopy(Bulkwork& bulk, const Outlet& way, TransferOperation& operation, const Piece& piece) {
+  const btl::Header header = fragment(bulk, piece, way.track);
+  operation.busy = true;
+  ++bulk.in_flight;
+  const Status status = way.endpoint->send_zcopy(header, bulk.runs, operation);
+  if (status == Status::ok) {
+    took(bulk, piece.length);
+    if (way.track) way.track->unacknowledged.push_back({header, nullptr, bulk.id});
+    return status;
+  }
+  operation.busy = false;
+  --bulk.in_flight;
+  return status;
+}
+
+/// Sends through the wire's own memory.
+Status Lane::push_copy(Bulkwork& bulk, const Outlet& way) {
+  const Piece piece = next_piece(bulk, way.caps->max_buffered);
+  bulk.cursor.seek(piece.offset);
+  const btl::Header header = fragment(bulk, piece, way.track);
+  const Status status = way.endpoint->send(header, bulk.cursor);
+  if (status != Status::ok) return status;
+  took(bulk, piece.length);
+  if (way.track) way.track->unacknowledged.push_back({header, nullptr, bulk.id});
+  return status;
+}
+
+void Lane::zcopy_done(btl::Operation& done, Status status) {
+  auto& operation = static_cast<TransferOperation&>(done);
+  Transfer* t = operation.transfer;
+  if (!t) return abandoned(operation);
+  operation.busy = false;
+  --t->bulk->in_flight;
+  // With several ways the bytes are sent again over another one, once both sides have agreed on what has come.
+  if (status != Status::ok && !t->peer->rails) t->bulk->failed = true;
+  t->lane->queue(*t->peer);
+}
+
+}  // namespace weft::pml

@@ -1,0 +1,221 @@
+// Rails between threads of one test, which break when and how a test wants: seen by both sides or by one, for good or for a while.
+#pragma once
+
+#include <array>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <vector>
+
+#include "btl/btl.h"
+
+namespace weft::test {
+
+/// The way between two ranks over one rail. Side 0 is the lower rank.
+struct Line {
+  std::mutex lock;
+  bool alive = true;  ///< what one side sends reaches the other
+  bool cable = true;  ///< false: no connection can be made
+  struct Side {
+    bool open = true;   ///< believes in its connection
+    bool lost = false;  ///< is to be told
+    int patience = 0;   ///< trying to connect; polls without cable until that is given up
+    std::deque<std::pair<btl::Header, std::vector<std::byte>>> sent;
+  };
+  std::array<Side, 2> sides;
+
+  /// The connection breaks. `unaware`: this side does not notice (-1: both do).
+  void snap(int unaware) {
+    alive = false;
+    for (int s = 0; s < 2; ++s) {
+      Side& side = sides[static_cast<size_t>(s)];
+      side.sent.clear();
+      if (s == unaware || !side.open) continue;
+      side.open = false;
+      side.lost = true;
+    }
+  }
+  /// A side wants a new connection; it stands when both do.
+  void connect(size_t side) {
+    Side& me = sides[side];
+    Side& other = sides[1 - side];
+    if (me.open) return;
+    me.open = true;
+    me.lost = false;
+    me.patience = 2000;
+    me.sent.clear();
+    if (!alive && other.open && other.patience == 0) {  // it still believed in the old one
+      other.open = false;
+      other.lost = true;
+      other.sent.clear();
+    }
+    if (!alive && other.open && cable) {
+      alive = true;
+      me.patience = other.patience = 0;
+    }
+  }
+};
+
+/// All lines of a job.
+struct Yard {
+  Yard(uint32_t r, uint32_t n) : ranks(r), rails(n), lines(size_t{r} * r * n) {
+    for (auto& line : lines) line = std::make_unique<Line>();
+  }
+  uint32_t ranks, rails;
+  std::vector<std::unique_ptr<Line>> lines;
+  double snap = 0;  ///< chance for each message that it is the line's last
+  bool zcopy = true;
+  uint32_t seed = 1;
+
+  Line& line(uint32_t a, uint32_t b, uint32_t rail) { return *lines[(size_t{std::min(a, b)} * ranks + std::max(a, b)) * rails + rail]; }
+  /// No connection over this rail any more.
+  void pull(uint32_t rail) {
+    for (size_t i = rail; i < lines.size(); i += rails) {
+      std::lock_guard hold(lines[i]->lock);
+      lines[i]->cable = false;
+      lines[i]->snap(-1);
+    }
+  }
+  void plug(uint32_t rail) {
+    for (size_t i = rail; i < lines.size(); i += rails) {
+      std::lock_guard hold(lines[i]->lock);
+      lines[i]->cable = true;
+    }
+  }
+};
+
+class BrokenRail final : public btl::Transport {
+ public:
+  BrokenRail(std::shared_ptr<Yard> yard, uint32_t rank, uint32_t rail)
+      : yard_(std::move(yard)), rank_(rank), rail_(rail), random_(yard_->seed + rank * 16 + rail) {
+    caps_.name = "broken";
+    caps_.device = "rail" + std::to_string(rail);
+    caps_.max_inline = 256;
+    caps_.max_buffered = 16384;
+    caps_.zcopy = yard_->zcopy;
+    caps_.beta_ns_per_byte = rail == 0 ? 1 : 2;
+    caps_.revives = true;
+  }
+  const btl::Caps& caps() const override { return caps_; }
+  boot::Blob address() const override { return {}; }
+  bool reaches(ProcessId who, const boot::Blob&) const override { return who.rank != rank_; }
+  Result<btl::Endpoint*> connect(ProcessId who, const boot::Blob&, void* cookie) override {
+    cookies_[who.rank] = cookie;
+    auto& slot = ends_[who.rank];
+    if (!slot) slot = std::make_unique<End>(*this, who.rank);
+    Line& line = this->line(who.rank);
+    std::lock_guard hold(line.lock);
+    line.connect(side(who.rank));
+    return slot.get();
+  }
+  int poll(btl::Sink& sink) override {
+    int events = 0;
+    for (uint32_t peer = 0; peer < yard_->ranks; ++peer)
+      if (peer != rank_) events += poll_line(sink, peer);
+    return events;
+  }
+
+ private:
+  class End final : public btl::Endpoint {
+   public:
+    End(BrokenRail& rail, uint32_t to) : rail_(rail), to_(to) {}
+    Status try_inline(const btl::Header& h, const void* payload) override {
+      if (h.length > rail_.caps_.max_inline) abort();
+      const auto* at = static_cast<const std::byte*>(payload);
+      return put(h, std::vector<std::byte>(at, at + h.length));
+    }
+    Status send(const btl::Header& h, type::Cursor& cursor) override {
+      if (h.length > rail_.caps_.max_buffered) abort();
+      std::vector<std::byte> copy(h.length);
+      type::Cursor ahead = cursor;
+      ahead.pack(copy.data(), h.length);
+      const Status status = put(h, std::move(copy));
+      if (status == Status::ok) cursor = ahead;
+      return status;
+    }
+    Status send_zcopy(const btl::Header& h, std::span<const iovec> runs, btl::Operation& op) override {
+      std::vector<std::byte> copy;
+      for (const iovec& run : runs) {
+        const auto* at = static_cast<const std::byte*>(run.iov_base);
+        copy.insert(copy.end(), at, at + run.iov_len);
+      }
+      const Status status = put(h, std::move(copy));
+      if (status == Status::ok) op.done(op, Status::ok);
+      return status;
+    }
+    void cut() override {
+      Line& line = rail_.line(to_);
+      std::lock_guard hold(line.lock);
+      Line::Side& me = line.sides[rail_.side(to_)];
+      me.lost = false;
+      if (!me.open) return;
+      me.open = false;
+      if (line.alive) line.snap(-1);
+      me.sent.clear();
+    }
+    uint8_t rail() const override { return static_cast<uint8_t>(rail_.rail_); }
+    std::string describe() const override { return "broken"; }
+
+   private:
+    Status put(const btl::Header& h, std::vector<std::byte> payload) {
+      Line& line = rail_.line(to_);
+      std::lock_guard hold(line.lock);
+      Line::Side& me = line.sides[rail_.side(to_)];
+      if (!me.open) return Status::peer_failed;
+      if (me.sent.size() >= 64) return Status::again;
+      if (line.alive || me.patience > 0) me.sent.emplace_back(h, std::move(payload));
+      return Status::ok;  // or into the void
+    }
+    BrokenRail& rail_;
+    uint32_t to_;
+  };
+
+  Line& line(uint32_t peer) { return yard_->line(rank_, peer, rail_); }
+  size_t side(uint32_t peer) const { return rank_ < peer ? 0 : 1; }
+
+  int poll_line(btl::Sink& sink, uint32_t peer) {
+    Line& line = this->line(peer);
+    std::deque<std::pair<btl::Header, std::vector<std::byte>>> taken;
+    bool lost = false;
+    {
+      std::lock_guard hold(line.lock);
+      Line::Side& me = line.sides[side(peer)];
+      if (me.patience > 0 && !line.cable && --me.patience == 0 && me.open) {
+        me.open = false;
+        me.lost = true;
+        me.sent.clear();
+      }
+      lost = std::exchange(me.lost, false);
+      auto& from = line.sides[1 - side(peer)].sent;
+      for (int i = 0; line.alive && i < 8 && !from.empty(); ++i) {
+        if (yard_->snap > 0 && std::uniform_real_distribution<>()(random_) < yard_->snap) {
+          line.snap(static_cast<int>(random_() % 3) - 1);
+          break;
+        }
+        taken.push_back(std::move(from.front()));
+        from.pop_front();
+      }
+    }
+    auto known = cookies_.find(peer);
+    if ((lost || !taken.empty()) && known == cookies_.end()) known = cookies_.emplace(peer, sink.meet({0, peer})).first;
+    if (lost) sink.lost(known->second, "it was broken");
+    for (auto& [header, payload] : taken) {
+      std::byte* at = sink.landing(known->second, header);
+      if (at && !payload.empty()) memcpy(at, payload.data(), payload.size());
+      sink.arrived(known->second, header, at ? at : payload.data());
+    }
+    return static_cast<int>(taken.size()) + lost;
+  }
+
+  std::shared_ptr<Yard> yard_;
+  uint32_t rank_, rail_;
+  std::minstd_rand random_;
+  btl::Caps caps_;
+  std::map<uint32_t, std::unique_ptr<End>> ends_;
+  std::map<uint32_t, void*> cookies_;
+};
+
+}  // namespace weft::test

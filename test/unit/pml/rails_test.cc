@@ -1,0 +1,152 @@
+// Several ways to one peer that break again and again: every message arrives once, in order, with the right bytes.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <random>
+
+#include "include/mpi.h"
+#include "runtime/base/error.h"
+#include "runtime/config/config.h"
+#include "test/unit/pml/ranks.h"
+
+using namespace weft;
+using namespace weft::test;
+
+namespace {
+
+/// Byte `i` of message `number` from `from`.
+std::byte pattern(uint32_t from, uint32_t number, uint64_t i) {
+  return static_cast<std::byte>((from * 7919 + number * 131 + i * 31 + (i >> 8)) & 0xff);
+}
+
+uint64_t size_of(uint32_t number) {
+  constexpr uint64_t sizes[] = {0, 8, 100, 256, 257, 5000, 16384, 16385, 100000, 300000, 2000000};
+  return sizes[number * 2654435761u % 11];
+}
+
+std::vector<std::byte> message(uint32_t from, uint32_t number) {
+  std::vector<std::byte> bytes(size_of(number));
+  for (uint64_t i = 0; i < bytes.size(); ++i) bytes[i] = pattern(from, number, i);
+  return bytes;
+}
+
+/// Each rank sends `count` numbered messages to each other one, a few at a time, and checks what comes.
+void exchange(Rank& me, uint32_t count) {
+  constexpr uint32_t at_a_time = 8;
+  std::vector<uint32_t> expected(me.size);
+  for (uint32_t first = 0; first < count; first += at_a_time) {
+    std::vector<pml::Request*> requests;
+    std::vector<std::vector<std::byte>> data, got;
+    const uint32_t last = std::min(first + at_a_time, count);
+    for (uint32_t n = first; n < last; ++n) data.push_back(message(me.rank, n));
+    for (uint32_t peer = 0; peer < me.size; ++peer) {
+      if (peer == me.rank) continue;
+      for (uint32_t n = first; n < last; ++n) {
+        got.emplace_back(size_of(n) + 1);
+        requests.push_back(
+            me.lane.ireceive(me.world, static_cast<int>(peer), 5, pml::Traffic::user, bytes(got.back().data(), got.back().size())));
+      }
+    }
+    for (uint32_t peer = 0; peer < me.size; ++peer)
+      if (peer != me.rank)
+        for (uint32_t n = first; n < last; ++n)
+          requests.push_back(me.lane.isend(me.world, static_cast<int>(peer), 5, pml::Traffic::user,
+                                           bytes(data[n - first].data(), data[n - first].size()),
+                                           n % 3 == 0 ? pml::Mode::synchronous : pml::Mode::standard));
+    for (pml::Request* r : requests) {
+      NEED(me.lane.wait(*r) == Status::ok);
+      if (r->outcome.error) throw std::runtime_error((pml::Lane::explain(*r), std::string(last_failure())));
+    }
+    size_t at = 0;
+    for (uint32_t peer = 0; peer < me.size; ++peer) {
+      if (peer == me.rank) continue;
+      for (uint32_t n = first; n < last; ++n, ++at) {
+        NEED(requests[at]->outcome.bytes == size_of(n));
+        const auto want = message(peer, n);
+        NEED(std::equal(want.begin(), want.end(), got[at].begin()));
+      }
+    }
+    for (pml::Request* r : requests) release(r);
+  }
+  char token = 0;  // nobody leaves while somebody may have to send again
+  for (uint32_t peer = 0; peer < me.size; ++peer)
+    if (peer != me.rank) NEED(me.lane.send(me.world, static_cast<int>(peer), 6, pml::Traffic::user, bytes(&token, 1)) == Status::ok);
+  for (uint32_t peer = 0; peer < me.size; ++peer) {
+    pml::Outcome outcome;
+    if (peer != me.rank)
+      NEED(me.lane.receive(me.world, static_cast<int>(peer), 6, pml::Traffic::user, bytes(&token, 1), outcome) == Status::ok);
+  }
+}
+
+Bed bed_of(uint32_t ranks, uint32_t rails, double snap, bool zcopy, uint32_t seed) {
+  auto yard = std::make_shared<Yard>(ranks, rails);
+  yard->snap = snap;
+  yard->zcopy = zcopy;
+  yard->seed = seed;
+  return {"rails", {}, false, "", yard};
+}
+
+}  // namespace
+
+TEST_CASE("messages over several rails that hold") {
+  for (uint32_t rails : {1u, 2u, 3u}) run_ranks(3, bed_of(3, rails, 0, rails != 3, 1), false, [](Rank& me) { exchange(me, 60); });
+}
+
+TEST_CASE("rails that break at any moment lose, double and reorder nothing") {
+  const auto seed = static_cast<uint32_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+  CAPTURE(seed);
+  std::atomic<uint64_t> lost{0}, again{0};
+  for (uint32_t round = 0; round < 6; ++round) {
+    run_ranks(round % 2 ? 3 : 2, bed_of(round % 2 ? 3 : 2, 2 + round / 3, 0.02, round % 3 != 0, seed + round * 100), false, [&](Rank& me) {
+      exchange(me, 120);
+      lost += me.lane.counters().ways_lost;
+      again += me.lane.counters().sent_again;
+    });
+  }
+  CHECK(lost > 0);
+  CHECK(again > 0);
+}
+
+TEST_CASE("a rail lost for good is done without") {
+  Bed bed = bed_of(2, 2, 0, true, 1);
+  run_ranks(2, bed, false, [&](Rank& me) {
+    exchange(me, 40);
+    if (me.rank == 0) bed.yard->pull(0);
+    exchange(me, 40);
+    NEED(me.lane.counters().ways_lost >= 1);
+  });
+}
+
+TEST_CASE("a rail that comes back is used again") {
+  Bed bed = bed_of(2, 2, 0, true, 1);
+  run_ranks(2, bed, false, [&](Rank& me) {
+    exchange(me, 20);
+    if (me.rank == 0) bed.yard->pull(1);
+    exchange(me, 20);
+    if (me.rank == 0) bed.yard->plug(1);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (me.lane.counters().ways_back == 0 && std::chrono::steady_clock::now() < end) me.lane.progress();
+    exchange(me, 20);
+    if (me.rank == 0) bed.yard->pull(0);
+    exchange(me, 20);
+  });
+}
+
+TEST_CASE("without any rail the peer has failed, after a bounded time") {
+  Bed bed = bed_of(2, 2, 0, true, 1);
+  config::find("WEFT_NET_PATIENCE")->set("1", config::Origin::built_in);
+  run_ranks(2, bed, false, [&](Rank& me) {
+    exchange(me, 20);
+    if (me.rank == 0)
+      for (uint32_t rail : {0u, 1u}) bed.yard->pull(rail);
+    std::vector<std::byte> data(1000000);
+    pml::Request* r = me.lane.ireceive(me.world, 1 - static_cast<int>(me.rank), 9, pml::Traffic::user, bytes(data.data(), data.size()));
+    pml::Request* s = me.lane.isend(me.world, 1 - static_cast<int>(me.rank), 8, pml::Traffic::user, bytes(data.data(), data.size()));
+    NEED(me.lane.wait(*r) == Status::ok);
+    NEED(me.lane.wait(*s) == Status::ok);
+    NEED(r->outcome.error == MPI_ERR_PROC_ABORTED);
+    NEED(s->outcome.error == MPI_ERR_PROC_ABORTED);
+    release(r);
+    release(s);
+  });
+}
