@@ -306,7 +306,7 @@ class Lane final : private btl::Sink {
   };
   size_t outlets(Peer&, uint64_t total, std::array<Outlet, kMaxStripes>&);
   void push_stream(Transfer&);
-  void push_over(Transfer&, const Outlet&);
+  bool push_over(Transfer&, const Outlet&);
   static Piece in_place(Bulkwork&, const Outlet&);
   Status push_zcopy(Bulkwork&, const Outlet&, TransferOperation&, const Piece&);
   static Status push_copy(Bulkwork&, const Outlet&);
@@ -326,6 +326,7 @@ class Lane final : private btl::Sink {
   void ask(Peer&);
   void on_ask(Peer&);
   void on_goodbye(Peer&);
+  void refused(Track&);
   void lose(Peer&, Track&, const std::string& why);
   void close_life(Peer&, Track&);
   void settle(Peer&, Track&, uint64_t arrived);

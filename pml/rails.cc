@@ -23,6 +23,7 @@ constexpr size_t kUnacknowledged = 4096;    // messages of a way
 constexpr uint64_t kAcknowledgeEvery = 64;  // messages, or
 constexpr uint64_t kAcknowledgeBytes = 128 << 10;
 constexpr uint64_t kFirstPause_ns = 20'000'000, kLongestPause_ns = 5'000'000'000;
+constexpr uint64_t kExplain_ns = 500'000'000;  // that a transport has to say why it refuses
 constexpr uint64_t kAskEvery_ns = 1'000'000;
 constexpr uint32_t kAttempts = 10;  // in vain over each way, without any that is up: the peer is gone
 
@@ -33,6 +34,10 @@ btl::Header bookkeeping(MessageKind kind, const Track& track, uint16_t life, uin
   header.tag = static_cast<int32_t>(track.wire);
   header.source = track.rail | life << 8;
   return header;
+}
+
+std::string track_text(const Peer& peer, const Track& track) {
+  return "the way to rank " + std::to_string(peer.id.rank) + " over " + track.caps->name + " " + track.caps->device;
 }
 
 uint64_t pause_after(uint32_t failures) { return std::min(kFirstPause_ns << std::min(failures, 10u), kLongestPause_ns); }
@@ -151,7 +156,7 @@ Status Lane::put_counted(Peer& to, btl::Header& header, const void* payload, Tra
       status = over->endpoint->send(header, cursor);
     }
     if (status == Status::ok || status == Status::again) return status;
-    lose(to, *over, std::string(last_failure()));
+    refused(*over);
   }
   return Status::peer_failed;
 }
@@ -234,10 +239,19 @@ void Lane::on_resume(Peer& from, const btl::Header& h) {
 
 // Losing a way
 
+/// The way takes nothing more. Its transport is about to say why, through lost().
+void Lane::refused(Track& track) {
+  if (track.refused_at) return;
+  track.refused_at = now_ns();
+  const uint64_t at = track.refused_at + kExplain_ns;
+  if (!mend_at_ || at < mend_at_) mend_at_ = at;
+}
+
 void Lane::lose(Peer& peer, Track& track, const std::string& why) {
   Rails& rails = *peer.rails;
   const bool was_up = track.state == Track::State::up;
   track.lost = track.proven = track.greeted = false;
+  track.refused_at = 0;
   track.state = Track::State::down;
   track.endpoint->cut();
   const uint64_t now = now_ns();
@@ -251,8 +265,8 @@ void Lane::lose(Peer& peer, Track& track, const std::string& why) {
   if (!track.final) close_life(peer, track);
   const Track* other = rails.best();
   if (!other && !rails.dark_since) rails.dark_since = now;
-  log(Level::warning, "the way to rank %u over %s %s is lost: %s; %s", peer.id.rank, track.caps->name, track.caps->device.c_str(),
-      why.c_str(), other ? ("going on over " + other->caps->device).c_str() : "no other works, trying again");
+  log(Level::warning, "%s; %s", why.c_str(),
+      other ? ("going on over " + other->caps->device).c_str() : "no other way to it works now, trying again");
 }
 
 /// Nothing more is accepted of this life; tells the peer over whatever way works.
@@ -306,14 +320,14 @@ void Lane::greet(Peer& peer, Track& track) {
   if (status == Status::ok)
     track.greeted = true;
   else if (status != Status::again)
-    lose(peer, track, std::string(last_failure()));
+    refused(track);
 }
 
 void Lane::raise(Peer& peer, Track& track) {
   Rails& rails = *peer.rails;
   if (track.failures) {
     ++counters_.ways_back;
-    log(Level::warning, "the way to rank %u over %s %s works again", peer.id.rank, track.caps->name, track.caps->device.c_str());
+    log(Level::warning, "%s works again", track_text(peer, track).c_str());
   }
   track.state = Track::State::up;
   track.failures = 0;
@@ -327,16 +341,16 @@ void Lane::acknowledge(Peer& peer, Track& track) {
     track.told = track.received;
     track.told_later = 0;
   } else if (status != Status::again) {
-    lose(peer, track, std::string(last_failure()));
+    refused(track);
   }
 }
 
 /// What callbacks have found out about a way, and what it owes the peer.
 void Lane::attend(Peer& peer, Track& track) {
   using enum Track::State;
-  if (track.lost) lose(peer, track, peer.rails->why);
+  if (track.lost) lose(peer, track, std::string(peer.rails->why));
   if (track.heard && !track.final) {
-    if (track.state == up || track.state == trying) lose(peer, track, "the peer has lost it");
+    if (track.state == up || track.state == trying) lose(peer, track, track_text(peer, track) + " is lost, as the other side says");
     if (!track.final) close_life(peer, track);
   }
   if (track.heard && track.final) settle(peer, track, track.heard_count);
@@ -391,6 +405,7 @@ void Lane::mend(Peer& peer, uint64_t now) {
   bool hope = false;
   for (uint32_t wire : rails.order) {
     Track& track = rails.tracks[wire];
+    if (track.refused_at && now - track.refused_at >= kExplain_ns) lose(peer, track, track_text(peer, track) + " takes nothing more");
     if (track.state == Track::State::down && track.retry_at <= now) revive(peer, track, now);
     hope |= track.failures < kAttempts;
   }
@@ -407,7 +422,7 @@ void Lane::mend_rails(uint64_t now) {
   for (const Peer* peer : railed_)
     for (uint32_t wire : peer->rails->order) {
       const Track& track = peer->rails->tracks[wire];
-      if (track.state != Track::State::down && !peer->rails->dark_since) continue;
+      if (track.state != Track::State::down && !track.refused_at && !peer->rails->dark_since) continue;
       const uint64_t at = std::max(track.state == Track::State::down ? track.retry_at : 0, now + kFirstPause_ns / 2);
       if (!mend_at_ || at < mend_at_) mend_at_ = at;
     }

@@ -57,9 +57,11 @@ struct Track {
   bool lost = false;     ///< the transport says so, in a callback
   bool heard = false;    ///< the peer has closed this life: that many had arrived there
   uint64_t heard_count = 0;
-  uint32_t failures = 0;  ///< attempts in vain since it was up
+  uint64_t refused_at = 0;  ///< ns; 0: takes what it is given
+  uint32_t failures = 0;    ///< attempts in vain since it was up
   uint64_t retry_at = 0;
 
+  bool usable() const { return state == State::up && !refused_at; }
   bool known() const { return state != State::none; }
 };
 
@@ -80,7 +82,7 @@ struct Rails {
 
   Track* best() {
     for (uint32_t wire : order)
-      if (tracks[wire].state == Track::State::up) return &tracks[wire];
+      if (tracks[wire].usable()) return &tracks[wire];
     return nullptr;
   }
   Track* find(uint32_t wire, uint8_t rail) {

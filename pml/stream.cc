@@ -55,7 +55,7 @@ size_t Lane::outlets(Peer& to, uint64_t total, std::array<Outlet, kMaxStripes>& 
   const Track* first = to.rails->best();
   for (size_t slot = 0; slot < to.rails->order.size() && slot < kMaxStripes; ++slot) {
     Track& track = to.rails->tracks[to.rails->order[slot]];
-    if (track.state != Track::State::up || track.wire != first->wire) continue;
+    if (!track.usable() || track.wire != first->wire) continue;
     out[count++] = {track.endpoint, track.caps, &track, slot, 0};
     best = std::max(best, 1 / std::max(track.caps->beta_ns_per_byte, 1e-6));
   }
@@ -77,8 +77,10 @@ void Lane::push_stream(Transfer& t) {
   }
   std::array<Outlet, kMaxStripes> ways;
   const size_t count = outlets(to, bulk.total, ways);
-  for (size_t i = 0; i < count && !to.failed && !bulk.failed; ++i)
-    if (!ways[i].track || ways[i].track->state == Track::State::up) push_over(t, ways[i]);
+  for (bool more = true; more;) {  // in turn, so that each carries its share
+    more = false;
+    for (size_t i = 0; i < count && !to.failed; ++i) more |= push_over(t, ways[i]);
+  }
   if (to.failed || bulk.moved < bulk.total || !bulk.again.empty()) return;
   if (!to.rails && (bulk.in_flight || bulk.failed)) return;
   to.streams.remove(t);
@@ -86,20 +88,22 @@ void Lane::push_stream(Transfer& t) {
   t.stage = Stage::confirming;
 }
 
-/// Hands over fragments until the way has no room, or has a zero-copy send under way.
-void Lane::push_over(Transfer& t, const Outlet& way) {
+/// Hands over one fragment; false if the way has no room, or nothing is left.
+bool Lane::push_over(Transfer& t, const Outlet& way) {
   Bulkwork& bulk = *t.bulk;
   TransferOperation& operation = bulk.operations[way.slot];
   operation.done = zcopy_done;
-  while ((bulk.moved < bulk.total || !bulk.again.empty()) && !bulk.failed) {
-    if (way.caps->zcopy && operation.busy) return;
-    const Piece piece = in_place(bulk, way);
-    const Status status = piece.length ? push_zcopy(bulk, way, operation, piece) : push_copy(bulk, way);
-    if (status == Status::ok) continue;
-    if (status == Status::again) return;
-    if (way.track) return lose(*t.peer, *way.track, std::string(last_failure()));
-    return fail_peer(*t.peer, std::string(last_failure()));
-  }
+  if ((bulk.moved == bulk.total && bulk.again.empty()) || bulk.failed || operation.busy || (way.track && !way.track->usable()))
+    return false;
+  const Piece piece = in_place(bulk, way);
+  const Status status = piece.length ? push_zcopy(bulk, way, operation, piece) : push_copy(bulk, way);
+  if (status == Status::ok) return true;
+  if (status == Status::again) return false;
+  if (way.track)
+    refused(*way.track);
+  else
+    fail_peer(*t.peer, std::string(last_failure()));
+  return false;
 }
 
 /// The next bytes that can be sent straight from user memory, described in bulk.runs; none if it is so scattered that packing is cheaper.

@@ -358,7 +358,8 @@ void Link::check_silence() {
   const uint32_t limit_ms = several_ ? rail_.options_.spare_ms / 2 : rail_.options_.silence_s * 1000;
   const uint32_t in_vain = several_ ? 2 : 1;
   if (info.tcpi_unacked == 0 || info.tcpi_retransmits < in_vain || info.tcpi_last_ack_recv < limit_ms) return;
-  const std::string why = "its host has not answered for " + std::to_string(info.tcpi_last_ack_recv) + " ms; " + meaning(ETIMEDOUT);
+  const std::string why = "its host has not answered for " + std::to_string(info.tcpi_last_ack_recv / 1000) + "." +
+                          std::to_string(info.tcpi_last_ack_recv / 100 % 10) + " s; " + meaning(ETIMEDOUT);
   state_ == State::open ? fail(why) : attempt_failed(why);
 }
 

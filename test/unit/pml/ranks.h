@@ -21,8 +21,8 @@ namespace weft::test {
 struct Bed {
   std::string name;
   Abilities abilities;
-  bool real = false;     ///< shm, tcp, ucx: the first word of `name` is the value of WEFT_NET
-  const char* tls = "";  ///< UCX's transports
+  bool real = false;                ///< shm, tcp, ucx: the first word of `name` is the value of WEFT_NET
+  const char* tls = "";             ///< UCX's transports
   std::shared_ptr<Yard> yard = {};  ///< instead: rails that break
 };
 

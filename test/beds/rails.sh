@@ -1,0 +1,143 @@
+#!/bin/bash
+# tcp over several rails between two hosts: spread over all of them, one lost for a while, one for good, all of them; and interfaces
+# that lead nowhere. Needs root and the right to make namespaces; skipped (77) where that is denied.
+set -eu
+. "$(dirname "$0")/../../contrib/lib/common.sh"
+here=$SRC/test/beds
+work=$OUT/beds/rails
+mkdir -p "$work"
+beds=${BEDS_STATE:-/var/lib/weft-beds}
+bed='' job='' runs=0
+
+skip() {
+  result "SKIPPED: $*"
+  exit 77
+}
+
+built() { # built SOURCE: compiles it into $work
+  local name
+  name=$(basename "${1%.*}")
+  if [ "$work/$name" -nt "$1" ] && [ "$work/$name" -nt "$PREFIX/include/mpi.h" ]; then return; fi
+  case $1 in
+    *.c) "$PREFIX/bin/mpicc" -O2 -o "$work/$name" "$1" ;;
+    *) "$PREFIX/bin/mpicxx" -std=c++20 -O1 -o "$work/$name" "$1" ;;
+  esac
+}
+
+# start ARGUMENTS...: a job on both hosts, in the background. Its ranks use rails 1 and 2; the launcher may use rail 0 as well.
+start() {
+  say "$*"
+  "$here/cluster" exec head -- "$PREFIX/bin/mpirun" -H node1,node2 -x WEFT_NET_INTERFACES="${interfaces:-eth1,eth2}" "$@" \
+    >"$work/out" 2>&1 </dev/null &
+  job=$!
+  runs=$((runs + 1))
+}
+
+show() {
+  cat "$work/out"
+  die "$*"
+}
+
+ends() { # ends STATUS PATTERN...: the job's status (or "bad"), and lines that its output must have
+  local want=$1 status=0 end=$((SECONDS + 120)) pattern
+  shift
+  while kill -0 $job 2>/dev/null; do
+    [ $SECONDS -lt $end ] || { kill $job; show "the job did not end within 120 s"; }
+    sleep 0.1
+  done
+  wait $job || status=$?
+  job=''
+  if [ "$want" = bad ]; then [ $status -ne 0 ] || show "the job ended well"; else [ $status -eq "$want" ] || show "status $status instead of $want"; fi
+  for pattern; do grep -a -q -e "$pattern" "$work/out" || show "no line with \"$pattern\""; done
+}
+
+carried() { "$here/cluster" exec node1 -- cat "/sys/class/net/$1/statistics/tx_bytes"; }
+
+programs() {
+  local name
+  for name in smoke point_to_point collectives; do
+    for net in auto tcp; do
+      start -ppn 2 -x WEFT_NET=$net "$work/$name"
+      ends 0 "$name on 4 ranks: ok"
+    done
+  done
+}
+
+striped() { # both rails carry their part
+  local first second
+  first=$(carried eth1) second=$(carried eth2)
+  start -ppn 1 "$work/traffic" 600
+  ends 0 "arrived as they were sent"
+  first=$(($(carried eth1) - first)) second=$(($(carried eth2) - second))
+  say "rail 1 carried $first bytes, rail 2 $second"
+  [ $((first * 5)) -gt $((first + second)) ] && [ $((second * 5)) -gt $((first + second)) ] || show "one rail has carried nearly all"
+}
+
+unsteady() { # a rail is cut and healed every second
+  start -ppn 1 "$work/traffic" 100000 12
+  for rail in 1 2 1 2 1; do
+    sleep 1
+    "$here/cluster" cut node2 $rail
+    sleep 1
+    "$here/cluster" heal node2 $rail
+  done
+  ends 0 "arrived as they were sent" "is lost" "works again"
+}
+
+one_lost() {
+  start -ppn 2 "$work/traffic" 100000 6
+  sleep 2
+  "$here/cluster" cut node2 2
+  ends 0 "arrived as they were sent" "eth2 .*; going on over eth1"
+  "$here/cluster" heal node2 2
+}
+
+all_lost() {
+  local begin
+  start -ppn 1 -x WEFT_NET_PATIENCE=3 "$work/traffic" 100000 60
+  sleep 2
+  "$here/cluster" cut node2 1
+  "$here/cluster" cut node2 2
+  begin=$SECONDS
+  ends bad "all 2 ways to it are lost"
+  [ $((SECONDS - begin)) -lt 40 ] || show "the error came after $((SECONDS - begin)) s"
+  "$here/cluster" heal node2 all
+}
+
+decoys() { # a docker0 with the same address on each host, and cards of one subnet that no cable joins
+  local node
+  for node in 1 2; do
+    "$here/cluster" exec node$node -- sh -c 'ip link add docker0 type veth peer name far0 && ip link set far0 up && ip addr add 172.17.0.1/16 dev docker0 && ip link set docker0 up &&
+      ip link add lonely type veth peer name far1 && ip link set far1 up && ip addr add 192.168.50.$1/24 dev lonely && ip link set lonely up' sh $node
+  done
+  interfaces='' start -ppn 2 "$work/traffic" 100
+  ends 0 "arrived as they were sent"
+  interfaces=lonely,eth1 start -ppn 2 "$work/traffic" 100
+  ends 0 "arrived as they were sent"
+}
+
+finish() {
+  [ -z "$job" ] || ! kill "$job" 2>/dev/null || wait "$job" || true
+  [ -z "$bed" ] || "$here/cluster" down
+}
+trap finish EXIT
+trap 'exit 143' TERM INT
+[ "$(id -u)" -eq 0 ] || skip "only root can make namespaces with a network of their own"
+for command in sshd ssh ip nsenter; do
+  PATH=$PATH:/usr/sbin command -v "$command" >/dev/null || skip "there is no $command (Debian packages: openssh-server openssh-client iproute2)"
+done
+unshare --mount --uts --ipc --net --pid --fork sh -c 'mount --make-rprivate / && mount -t tmpfs tmpfs /tmp && mount -t proc proc /proc &&
+  ip link add type veth' 2>"$work/out" || skip "this machine forbids namespaces: $(tail -n 1 "$work/out")"
+for name in smoke point_to_point collectives; do built "$SRC/test/conformance/$name.cc"; done
+built "$here/traffic.c"
+for old in "$beds"/cluster-rails-*; do # beds of runs that were killed
+  [ ! -e "$old" ] || [ -e "/proc/${old##*-}" ] || CLUSTER_NAME=${old##*/cluster-} "$here/cluster" down
+done
+bed=rails-$$
+export CLUSTER_NAME=$bed
+"$here/cluster" up 2 --rails 3 --share "$OUT" --share "$PREFIX"
+[ $# -gt 0 ] || set -- programs striped unsteady one_lost all_lost decoys
+for part; do "$part"; done
+"$here/cluster" down
+bed=''
+result "$runs jobs on two hosts with several rails"
