@@ -7,6 +7,8 @@
 
 namespace weft::btl::verbs {
 
+uint8_t Link::rail() const { return rail_.boot_.job().rank < who_.rank ? uint8_t(rail_.index_) : their_rail_; }
+
 std::string Link::describe() const {
   std::string text = "verbs " + rail_.caps_.device;
   if (here_ != net::Gid{}) text += " " + here_.text() + " -> " + there_.text();

@@ -143,6 +143,7 @@ class Link final : public Endpoint, public Watched {
   Status put(const Region&, uint64_t offset, std::span<const iovec> local, Operation&) override;
   size_t backlog() const override;
   void cut() override;
+  uint8_t rail() const override;
   std::string describe() const override;
 
  private:
