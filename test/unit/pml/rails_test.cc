@@ -1,5 +1,6 @@
 // Several ways to one peer that break again and again: every message arrives once, in order, with the right bytes.
 #include <algorithm>
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <random>
@@ -135,8 +136,10 @@ TEST_CASE("a rail that comes back is used again") {
 TEST_CASE("without any rail the peer has failed, after a bounded time") {
   Bed bed = bed_of(2, 2, 0, true, 1);
   config::find("WEFT_NET_PATIENCE")->set("1", config::Origin::built_in);
+  std::atomic<int> exchanged{0};
   run_ranks(2, bed, false, [&](Rank& me) {
     exchange(me, 20);
+    for (++exchanged; exchanged < 2;) me.lane.progress();  // the last messages have come, too
     if (me.rank == 0)
       for (uint32_t rail : {0u, 1u}) bed.yard->pull(rail);
     std::vector<std::byte> data(1000000);
