@@ -13,7 +13,8 @@ int main(int argc, char** argv) {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     if (!rank) puts("ready");
     fflush(stdout);
-    for (int flag = 0;; usleep(200000)) MPI_Iprobe(MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE); /* others may need our help */
+    for (int flag = 0;; usleep(200000))
+      MPI_Iprobe(MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE); /* others may need our help */
   }
   MPI_Finalize();
   return 0;
