@@ -282,7 +282,8 @@ ucs_status_t Worker::on_news(void* at, const void* header, size_t header_length,
 int Worker::poll(Sink& sink) {
   sink_ = &sink;
   events_ = 0;
-  for (int i = 0; i < kStepsPerPoll && ucp_worker_progress(worker_); ++i) {
+  // no further look once there is something for the pml to do: with sockets each look is a system call
+  for (int i = 0; i < kStepsPerPoll && ucp_worker_progress(worker_) && !events_; ++i) {
   }
   if (!mourned_.empty()) [[unlikely]]
     report(sink);
