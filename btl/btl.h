@@ -29,7 +29,7 @@ struct Header {
   uint32_t length = 0;    ///< payload bytes that follow
   uint16_t sequence = 0;  ///< per pair of processes, over all rails
   uint8_t kind = 0;       ///< a pml::MessageKind
-  uint8_t flags = 0;  ///< the pml's
+  uint8_t flags = 0;      ///< the pml's
 };
 static_assert(sizeof(Header) == 24, "the small-message path counts on header + 40 bytes in one cache line");
 

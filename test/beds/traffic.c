@@ -63,8 +63,7 @@ int main(int argc, char** argv) {
   long number = 0;
   for (; more; number += window) {
     MPI_Request requests[2 * window];
-    for (int i = 0; i < window; i++)
-      MPI_Irecv(in[i], 524288, MPI_UINT64_T, peer, 1, MPI_COMM_WORLD, &requests[i]);
+    for (int i = 0; i < window; i++) MPI_Irecv(in[i], 524288, MPI_UINT64_T, peer, 1, MPI_COMM_WORLD, &requests[i]);
     for (int i = 0; i < window; i++) {
       const size_t words = words_of(rank, number + i);
       fill(out[i], words, rank, number + i);
