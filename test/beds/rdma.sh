@@ -1,5 +1,5 @@
 #!/bin/bash
-# Messages over verbs on soft-RoCE: a virtual machine with two hosts, two rails between them, and shared memory switched off.
+# Messages over verbs, and over UCX's rc, on soft-RoCE: a virtual machine with two hosts, two rails between them, and shared memory switched off.
 #   rdma.sh           starts the machine and runs itself in it
 # Needs root, QEMU and Debian's kernel package; skipped (77) where one is missing.
 set -eu
@@ -49,6 +49,13 @@ inside() {
   run "collectives on 4 ranks: ok" "$work/collectives"
   run "4 ranks, .*test accuracy" "$work/train" "$work/digits.csv" --epochs 5 --quiet
   learnt "$work/out" || die "the training has not learnt"
+  if [ -e "$PREFIX/lib/weft/btl_ucx.so" ]; then
+    export WEFT_NET=ucx UCX_TLS=rc_v,ud_v,self
+    before=$(packets rxe1r0)
+    run "point_to_point on 4 ranks: ok" "$work/point_to_point"
+    [ "$(packets rxe1r0)" -gt $((before + 1000)) ] || die "the messages of UCX took another way"
+    run "collectives on 4 ranks: ok" "$work/collectives"
+  fi
   export WEFT_NET=auto
   before=$(packets rxe2r0)
   run "smoke on 4 ranks: ok" "$work/smoke"
@@ -77,4 +84,4 @@ cd "$work"
 "$here/rdma-vm" --timeout 840 --nodes 2 --rails 2 --share "$SRC" --share "$OUT" --share "$BUILD" --share "$PREFIX" -- "$here/rdma.sh" inside || status=$?
 [ $status -ne 125 ] || skip "the machine did not start"
 [ $status -eq 0 ] || die "status $status"
-result "unit tests, conformance and training over verbs between two hosts with two rails, $((SECONDS - begin)) s"
+result "unit tests, conformance and training over verbs, conformance over UCX between two hosts with two rails, $((SECONDS - begin)) s"
