@@ -15,7 +15,7 @@ wanted_packages="
 bed_packages="
   slurm-wlm=x:/usr/sbin/slurmctld munge=x:/usr/sbin/munged openssh-server=x:/usr/sbin/sshd openssh-client=cmd:ssh iproute2=cmd:ip
   qemu-system-x86=cmd:qemu-system-x86_64 busybox-static=cmd:busybox cpio=cmd:cpio kmod=cmd:modprobe
-  ibverbs-providers=f:/etc/libibverbs.d/rxe.driver ibverbs-utils=cmd:ibv_devinfo perftest=cmd:ib_send_lat"
+  ibverbs-providers=f:/etc/libibverbs.d/rxe.driver"
 
 probe() {
   case $1 in
