@@ -25,7 +25,8 @@ const config::Integer setting_class(
     "Traffic class (0 to 255) of verbs connections; on RoCE v2 four times the DSCP, which PFC and ECN go by");
 const config::Integer setting_timeout("verbs", "timeout", "16",
                                       "How long to wait for an acknowledgement over verbs: 4.096 us * 2^timeout (1 to 31)");
-const config::Integer setting_retries("verbs", "retries", "7", "How often verbs repeats what is not acknowledged (0 to 7)");
+const config::Integer setting_retries("verbs", "retries", "6",
+                                      "How often verbs repeats what is not acknowledged (0 to 7; 7 means for ever on soft-RoCE)");
 const config::Bytes setting_registered("verbs", "registered", "1G",
                                        "Memory that stays registered with devices for further messages, beyond what is in use");
 

@@ -30,8 +30,8 @@ struct Options {
   uint32_t mtu = 0;             ///< bytes of a packet; 0: what both ports can
   uint8_t service_level = 0;
   uint8_t traffic_class = 0;
-  uint8_t timeout = 16;  ///< of an acknowledgement: 4.096 us * 2^timeout
-  uint8_t retries = 7;
+  uint8_t timeout = 16;                                   ///< of an acknowledgement: 4.096 us * 2^timeout
+  uint8_t retries = 6;                                    ///< 7 would be for ever on soft-RoCE
   uint32_t guest_s = 30;                                  ///< time that an inbound connection has to prove itself
   uint32_t connect_s = 10;                                ///< limit of one attempt to connect over tcp
   uint64_t registered = 1u << 30;                         ///< bytes of memory that stay registered
