@@ -14,7 +14,7 @@ work=$OUT/beds/hosts-$mode
 mkdir -p "$work"
 mpirun=$PREFIX/bin/mpirun
 beds=${BEDS_STATE:-/var/lib/weft-beds}
-bed='' job='' runs=0
+bed='' job='' runs=0 swept=''
 
 skip() {
   result "SKIPPED: $*"
@@ -96,7 +96,12 @@ wait_until() { # wait_until COMMAND...: within 5 s, or 10 attempts where each ta
 
 no_processes() { [ -z "$(pids "$work/")$(pids "mpirun --daemon")$(pids "^$mpirun")" ]; }
 no_files() { [ -z "$(files)" ]; }
+sweep() { # after Slurm has killed all of a step, guardians too: files go with the next job on those hosts
+  wait_until no_processes || return 0
+  in_bed "$mpirun" "${where[@]}" true
+}
 nothing_left() {
+  [ -z "$swept" ] || sweep
   wait_until no_processes || die "left running: $(for p in $(pids "$work/") $(pids "mpirun"); do tr '\0' ' ' <"/proc/$p/cmdline"; done)"
   wait_until no_files || die "files were left: $(files)"
 }
@@ -201,7 +206,9 @@ deaths() {
   grep -q "^  ranks 0-15\$" "$work/out" || [ "$(grep -c -E '^  ranks? [0-9]' "$work/out")" -ge 2 ] || show "not the stacks of all ranks"
   lives
   strike 9 "^$mpirun .*guest wait"
+  [ "$mode" = ssh ] || swept=yes
   ends $([ "$mode" = ssh ] && echo 137 || echo 0) "its guardian has ended the ranks" 5 # salloc does not pass on that its child was killed
+  swept=''
 }
 
 tools() { # weft ps and weft kill where mpirun is not

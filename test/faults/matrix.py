@@ -274,8 +274,11 @@ def ssh_bed_cells():
 def slurm_cells():
     lost = "lost the daemon on node"
     yield Cell("slurm", "a daemon", "run", "SIGKILL", 1, lost, blows=[(("daemon", "node4", None), KILL)])
-    yield Cell("slurm", "srun", "run", "SIGKILL", 1, lost, blows=[(("ssh", None, None), KILL)])
-    yield Cell("slurm", "mpirun", "run", "SIGKILL", 0, "its guardian has ended the ranks", blows=[(("mpirun", None, None), KILL)])
+    # Slurm then kills all processes of the step, guardians too if they have not been quicker.
+    yield Cell("slurm", "srun", "run", "SIGKILL", 1, lost, blows=[(("ssh", None, None), KILL)], swept=True)
+    yield Cell(
+        "slurm", "mpirun", "run", "SIGKILL", 0, "its guardian has ended the ranks", blows=[(("mpirun", None, None), KILL)], swept=True
+    )
     yield Cell("slurm", "a rank", "run", "SIGKILL", 137, "rank 2 (pid … on node3, …) was killed by signal 9", blows=[(("rank", None, 2), KILL)])
     yield Cell("slurm", "a host crashes", "running", "crash", 1, lost + "4: its host does not answer any more", host="node4")
 
