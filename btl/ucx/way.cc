@@ -8,11 +8,16 @@
 namespace weft::btl::ucx {
 namespace {
 
-constexpr uint32_t kMostParcels = 64;  // of one way in flight: more waits in the pml
+constexpr uint32_t kMostParcels = 32;  // of one way in flight: more waits in the pml
 constexpr size_t kMostLoans = 8;
 constexpr uint32_t kRendezvousFrom = 32 << 10;  // a loan of less goes at once, and is copied on arrival
 
 }  // namespace
+
+inline Note Way::note_of(Header header) const {
+  header.length = worker_.job_.rank ^ worker_.token_;
+  return {header};
+}
 
 /// Room for one more buffered message; null: none.
 inline Parcel* Way::admit() {
@@ -35,16 +40,16 @@ Status Way::try_inline(const Header& h, const void* payload) {
   Parcel* parcel = admit();
   if (!parcel) [[unlikely]]
     return admit_failed();
-  parcel->note = {h, worker_.job_.rank, worker_.token_};
+  parcel->note = note_of(h);
   if (h.length) memcpy(parcel->payload, payload, h.length);
-  return dispatch(parcel);
+  return dispatch(parcel, h.length);
 }
 
 Status Way::send(const Header& h, type::Cursor& cursor) {
   Parcel* parcel = admit();
   if (!parcel) [[unlikely]]
     return admit_failed();
-  parcel->note = {h, worker_.job_.rank, worker_.token_};
+  parcel->note = note_of(h);
   const uint64_t start = cursor.position();
   if (cursor.contiguous()) {
     if (h.length) memcpy(parcel->payload, cursor.data(), h.length);
@@ -52,14 +57,13 @@ Status Way::send(const Header& h, type::Cursor& cursor) {
   } else {
     worker_.core_.pack(cursor, parcel->payload, h.length);
   }
-  const Status status = dispatch(parcel);
+  const Status status = dispatch(parcel, h.length);
   if (status != Status::ok) cursor.seek(start);
   return status;
 }
 
 /// Hands a parcel to UCX. Short ones go as one piece of memory, which UCX's fastest path wants.
-Status Way::dispatch(Parcel* parcel) {
-  const size_t length = parcel->note.header.length;
+Status Way::dispatch(Parcel* parcel, size_t length) {
   const bool joined = length + sizeof(Note) <= worker_.joined_limit_;
   ucp_request_param_t param;
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
@@ -103,7 +107,7 @@ Status Way::send_zcopy(const Header& h, std::span<const iovec> runs, Operation& 
   auto loan = std::make_unique<Loan>();
   loan->way = this;
   loan->operation = &operation;
-  loan->note = {h, worker_.job_.rank, worker_.token_};
+  loan->note = note_of(h);
   ucp_request_param_t param;
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_DATATYPE;
   param.flags = h.length >= kRendezvousFrom ? UCP_AM_SEND_FLAG_RNDV : UCP_AM_SEND_FLAG_EAGER;
@@ -149,7 +153,7 @@ void Way::lend_back(Status status) {
 void Way::say(Say what) {
   const ucp_ep_h to = ep_ ? ep_ : back_;
   if (!to || over_) return;
-  auto note = std::make_unique<Note>(Note{{}, worker_.job_.rank, worker_.token_});
+  auto note = std::make_unique<Note>(note_of({}));
   ucp_request_param_t param;
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
   param.flags = UCP_AM_SEND_FLAG_EAGER | (what == Say::hello ? UCP_AM_SEND_FLAG_REPLY : 0);

@@ -15,7 +15,7 @@ namespace weft::btl::ucx {
 namespace {
 
 constexpr int kStepsPerPoll = 8;
-constexpr size_t kIdleParcels = 32;
+constexpr size_t kIdleParcels = 16;
 constexpr size_t kJoined = 2048;  // copying so much costs less than a second piece of memory
 constexpr uint64_t kCloseLimit_ns = 1'000'000'000;
 
@@ -185,13 +185,15 @@ void Worker::give_back(Parcel* parcel) {
 
 // ---- arrivals
 
-/// The note of an arrived message, copied as UCX promises no alignment; none: it is not ours.
-std::optional<Note> Worker::check(const void* header, size_t length) {
+/// Reads the note of an arrived message, wherever it lies; none: it is not ours.
+std::optional<Arrival> Worker::check(const void* header, size_t header_length, size_t length) {
   Note note;
-  if (length >= sizeof note) {
+  if (header_length >= sizeof note && (header_length == sizeof note || !length)) [[likely]] {
     memcpy(&note, header, sizeof note);
-    if (note.token == token_ && note.from < job_.size && note.from != job_.rank) [[likely]]
-      return note;
+    const uint32_t from = note.header.length ^ token_;
+    note.header.length = static_cast<uint32_t>(header_length - sizeof note + length);
+    if (from < job_.size && from != job_.rank) [[likely]]
+      return Arrival{note.header, from};
   }
   if (std::has_single_bit(++strangers_))
     core_.log(Level::warning,
@@ -199,35 +201,32 @@ std::optional<Note> Worker::check(const void* header, size_t length) {
   return std::nullopt;
 }
 
-void Worker::arrived(const Note& note, const std::byte* payload) {
-  Way& from = way(note.from);
+void Worker::arrived(const Arrival& arrival, const std::byte* payload) {
+  Way& from = way(arrival.from);
   latest_ = &from;
   ++events_;
-  sink_->arrived(cookie_of(from), note.header, payload);
+  sink_->arrived(cookie_of(from), arrival.header, payload);
 }
 
 ucs_status_t Worker::on_message(void* at, const void* header, size_t header_length, void* data, size_t length,
                                 const ucp_am_recv_param_t* param) {
   auto& self = *static_cast<Worker*>(at);
-  const std::optional<Note> note = self.check(header, header_length);
-  if (!note || !self.sink_) return UCS_OK;
-  const uint64_t joined = header_length - sizeof(Note);
-  if (note->header.length != joined + length || (joined && length)) {
-    self.core_.log(Level::warning, "ucx: dropped a message whose length is not what it says");
-    return UCS_OK;
-  }
-  if (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) return self.begin_large(*note, data, length);
-  self.arrived(*note, joined ? static_cast<const std::byte*>(header) + sizeof(Note) : static_cast<const std::byte*>(data));
+  const std::optional<Arrival> arrival = self.check(header, header_length, length);
+  if (!arrival || !self.sink_) return UCS_OK;
+  if (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) return self.begin_large(*arrival, data);
+  self.arrived(*arrival,
+               header_length > sizeof(Note) ? static_cast<const std::byte*>(header) + sizeof(Note) : static_cast<const std::byte*>(data));
   return UCS_OK;
 }
 
 /// A large message waits at the sender: fetches it to where it belongs.
-ucs_status_t Worker::begin_large(const Note& note, void* descriptor, size_t length) {
+ucs_status_t Worker::begin_large(const Arrival& arrival, void* descriptor) {
+  const size_t length = arrival.header.length;
   auto inbound = std::make_unique<Inbound>();
   inbound->worker = this;
-  inbound->note = note;
-  inbound->way = &way(note.from);
-  inbound->place = sink_->landing(cookie_of(*inbound->way), inbound->note.header);
+  inbound->arrival = arrival;
+  inbound->way = &way(arrival.from);
+  inbound->place = sink_->landing(cookie_of(*inbound->way), inbound->arrival.header);
   if (!inbound->place) {
     inbound->own.reset(new std::byte[length]);
     inbound->place = inbound->own.get();
@@ -256,14 +255,14 @@ void Worker::end_large(Inbound* ended, ucs_status_t status) {
   ++events_;
   if (!sink_ || inbound->way->over_) return;
   if (status != UCS_OK) return Way::failed(inbound->way, nullptr, status);
-  arrived(inbound->note, inbound->place);
+  arrived(inbound->arrival, inbound->place);
 }
 
 /// Hellos and farewells.
 template <Say what>
-ucs_status_t Worker::on_news(void* at, const void* header, size_t header_length, void*, size_t, const ucp_am_recv_param_t* param) {
+ucs_status_t Worker::on_news(void* at, const void* header, size_t header_length, void*, size_t length, const ucp_am_recv_param_t* param) {
   auto& self = *static_cast<Worker*>(at);
-  const std::optional<Note> note = self.check(header, header_length);
+  const std::optional<Arrival> note = self.check(header, header_length, length);
   if (!note) return UCS_OK;
   Way& from = self.way(note->from);
   ++self.events_;
