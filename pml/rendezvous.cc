@@ -80,7 +80,7 @@ void Lane::advance_read(Transfer& t) {
     if (status == Status::ok && !bulk.failed) continue;
     bulk.in_flight = 0;
     if (status == Status::again) return to_move_.push_back(t);
-    if (t.peer->failed || status == Status::peer_failed) return end(t, MPI_ERR_PROC_ABORTED);
+    if (t.peer->failed || (status == Status::peer_failed && !t.peer->rails)) return end(t, MPI_ERR_PROC_ABORTED);
     bulk.moved = 0;
     return ask_for_data(t);
   }
