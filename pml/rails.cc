@@ -259,12 +259,12 @@ void Lane::lose(Peer& peer, Track& track, const std::string& why) {
   if (!mend_at_ || track.retry_at < mend_at_) mend_at_ = track.retry_at;
   rails.why = why;
   queue(peer);
-  if (rails.departed) return;
   if (!was_up) return log(Level::info, "no way to rank %u over %s: %s", peer.id.rank, track.caps->device.c_str(), why.c_str());
   ++counters_.ways_lost;
   if (!track.final) close_life(peer, track);
   const Track* other = rails.best();
   if (!other && !rails.dark_since) rails.dark_since = now;
+  if (rails.departed) return;  // still asked for what it waits for, but nobody needs to know
   log(Level::warning, "%s; %s", why.c_str(),
       other ? ("going on over " + other->caps->device).c_str() : "no other way to it works now, trying again");
 }
@@ -401,7 +401,7 @@ void Lane::revive(Peer& peer, Track& track, uint64_t now) {
 /// Looks after one peer's lost ways.
 void Lane::mend(Peer& peer, uint64_t now) {
   Rails& rails = *peer.rails;
-  if (rails.departed) return;
+  if (rails.gone) return;
   bool hope = false;
   for (uint32_t wire : rails.order) {
     Track& track = rails.tracks[wire];
@@ -410,8 +410,13 @@ void Lane::mend(Peer& peer, uint64_t now) {
     hope |= track.failures < kAttempts;
   }
   const auto patience = static_cast<uint64_t>(std::max<int64_t>(patience_variable.get(), 1)) * 1'000'000'000;
-  if (!rails.best() && rails.dark_since && (!hope || now - rails.dark_since > patience))
+  if (rails.best() || !rails.dark_since || (hope && now - rails.dark_since <= patience)) return;
+  if (rails.departed) {
+    rails.gone = true;
+    peer.controls.clear();
+  } else {
     fail_peer(peer, "all " + std::to_string(rails.order.size()) + " ways to it are lost, the last one because: " + rails.why);
+  }
 }
 
 void Lane::mend_rails(uint64_t now) {
@@ -422,7 +427,7 @@ void Lane::mend_rails(uint64_t now) {
   for (const Peer* peer : railed_)
     for (uint32_t wire : peer->rails->order) {
       const Track& track = peer->rails->tracks[wire];
-      if (track.state != Track::State::down && !track.refused_at && !peer->rails->dark_since) continue;
+      if (peer->rails->gone || (track.state != Track::State::down && !track.refused_at && !peer->rails->dark_since)) continue;
       const uint64_t at = std::max(track.state == Track::State::down ? track.retry_at : 0, now + kFirstPause_ns / 2);
       if (!mend_at_ || at < mend_at_) mend_at_ = at;
     }

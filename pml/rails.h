@@ -76,6 +76,7 @@ struct Rails {
   bool asked = false;           ///< the peer waits for our acknowledgement
   bool parting = false;         ///< we have said goodbye
   bool departed = false;        ///< the peer has
+  bool gone = false;            ///< and cannot be reached any more
   bool wanted = false;          ///< all ways can be used: wake those that sleep
   bool busy = false;            ///< something of this could not be done yet
   std::string why;              ///< the last loss

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -66,7 +67,7 @@ struct Yard {
   }
   uint32_t ranks, rails;
   std::vector<std::unique_ptr<Line>> lines;
-  double snap = 0;  ///< chance for each message that it is the line's last
+  std::atomic<double> snap = 0;  ///< chance for each message that it is the line's last
   bool zcopy = true;
   uint32_t seed = 1;
 

@@ -21,7 +21,7 @@ std::byte pattern(uint32_t from, uint32_t number, uint64_t i) {
 }
 
 uint64_t size_of(uint32_t number) {
-  constexpr uint64_t sizes[] = {0, 8, 100, 256, 257, 5000, 16384, 16385, 100000, 300000, 2000000};
+  constexpr uint64_t sizes[] = {0, 8, 100, 256, 257, 5000, 16384, 16385, 100000, 200000, 700000};
   return sizes[number * 2654435761u % 11];
 }
 
@@ -79,6 +79,15 @@ void exchange(Rank& me, uint32_t count) {
   }
 }
 
+/// Waits, without a message, until all ranks have come here.
+void meet(Rank& me, std::atomic<uint32_t>& here) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  for (++here; here < me.size;) {
+    me.lane.progress();
+    NEED(std::chrono::steady_clock::now() < end);
+  }
+}
+
 Bed bed_of(uint32_t ranks, uint32_t rails, double snap, bool zcopy, uint32_t seed) {
   auto yard = std::make_shared<Yard>(ranks, rails);
   yard->snap = snap;
@@ -98,8 +107,13 @@ TEST_CASE("rails that break at any moment lose, double and reorder nothing") {
   CAPTURE(seed);
   std::atomic<uint64_t> lost{0}, again{0};
   for (uint32_t round = 0; round < 4; ++round) {
-    run_ranks(round % 2 ? 3 : 2, bed_of(round % 2 ? 3 : 2, 2 + round / 3, 0.02, round % 3 != 0, seed + round * 100), false, [&](Rank& me) {
+    const uint32_t ranks = round % 2 ? 3 : 2;
+    Bed bed = bed_of(ranks, 2 + round / 3, 0.02, round % 3 != 0, seed + round * 100);
+    std::atomic<uint32_t> exchanged{0};
+    run_ranks(ranks, bed, false, [&](Rank& me) {
       exchange(me, 80);
+      meet(me, exchanged);
+      bed.yard->snap = 0;  // the very last word can be lost with its way: who waits for it does so in vain
       lost += me.lane.counters().ways_lost;
       again += me.lane.counters().sent_again;
     });
@@ -136,10 +150,10 @@ TEST_CASE("a rail that comes back is used again") {
 TEST_CASE("without any rail the peer has failed, after a bounded time") {
   Bed bed = bed_of(2, 2, 0, true, 1);
   config::find("WEFT_NET_PATIENCE")->set("1", config::Origin::built_in);
-  std::atomic<int> exchanged{0};
+  std::atomic<uint32_t> exchanged{0};
   run_ranks(2, bed, false, [&](Rank& me) {
     exchange(me, 20);
-    for (++exchanged; exchanged < 2;) me.lane.progress();  // the last messages have come, too
+    meet(me, exchanged);  // the last messages have come, too
     if (me.rank == 0)
       for (uint32_t rail : {0u, 1u}) bed.yard->pull(rail);
     std::vector<std::byte> data(1000000);
