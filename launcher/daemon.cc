@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "launcher/arrange.h"
 #include "launcher/central.h"
@@ -38,6 +39,7 @@ namespace weft::launcher {
 namespace {
 
 constexpr uint64_t patience_ns = 4'000'000'000;  // with daemons that were told to go and send nothing
+constexpr uint64_t omen_patience_ns = 300'000'000;
 
 std::vector<RankInfo> rank_infos(const Options& options, const Layout& layout) {
   std::vector<RankInfo> infos;
@@ -96,7 +98,8 @@ class Daemon final : public Host {
   uint64_t gathering_until_ns_ = 0;   // 0: nothing is being gathered
   std::unique_ptr<tree::Node> node_;  // only with other hosts
   std::unique_ptr<tree::Exchange> exchange_;
-  uint64_t timeout_ns_ = 0, grace_ns_ = 0, late_ns_ = 0;
+  uint64_t timeout_ns_ = 0, grace_ns_ = 0, late_ns_ = 0, omen_ns_ = 0;
+  std::optional<event::Signalled> omen_;  // a signal that another host's daemon got
   int exit_code_ = 0;
   /// One spawn that is under way.
   struct Spawning {
@@ -117,6 +120,7 @@ class Daemon final : public Host {
   Result<void> allocate();
   Result<void> reach();
   tree::Plan plan() const;
+  void take_from_host(const Event& event);
   void deliver(const tree::Message& message);
   void tell(tree::Kind kind, std::string body = {});
   void loop();
@@ -293,13 +297,23 @@ void Daemon::deliver(const tree::Message& message) {
       if (auto lost = tree::decode_lost(message.body)) take(event::HostLost{lost->node, lost->why});
       return;
     case tree::Kind::event:
-      if (auto event = tree::decode_event(message.body)) take(*event);
+      if (auto event = tree::decode_event(message.body)) take_from_host(*event);
       return;
     case tree::Kind::stacks_found:
       if (auto found = tree::decode_stacks(message.body)) gather_stacks(message.from, std::move(*found));
       return;
     default: exchange_->deliver(message);
   }
+}
+
+/// Slurm ends all daemons when one has died, so that the signal of another may be heard of before that: the loss, which is the cause,
+/// gets a moment to be noticed.
+void Daemon::take_from_host(const Event& event) {
+  const auto* signalled = std::get_if<event::Signalled>(&event);
+  if (!signalled || signalled->why.empty()) return take(event);
+  if (omen_) return;
+  omen_ = *signalled;
+  omen_ns_ = now_ns() + omen_patience_ns;
 }
 
 /// What `weft ps` shows of this job.
@@ -425,7 +439,7 @@ void Daemon::gather_stacks(uint32_t node, HostStacks found) {
 
 int Daemon::wait_ms() {
   uint64_t next = output_.next_tick_ns();
-  for (uint64_t clock : {timeout_ns_, grace_ns_, late_ns_, central_.next_tick_ns(), stacks_.next_tick_ns(), gathering_until_ns_,
+  for (uint64_t clock : {timeout_ns_, grace_ns_, late_ns_, omen_ns_, central_.next_tick_ns(), stacks_.next_tick_ns(), gathering_until_ns_,
                          room_.next_tick_ns(), node_ ? node_->next_tick_ns() : 0})
     if (clock && (!next || clock < next)) next = clock;
   if (!next) return -1;
@@ -477,6 +491,10 @@ void Daemon::end_tree() {
 
 void Daemon::check_clocks() {
   const uint64_t now = now_ns();
+  if (omen_ns_ && now >= omen_ns_) {
+    omen_ns_ = 0;
+    if (state_.phase() != Phase::stop) take(*omen_);
+  }
   if (timeout_ns_ && now >= timeout_ns_) {
     timeout_ns_ = 0;
     take(event::TimedOut{options_.timeout_s});
