@@ -141,10 +141,6 @@ paths() { # which ways are reported; messages over the transports that are not t
   grep -q "^weft:   not used .*ucx: " "$work/out" || show "no word of ucx"
   start "$PREFIX/bin/weft" paths "${where[@]}" -x WEFT_NET=tcp
   ends 0 "^weft:   within a host  tcp eth"
-  [ -e "$PREFIX/lib/weft/btl_ucx.so" ] || return 0
-  start "$mpirun" --report-paths -x WEFT_NET=ucx -x UCX_TLS=tcp,self "${where[@]}" "$work/point_to_point"
-  ends 0 "point_to_point on 16 ranks: ok"
-  grep -q "^weft:   between hosts  ucx (" "$work/out" || show "not over ucx"
 }
 
 streams() {
