@@ -249,6 +249,7 @@ class Lane final : private btl::Sink {
   Status emit_eager(Transfer&, Peer&);
   Status emit_synchronous(Transfer&, Peer&);
   Status emit_announcement(Transfer&, Peer&);
+  static Status put_over(btl::Endpoint&, const btl::Caps&, const btl::Header&, const void* payload);
   Status put_on_wire(Peer&, btl::Header&, const void* payload);
   void control(Peer&, MessageKind, uint64_t context, const ClearToSend* payload = nullptr);
   void queue(Peer&);
@@ -319,6 +320,7 @@ class Lane final : private btl::Sink {
   Status emit_eager_on_rails(Transfer&, Peer&, btl::Header);
   void hold(Rails&, Track&, const btl::Header&, std::byte* payload);
   void forget(Rails&, Sent&);
+  void confirm(Rails&, Track&, uint64_t arrived);
   void arrived_counted(Peer&, const btl::Header&);
   void on_acknowledge(Peer&, const btl::Header&);
   void on_resume(Peer&, const btl::Header&);

@@ -142,19 +142,21 @@ void Lane::forget(Rails& rails, Sent& sent) {
   if (sent.payload) payloads_.give(sent.payload, sent.header.length);
 }
 
+/// So many of this life's messages have arrived.
+void Lane::confirm(Rails& rails, Track& track, uint64_t arrived) {
+  for (; track.acknowledged < arrived && !track.unacknowledged.empty(); ++track.acknowledged) {
+    forget(rails, track.unacknowledged.front());
+    track.unacknowledged.pop_front();
+  }
+}
+
 /// Sends over the best way that works. `payload` is contiguous. `over`: the way that took it.
 Status Lane::put_counted(Peer& to, btl::Header& header, const void* payload, Track*& over) {
   header.flags |= kCounted;
   while (!to.failed) {
     over = to.rails->best();
     if (!over || over->unacknowledged.size() >= kUnacknowledged) return Status::again;
-    Status status;
-    if (header.length <= over->caps->max_inline) {
-      status = over->endpoint->try_inline(header, payload);
-    } else {
-      type::Cursor cursor(payload, header.length, type::of(type::Basic::byte));
-      status = over->endpoint->send(header, cursor);
-    }
+    const Status status = put_over(*over->endpoint, *over->caps, header, payload);
     if (status == Status::ok || status == Status::again) return status;
     refused(*over);
   }
@@ -213,12 +215,7 @@ void Lane::on_hello(Peer& from) {
 
 void Lane::on_acknowledge(Peer& from, const btl::Header& h) {
   if (!from.rails) return;
-  Track& track = from.rails->tracks[polled_];
-  while (track.acknowledged < h.context && !track.unacknowledged.empty()) {
-    forget(*from.rails, track.unacknowledged.front());
-    track.unacknowledged.pop_front();
-    ++track.acknowledged;
-  }
+  confirm(*from.rails, from.rails->tracks[polled_], h.context);
   if (!from.pending.empty()) queue(from);
 }
 
@@ -281,11 +278,7 @@ void Lane::close_life(Peer& peer, Track& track) {
 
 /// Both sides have closed a life of a way: what had not arrived goes again, and the next life begins.
 void Lane::settle(Peer& peer, Track& track, uint64_t arrived) {
-  while (track.acknowledged < arrived && !track.unacknowledged.empty()) {
-    forget(*peer.rails, track.unacknowledged.front());
-    track.unacknowledged.pop_front();
-    ++track.acknowledged;
-  }
+  confirm(*peer.rails, track, arrived);
   for (Sent& sent : std::exchange(track.unacknowledged, {})) send_again(peer, std::move(sent));
   track.last_received = track.received;
   track.acknowledged = track.received = track.told = track.told_later = 0;

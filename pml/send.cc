@@ -179,12 +179,17 @@ void Lane::expose(Transfer& t, Bulkwork& bulk, Peer& to) {
   }
 }
 
+/// Sends a contiguous payload, in the shortest way that the wire has for its length.
+Status Lane::put_over(btl::Endpoint& endpoint, const btl::Caps& caps, const btl::Header& header, const void* payload) {
+  if (header.length <= caps.max_inline) return endpoint.try_inline(header, payload);
+  type::Cursor cursor(payload, header.length, type::of(type::Basic::byte));
+  return endpoint.send(header, cursor);
+}
+
 /// Sends a message of the protocol itself; its payload is short and contiguous.
 Status Lane::put_on_wire(Peer& to, btl::Header& header, const void* payload) {
   if (to.rails) return put_on_rails(to, header, payload);
-  if (header.length <= to.ways.front().caps->max_inline) return to.endpoint->try_inline(header, payload);
-  type::Cursor cursor(payload, header.length, type::of(type::Basic::byte));
-  return to.endpoint->send(header, cursor);
+  return put_over(*to.endpoint, *to.ways.front().caps, header, payload);
 }
 
 /// Answers the peer, at once if nothing stands in the way.

@@ -214,21 +214,12 @@ void Link::connected() {
 
 /// Moves the handshake of an own attempt on, as far as the socket lets it.
 void Link::shake() {
-  for (;;) {
-    while (!handshake_->output().empty()) {
-      const ssize_t n = ::send(fd.get(), handshake_->output().data(), handshake_->output().size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-      if (n < 0 && errno == EAGAIN) return rail_.watch(*this, EPOLLIN | EPOLLOUT);
-      if (n < 0 && errno != EINTR) return attempt_failed(explain("the handshake broke off", errno));
-      if (n > 0) handshake_->sent(size_t(n));
-    }
-    if (handshake_->state() != net::Handshake::State::going) break;
-    std::byte in[256];
-    const ssize_t n = recv(fd.get(), in, std::min(sizeof in, handshake_->wanted()), MSG_DONTWAIT);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && errno == EAGAIN) return rail_.watch(*this, EPOLLIN);
-    if (n < 0) return attempt_failed(explain("the handshake broke off", errno));
-    if (n == 0) return attempt_failed("it closed the connection during the handshake");
-    handshake_->feed({in, size_t(n)});
+  switch (net::advance(fd.get(), *handshake_)) {
+    case net::Advance::wants_write: return rail_.watch(*this, EPOLLIN | EPOLLOUT);
+    case net::Advance::wants_read: return rail_.watch(*this, EPOLLIN);
+    case net::Advance::broken: return attempt_failed(explain("the handshake broke off", errno));
+    case net::Advance::closed: return attempt_failed("it closed the connection during the handshake");
+    case net::Advance::ended: break;
   }
   if (handshake_->state() == net::Handshake::State::failed) return attempt_failed(handshake_->why());
   conclude();

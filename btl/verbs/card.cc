@@ -4,6 +4,8 @@
 #include <cstring>
 #include <tuple>
 
+#include "btl/partners.h"
+
 namespace weft::btl::verbs {
 namespace {
 
@@ -148,24 +150,16 @@ int partner_of(const Card& mine, uint32_t my_rank, size_t my_rail, const Card& t
   const bool first = my_rank < their_rank;
   const Card& low = first ? mine : theirs;
   const Card& high = first ? theirs : mine;
-  struct Pair {
-    int worth;
-    size_t i, j;
-  };
-  std::vector<Pair> pairs;
+  std::vector<RailPair> pairs;
   for (size_t i = 0; i < low.rails.size(); ++i)
     for (size_t j = 0; j < high.rails.size(); ++j)
       if (const GidPair gids = best_gids(low, i, high, j); gids.worth > 0) pairs.push_back({gids.worth, i, j});
   // on one host, and across routers, every rail reaches every other: the same name, then the same place is the natural partner
-  auto rank = [&](const Pair& p) { return std::tuple(-p.worth, low.rails[p.i].device != high.rails[p.j].device, p.i != p.j, p.i, p.j); };
-  std::ranges::sort(pairs, [&](const Pair& a, const Pair& b) { return rank(a) < rank(b); });
-  std::vector<bool> taken_low(low.rails.size()), taken_high(high.rails.size());
-  for (const Pair& p : pairs) {
-    if (taken_low[p.i] || taken_high[p.j]) continue;
-    taken_low[p.i] = taken_high[p.j] = true;
-    if ((first ? p.i : p.j) == my_rail) return int(first ? p.j : p.i);
-  }
-  return -1;
+  auto rank = [&](const RailPair& p) {
+    return std::tuple(-p.worth, low.rails[p.low].device != high.rails[p.high].device, p.low != p.high, p.low, p.high);
+  };
+  std::ranges::sort(pairs, [&](const RailPair& a, const RailPair& b) { return rank(a) < rank(b); });
+  return partner_in(pairs, low.rails.size(), high.rails.size(), first, my_rail);
 }
 
 }  // namespace weft::btl::verbs

@@ -1,6 +1,9 @@
 #include "runtime/net/handshake.h"
 
+#include <sys/socket.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 namespace weft::net {
@@ -150,6 +153,25 @@ Handshake::State Handshake::take_proof() {
 void Handshake::decide(Verdict verdict) {
   const std::byte word{uint8_t(verdict)};
   queue({&word, 1});
+}
+
+Advance advance(int fd, Handshake& handshake) {
+  for (;;) {
+    while (!handshake.output().empty()) {
+      const ssize_t n = ::send(fd, handshake.output().data(), handshake.output().size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (n < 0 && errno == EAGAIN) return Advance::wants_write;
+      if (n < 0 && errno != EINTR) return Advance::broken;
+      if (n > 0) handshake.sent(size_t(n));
+    }
+    if (handshake.state() != Handshake::State::going) return Advance::ended;
+    std::byte in[256];
+    const ssize_t n = recv(fd, in, std::min(sizeof in, handshake.wanted()), MSG_DONTWAIT);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EAGAIN) return Advance::wants_read;
+    if (n < 0) return Advance::broken;
+    if (n == 0) return Advance::closed;
+    handshake.feed({in, size_t(n)});
+  }
 }
 
 }  // namespace weft::net

@@ -74,4 +74,15 @@ class Handshake {
   std::string why_;
 };
 
+/// What came of advance().
+enum class Advance : uint8_t {
+  ended,        ///< proven, decided or failed: see the handshake's state
+  wants_read,   ///< the socket has nothing more now
+  wants_write,  ///< the socket takes nothing more now
+  closed,       ///< the other side has closed the connection
+  broken,       ///< the socket failed: see errno
+};
+/// Moves the initiator's handshake on over a non-blocking socket, as far as that goes at once. Reads no byte beyond it.
+Advance advance(int fd, Handshake& handshake);
+
 }  // namespace weft::net
