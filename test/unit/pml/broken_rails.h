@@ -53,10 +53,13 @@ struct Line {
       other.lost = true;
       other.sent.clear();
     }
-    if (!alive && other.open && cable) {
-      alive = true;
-      me.patience = other.patience = 0;
-    }
+    meet();
+  }
+  /// Both sides want a connection, and there is a cable.
+  void meet() {
+    if (alive || !cable || !sides[0].open || !sides[1].open) return;
+    alive = true;
+    sides[0].patience = sides[1].patience = 0;
   }
 };
 
@@ -84,6 +87,7 @@ struct Yard {
     for (size_t i = rail; i < lines.size(); i += rails) {
       std::lock_guard hold(lines[i]->lock);
       lines[i]->cable = true;
+      lines[i]->meet();
     }
   }
 };

@@ -141,6 +141,7 @@ TEST_CASE("a rail that comes back is used again") {
     if (me.rank == 0) bed.yard->plug(1);
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
     while (me.lane.counters().ways_back == 0 && std::chrono::steady_clock::now() < end) me.lane.progress();
+    NEED(me.lane.counters().ways_back > 0);
     exchange(me, 20);
     if (me.rank == 0) bed.yard->pull(0);
     exchange(me, 20);
