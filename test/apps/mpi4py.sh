@@ -2,13 +2,19 @@
 # mpi4py, built from its source distribution by our mpicc.
 #   mpi4py.sh build | helloworld | ringtest | numpy     its own benchmarks, and an allreduce of numpy arrays, on 4 ranks
 #   mpi4py.sh suite RANKS [options of its test/main.py]     its own test suite, without what mpi4py.skip names
+#   mpi4py.sh --net LIST ...     over these transports (WEFT_NET); what is not named, shared memory too, is switched off
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../../contrib/lib/common.sh"
 version=4.1.2
 python=$OUT/venv/bin/python
 sources=$OUT/apps/mpi4py-$version
-ranks=${RANKS:-4}
+ranks=${RANKS:-4} net=''
+if [ "${1:-}" = --net ]; then
+  export WEFT_NET=$2
+  net=.${2//,/-}
+  shift 2
+fi
 
 # Rebuilt when our header or wrapper changes: the only things of ours that end up in it.
 build() {
@@ -62,7 +68,7 @@ suite() {
   # "module  reason" leaves a module out; "module.Class.test  reason" (with wildcards) single tests
   sed -n 's/^\([a-z_0-9]*\)[[:space:]].*/^\1\\.py$/p' "$here/mpi4py.skip" >"$OUT/apps/skip.modules"
   sed -n 's/^\([^#[:space:]]*\.[^[:space:]]*\).*/\1/p' "$here/mpi4py.skip" >"$OUT/apps/skip.tests"
-  log=$OUT/apps/suite.$ranks.log
+  log=$OUT/apps/suite.$ranks$net.log
   cd "$sources"
   set -- "$@" --no-builddir -e "$(paste -sd '|' "$OUT/apps/skip.modules")" --xfile "$OUT/apps/skip.tests"
   LIMIT=${LIMIT:-400} run_mpi "$ranks" "$python" -X faulthandler test/main.py -v ${FAILFAST--f} "$@" >"$log" 2>&1 || {
@@ -75,7 +81,7 @@ suite() {
   }
   tail -n 5 "$log"
   [ "$(grep -a -c '^OK' "$log")" -eq "$ranks" ] || die "only $(grep -a -c '^OK' "$log") of $ranks ranks came to a good end (see $log)"
-  result "$(grep -a -o 'Ran [0-9]* tests' "$log" | head -n 1) on each of $ranks ranks"
+  result "$(grep -a -o 'Ran [0-9]* tests' "$log" | head -n 1) on each of $ranks ranks${net:+ over ${WEFT_NET}}"
 }
 
 build_once
