@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "api/handles.h"
+#include "api/state.h"
 #include "runtime/base/error.h"
 
 namespace weft::api {
@@ -39,6 +40,11 @@ std::string_view error_text(int code);
 /// The largest error class or code in use: the attribute MPI_LASTUSEDCODE.
 int last_used_code();
 
+namespace tool {
+/// Calls the tools that wait for events; see api/tool.
+[[gnu::cold, gnu::noinline]] void deliver();
+}  // namespace tool
+
 /// What an entry calls once the arguments are good: runs a body; raises what it returns.
 template <class Body>
 inline int run(const char* function, Owner owner, Body body) {
@@ -48,6 +54,8 @@ inline int run(const char* function, Owner owner, Body body) {
   } catch (const std::bad_alloc&) {
     error = fail(MPI_ERR_NO_MEM, "out of memory");
   }
+  if (state.watched.load(std::memory_order_relaxed)) [[unlikely]]
+    tool::deliver();
   if (error != MPI_SUCCESS) [[unlikely]]
     return raise(function, owner, error);
   return error;

@@ -1,6 +1,7 @@
 // The process-global state: what MPI_Init made. The only place in the library that holds any.
 #pragma once
 
+#include <atomic>
 #include <climits>
 #include <cstdint>
 #include <memory>
@@ -41,6 +42,7 @@ class Held {
 /// Members read by every entry come first. Written under `lock` by initialisation, finalisation and sessions only.
 struct State {
   bool active = false;  ///< the world model or some session is initialised: MPI may be called
+  std::atomic<bool> watched = false;  ///< a tool wants to hear of events after each call
   Phase world_phase = Phase::before;
   comm::Communicator* world = nullptr;             ///< MPI_COMM_WORLD while the world model is active
   comm::Communicator* self = nullptr;              ///< MPI_COMM_SELF likewise

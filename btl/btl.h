@@ -16,6 +16,7 @@
 #include "runtime/base/status.h"
 #include "runtime/boot/boot.h"
 #include "runtime/mem/memory_kind.h"
+#include "runtime/obs/figures.h"
 #include "runtime/type/cursor.h"
 
 namespace weft::btl {
@@ -149,6 +150,9 @@ class Transport {
   /// Announces sleep: afterwards an arrival makes event_fd readable. False if something is there already.
   virtual bool arm() { return true; }
   virtual void disarm() {}
+
+  /// Adds what it has counted.
+  virtual void report(obs::Tally&) const {}
 
   /// Flushes what was accepted and takes leave of the peers (a peer that closes after this is not "lost").
   /// Returns true when done; called repeatedly, with poll() between.

@@ -44,6 +44,18 @@ int unsupported(const TeamState& s, const Call& c) {
   return MPI_SUCCESS;
 }
 
+/// Leaves the operation in the lane's ring.
+void record(TeamState& s, const Call& c) {
+  const pml::Team& team = s.team();
+  const int root = rooted(pattern_of(c.what)) ? c.root : -1;
+  const uint64_t bytes = agreed_bytes(c, team.size(), root == static_cast<int>(team.rank()));
+  pml::Lane& lane = team.lane();
+  lane.locked([&] {
+    const int number = s.next_number();
+    lane.ring().add(obs::What::collective, team.context(), root, number, bytes).detail = static_cast<uint8_t>(c.what);
+  });
+}
+
 }  // namespace
 
 Agreed agree(const TeamState& s, const Call& c) {
@@ -86,6 +98,7 @@ int TeamState::run_schedule(const Call& c, const Agreed& a) {
 
 int run(TeamState& s, const Call& c) {
   if (const int error = unsupported(s, c)) return error;
+  record(s, c);
   const Agreed a = agree(s, c);
   int error = MPI_SUCCESS;
   if (s.try_node(c, a, error)) return error;
@@ -94,6 +107,7 @@ int run(TeamState& s, const Call& c) {
 
 int start(TeamState& s, const Call& c, pml::Request** request) {
   if (const int error = unsupported(s, c)) return error;
+  record(s, c);
   return make_operation(s, c, false, request);
 }
 

@@ -23,6 +23,8 @@ class TeamState {
   /// nonblocking ones get along even where a program, against the standard (MPI-5.0, 6.12), starts them in different orders.
   enum class Form : uint8_t { blocking, nonblocking, persistent };
   int next_tag(Form);
+  /// Number of the team's next collective, for records of what happened.
+  int next_number() { return static_cast<int>(number_++ & 0x7fffffff); }
 
   int run_schedule(const Call&, const Agreed&);
   /// Runs the call in shared memory if that is for all ranks to do. All ranks decide alike.
@@ -33,6 +35,7 @@ class TeamState {
 
   pml::Team& team_;
   uint32_t sequences_[3] = {};
+  uint32_t number_ = 0;
   Plans plans_;
   Frame frame_;
   std::vector<pml::Request*> requests_;

@@ -21,6 +21,33 @@ config::Bytes unexpected_variable(
     "pml", "unexpected", "64M",
     "Data from all other processes together that may wait here for receives; divides the window in large jobs.");
 
+using obs::Gauge;
+const obs::Figures<Counters> figures(
+    "pml",
+    {
+        {"unexpected_bytes", Gauge::level, &Counters::unexpected_bytes, "bytes of messages that wait here for their receives"},
+        {"unexpected_bytes_peak", Gauge::peak, &Counters::unexpected_bytes_peak, "the most bytes that have waited here"},
+        {"unexpected_messages", Gauge::counter, &Counters::unexpected_messages, "messages that arrived before their receive"},
+        {"without_credit", Gauge::counter, &Counters::without_credit, "sends that waited because the peer had no room for eager data"},
+        {"no_room", Gauge::counter, &Counters::no_room, "sends that found the wire full"},
+        {"rendezvous", Gauge::counter, &Counters::rendezvous, "sends that waited for their receiver, whatever the reason"},
+        {"early", Gauge::counter, &Counters::early, "messages that arrived before an earlier one of the same sender"},
+        {"sleeps", Gauge::counter, &Counters::sleeps, "times that a wait slept"},
+        {"ways_lost", Gauge::counter, &Counters::ways_lost, "ways to a peer lost where there were several"},
+        {"ways_back", Gauge::counter, &Counters::ways_back, "lost ways that work again"},
+        {"sent_again", Gauge::counter, &Counters::sent_again, "messages and fragments that went over another way"},
+    });
+/// What waits now, and all that was recorded.
+struct Queues {
+  uint64_t posted, unexpected, operations;
+};
+const obs::Figures<Queues> queue_figures(
+    "pml", {
+               {"posted_receives", Gauge::level, &Queues::posted, "receives that wait for their messages"},
+               {"waiting_messages", Gauge::level, &Queues::unexpected, "messages that wait for their receives"},
+               {"operations", Gauge::counter, &Queues::operations, "sends, receives, probes and collectives begun"},
+           });
+
 constexpr const char* kAddresses = "btl";
 constexpr uint64_t kCloseLimit_ns = 20'000'000'000;  // without any progress
 constexpr uint64_t kDrainLimit_ns = 5'000'000'000;
@@ -367,6 +394,13 @@ Status Lane::close() {
   };
   wait_for(drained, this, kDrainLimit_ns);
   return poisoned();
+}
+
+void Lane::report(obs::Tally& tally) {
+  std::lock_guard hold(lock_);
+  tally.add(figures, counters_);
+  tally.add(queue_figures, {matcher_.posted(), matcher_.unexpected(), ring_.count()});
+  for (const auto& wire : wires_) wire->transport->report(tally);
 }
 
 std::string Lane::dump() {

@@ -184,6 +184,8 @@ class Lane final : private btl::Sink {
   static int explain(const Request&);
 
   const Counters& counters() const { return counters_; }
+  /// Adds what the lane and its transports have counted.
+  void report(obs::Tally&);
   const obs::Ring& ring() const { return ring_; }
   obs::Ring& ring() { return ring_; }
   /// Who waits for whom, for reports of hangs.

@@ -258,6 +258,7 @@ void Lane::lose(Peer& peer, Track& track, const std::string& why) {
   queue(peer);
   if (!was_up) return log(Level::info, "no way to rank %u over %s: %s", peer.id.rank, track.caps->device.c_str(), why.c_str());
   ++counters_.ways_lost;
+  ring_.add(obs::What::way_lost, 0, static_cast<int32_t>(peer.id.rank), track.rail, 0);
   if (!track.final) close_life(peer, track);
   const Track* other = rails.best();
   if (!other && !rails.dark_since) rails.dark_since = now;
@@ -320,6 +321,7 @@ void Lane::raise(Peer& peer, Track& track) {
   Rails& rails = *peer.rails;
   if (track.failures) {
     ++counters_.ways_back;
+    ring_.add(obs::What::way_back, 0, static_cast<int32_t>(peer.id.rank), track.rail, 0);
     log(Level::warning, "%s works again", track_text(peer, track).c_str());
   }
   track.state = Track::State::up;

@@ -22,10 +22,15 @@ GOOD_SCALAR = {
     "CBSAFETY": "MPI_T_CB_REQUIRE_NONE",
 }
 GOOD_KEYVAL = {"Type_": "good.type_keyval", "Win_": "good.win_keyval"}
+# Kinds of handles of the tools interface -> error code.
+TOOL_HANDLES = {
+    "CVAR": "MPI_T_ERR_INVALID_HANDLE", "PVAR": "MPI_T_ERR_INVALID_HANDLE", "PSESSION": "MPI_T_ERR_INVALID_SESSION",
+    "TENUM": "MPI_T_ERR_INVALID_HANDLE", "EVENT": "MPI_T_ERR_INVALID_HANDLE", "EVENTREG": "MPI_T_ERR_INVALID_HANDLE",
+}
 ARRAYS = {"DATA": "good.types", "TYPE": "good.types", "REQUEST": "good.requests", "INFO": "good.infos", "WEIGHT": "MPI_UNWEIGHTED"}
 
 # Calls that are not made at all: they end the program or hand out what it goes on to use.
-LEFT_OUT = {"MPI_Init", "MPI_Init_thread", "MPI_Finalize", "MPI_Abort", "MPI_Pcontrol", "MPI_Session_finalize"}
+LEFT_OUT = {"MPI_T_finalize", "MPI_Init", "MPI_Init_thread", "MPI_Finalize", "MPI_Abort", "MPI_Pcontrol", "MPI_Session_finalize"}
 # Functions whose entry checks nothing of these.
 NULL_ALLOWED = {("MPI_Info_get_string", "value"), ("MPI_Session_get_nth_pset", "pset_name")}
 
@@ -196,15 +201,30 @@ class Case:
             for value in ("MPI_KEYVAL_INVALID", "987654"):
                 yield value, "MPI_ERR_KEYVAL"
 
+    def bad_tool(self, p):
+        """The tools interface has error codes of its own."""
+        if p.direction == "in" and p.name.endswith("_index") and p.name != "element_index":
+            yield "-1", "MPI_T_ERR_INVALID_INDEX"
+            yield "INT_MAX", "MPI_T_ERR_INVALID_INDEX"
+        elif p.kind in TOOL_HANDLES and p is next(q for q in self.params if q.kind in TOOL_HANDLES):
+            handle = self.api.kinds[p.kind].narrow
+            for value in ("0", "(uintptr_t)7", "good.word"):
+                if p.direction == "in":
+                    yield f"({handle}){value}", TOOL_HANDLES[p.kind]
+                elif p.direction == "inout":
+                    yield f"({handle}[]){{({handle}){value}}}", TOOL_HANDLES[p.kind]
+        if (p.direction != "in" or p.kind in ("STRING", "BUF")) and not p.nullable:
+            yield "NULL", "MPI_T_ERR_INVALID"
+
     def text(self):
         good = [self.good(p) for p in self.params if p.kind != "VARARGS"]
         out = [f"static void test_{self.name}(void) {{\n"]
         if self.f.later:
-            expected = "MPI_T_ERR_NOT_SUPPORTED" if self.f.chapter == "tool" else "MPI_ERR_UNSUPPORTED_OPERATION"
+            expected = "MPI_ERR_UNSUPPORTED_OPERATION"
             out.append(f'  TRY("{self.name}", "", {expected}, {self.name}({", ".join(good)}));\n')
         else:
             for i, p in enumerate(self.params):
-                for value, error in self.bad(p):
+                for value, error in self.bad_tool(p) if self.f.chapter == "tool" else self.bad(p):
                     args = ", ".join(good[:i] + [value] + good[i + 1:])
                     out.append(f'  TRY("{self.name}", "{p.name}", {error}, {self.name}({args}));\n')
         out.append("}\n\n")

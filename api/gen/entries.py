@@ -42,6 +42,7 @@ HEAD = """\
 #pragma GCC visibility pop
 
 #include "api/generated/bodies.h"
+#include "api/tool/tool.h"
 
 using namespace weft;
 using namespace weft::api;
@@ -124,6 +125,8 @@ class Entry:
         head = f'extern "C" {f.return_type(api.kinds)} P{self.name}({params}) {{\n'
         if f.later:
             self.later()
+        elif f.chapter == "tool":
+            self.tool()
         elif f.returns:
             self.line(f"return body::{short(f.name)}({', '.join(p.name for p in self.params)});")
         else:
@@ -133,11 +136,25 @@ class Entry:
         return f"{head}{body}}}\nWEFT_MPI_NAME({self.name});\n\n"
 
     def later(self):
-        if self.f.chapter == "tool":
-            self.line("return MPI_T_ERR_NOT_SUPPORTED;")
-            return
         owner = f"owner({self.owner.name})" if self.owner else "nullptr"
         self.line(f'return err::later("{self.name}", {owner}, "{self.f.later}");')
+
+    def tool(self):
+        """The tools interface has error codes of its own, which no error handler sees (MPI 5.0, 15.3.9)."""
+        if self.f.name != "MPI_T_init_thread":
+            self.line("if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;")
+        args = []
+        for p in self.params:
+            if p.kind == "INFO" and p.direction == "in":
+                self.line(f"auto* const {p.name}_ = decode({p.name});")
+                self.line(f"if (!{p.name}_ && {p.name} != MPI_INFO_NULL) return MPI_T_ERR_INVALID_HANDLE;")
+                self.decoded[p.name] = f"{p.name}_"
+            elif p.array and not p.nullable:
+                self.line(f"if ({p.length[0]} < 0 || ({p.length[0]} > 0 && !{p.name})) return MPI_T_ERR_INVALID;")
+            elif (p.direction != "in" or p.kind in ("STRING", "BUF")) and not p.nullable:
+                self.line(f"if (!{p.name}) return MPI_T_ERR_INVALID;")
+            args.append(self.value(p))
+        self.line(f"return tool::run([&] {{ return body::{short(self.f.name)}({', '.join(args)}); }});")
 
     def checks(self):
         if "anytime" not in self.f.attributes:

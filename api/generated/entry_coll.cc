@@ -4,6 +4,7 @@
 #pragma GCC visibility pop
 
 #include "api/generated/bodies.h"
+#include "api/tool/tool.h"
 
 using namespace weft;
 using namespace weft::api;

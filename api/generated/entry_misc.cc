@@ -4,6 +4,7 @@
 #pragma GCC visibility pop
 
 #include "api/generated/bodies.h"
+#include "api/tool/tool.h"
 
 using namespace weft;
 using namespace weft::api;
@@ -780,259 +781,356 @@ extern "C" int PMPI_Status_set_tag(MPI_Status *status, int tag) {
 WEFT_MPI_NAME(MPI_Status_set_tag);
 
 extern "C" int PMPI_T_category_changed(int *update_number) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  if (!update_number) return MPI_T_ERR_INVALID;
+  return tool::run([&] { return body::T_category_changed(update_number); });
 }
 WEFT_MPI_NAME(MPI_T_category_changed);
 
 extern "C" int PMPI_T_category_get_categories(int cat_index, int len, int indices[]) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  if (len < 0 || (len > 0 && !indices)) return MPI_T_ERR_INVALID;
+  return tool::run([&] { return body::T_category_get_categories(cat_index, len, indices); });
 }
 WEFT_MPI_NAME(MPI_T_category_get_categories);
 
 extern "C" int PMPI_T_category_get_cvars(int cat_index, int len, int indices[]) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  if (len < 0 || (len > 0 && !indices)) return MPI_T_ERR_INVALID;
+  return tool::run([&] { return body::T_category_get_cvars(cat_index, len, indices); });
 }
 WEFT_MPI_NAME(MPI_T_category_get_cvars);
 
 extern "C" int PMPI_T_category_get_events(int cat_index, int len, int indices[]) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  if (len < 0 || (len > 0 && !indices)) return MPI_T_ERR_INVALID;
+  return tool::run([&] { return body::T_category_get_events(cat_index, len, indices); });
 }
 WEFT_MPI_NAME(MPI_T_category_get_events);
 
 extern "C" int PMPI_T_category_get_index(const char *name, int *cat_index) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  if (!name) return MPI_T_ERR_INVALID;
+  if (!cat_index) return MPI_T_ERR_INVALID;
+  return tool::run([&] { return body::T_category_get_index(name, cat_index); });
 }
 WEFT_MPI_NAME(MPI_T_category_get_index);
 
 extern "C" int PMPI_T_category_get_info(int cat_index, char *name, int *name_len, char *desc, int *desc_len, int *num_cvars, int *num_pvars, int *num_categories) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  return tool::run([&] { return body::T_category_get_info(cat_index, name, name_len, desc, desc_len, num_cvars, num_pvars, num_categories); });
 }
 WEFT_MPI_NAME(MPI_T_category_get_info);
 
 extern "C" int PMPI_T_category_get_num(int *num_cat) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  if (!num_cat) return MPI_T_ERR_INVALID;
+  return tool::run([&] { return body::T_category_get_num(num_cat); });
 }
 WEFT_MPI_NAME(MPI_T_category_get_num);
 
 extern "C" int PMPI_T_category_get_num_events(int cat_index, int *num_events) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  if (!num_events) return MPI_T_ERR_INVALID;
+  return tool::run([&] { return body::T_category_get_num_events(cat_index, num_events); });
 }
 WEFT_MPI_NAME(MPI_T_category_get_num_events);
 
 extern "C" int PMPI_T_category_get_pvars(int cat_index, int len, int indices[]) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  if (len < 0 || (len > 0 && !indices)) return MPI_T_ERR_INVALID;
+  return tool::run([&] { return body::T_category_get_pvars(cat_index, len, indices); });
 }
 WEFT_MPI_NAME(MPI_T_category_get_pvars);
 
 extern "C" int PMPI_T_cvar_get_index(const char *name, int *cvar_index) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  if (!name) return MPI_T_ERR_INVALID;
+  if (!cvar_index) return MPI_T_ERR_INVALID;
+  return tool::run([&] { return body::T_cvar_get_index(name, cvar_index); });
 }
 WEFT_MPI_NAME(MPI_T_cvar_get_index);
 
 extern "C" int PMPI_T_cvar_get_info(int cvar_index, char *name, int *name_len, int *verbosity, MPI_Datatype *datatype, MPI_T_enum *enumtype, char *desc, int *desc_len, int *bind, int *scope) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  return tool::run([&] { return body::T_cvar_get_info(cvar_index, name, name_len, verbosity, datatype, enumtype, desc, desc_len, bind, scope); });
 }
 WEFT_MPI_NAME(MPI_T_cvar_get_info);
 
 extern "C" int PMPI_T_cvar_get_num(int *num_cvar) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  if (!num_cvar) return MPI_T_ERR_INVALID;
+  return tool::run([&] { return body::T_cvar_get_num(num_cvar); });
 }
 WEFT_MPI_NAME(MPI_T_cvar_get_num);
 
 extern "C" int PMPI_T_cvar_handle_alloc(int cvar_index, void *obj_handle, MPI_T_cvar_handle *handle, int *count) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  if (!handle) return MPI_T_ERR_INVALID;
+  if (!count) return MPI_T_ERR_INVALID;
+  return tool::run([&] { return body::T_cvar_handle_alloc(cvar_index, obj_handle, handle, count); });
 }
 WEFT_MPI_NAME(MPI_T_cvar_handle_alloc);
 
 extern "C" int PMPI_T_cvar_handle_free(MPI_T_cvar_handle *handle) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  if (!handle) return MPI_T_ERR_INVALID;
+  return tool::run([&] { return body::T_cvar_handle_free(handle); });
 }
 WEFT_MPI_NAME(MPI_T_cvar_handle_free);
 
 extern "C" int PMPI_T_cvar_read(MPI_T_cvar_handle handle, void *buf) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  if (!buf) return MPI_T_ERR_INVALID;
+  return tool::run([&] { return body::T_cvar_read(handle, buf); });
 }
 WEFT_MPI_NAME(MPI_T_cvar_read);
 
 extern "C" int PMPI_T_cvar_write(MPI_T_cvar_handle handle, const void *buf) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  if (!buf) return MPI_T_ERR_INVALID;
+  return tool::run([&] { return body::T_cvar_write(handle, buf); });
 }
 WEFT_MPI_NAME(MPI_T_cvar_write);
 
 extern "C" int PMPI_T_enum_get_info(MPI_T_enum enumtype, int *num, char *name, int *name_len) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  return tool::run([&] { return body::T_enum_get_info(enumtype, num, name, name_len); });
 }
 WEFT_MPI_NAME(MPI_T_enum_get_info);
 
 extern "C" int PMPI_T_enum_get_item(MPI_T_enum enumtype, int index, int *value, char *name, int *name_len) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  return tool::run([&] { return body::T_enum_get_item(enumtype, index, value, name, name_len); });
 }
 WEFT_MPI_NAME(MPI_T_enum_get_item);
 
 extern "C" int PMPI_T_event_callback_get_info(MPI_T_event_registration event_registration, MPI_T_cb_safety cb_safety, MPI_Info *info_used) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  if (!info_used) return MPI_T_ERR_INVALID;
+  return tool::run([&] { return body::T_event_callback_get_info(event_registration, cb_safety, info_used); });
 }
 WEFT_MPI_NAME(MPI_T_event_callback_get_info);
 
 extern "C" int PMPI_T_event_callback_set_info(MPI_T_event_registration event_registration, MPI_T_cb_safety cb_safety, MPI_Info info) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  auto* const info_ = decode(info);
+  if (!info_ && info != MPI_INFO_NULL) return MPI_T_ERR_INVALID_HANDLE;
+  return tool::run([&] { return body::T_event_callback_set_info(event_registration, cb_safety, info_); });
 }
 WEFT_MPI_NAME(MPI_T_event_callback_set_info);
 
 extern "C" int PMPI_T_event_copy(MPI_T_event_instance event_instance, void *buffer) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  if (!buffer) return MPI_T_ERR_INVALID;
+  return tool::run([&] { return body::T_event_copy(event_instance, buffer); });
 }
 WEFT_MPI_NAME(MPI_T_event_copy);
 
 extern "C" int PMPI_T_event_get_index(const char *name, int *event_index) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  if (!name) return MPI_T_ERR_INVALID;
+  if (!event_index) return MPI_T_ERR_INVALID;
+  return tool::run([&] { return body::T_event_get_index(name, event_index); });
 }
 WEFT_MPI_NAME(MPI_T_event_get_index);
 
 extern "C" int PMPI_T_event_get_info(int event_index, char *name, int *name_len, int *verbosity, MPI_Datatype array_of_datatypes[], MPI_Aint array_of_displacements[], int *num_elements, MPI_T_enum *enumtype, MPI_Info *info, char *desc, int *desc_len, int *bind) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  return tool::run([&] { return body::T_event_get_info(event_index, name, name_len, verbosity, array_of_datatypes, array_of_displacements, num_elements, enumtype, info, desc, desc_len, bind); });
 }
 WEFT_MPI_NAME(MPI_T_event_get_info);
 
 extern "C" int PMPI_T_event_get_num(int *num_events) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  if (!num_events) return MPI_T_ERR_INVALID;
+  return tool::run([&] { return body::T_event_get_num(num_events); });
 }
 WEFT_MPI_NAME(MPI_T_event_get_num);
 
 extern "C" int PMPI_T_event_get_source(MPI_T_event_instance event_instance, int *source_index) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  if (!source_index) return MPI_T_ERR_INVALID;
+  return tool::run([&] { return body::T_event_get_source(event_instance, source_index); });
 }
 WEFT_MPI_NAME(MPI_T_event_get_source);
 
 extern "C" int PMPI_T_event_get_timestamp(MPI_T_event_instance event_instance, MPI_Count *event_timestamp) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  if (!event_timestamp) return MPI_T_ERR_INVALID;
+  return tool::run([&] { return body::T_event_get_timestamp(event_instance, event_timestamp); });
 }
 WEFT_MPI_NAME(MPI_T_event_get_timestamp);
 
 extern "C" int PMPI_T_event_handle_alloc(int event_index, void *obj_handle, MPI_Info info, MPI_T_event_registration *event_registration) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  auto* const info_ = decode(info);
+  if (!info_ && info != MPI_INFO_NULL) return MPI_T_ERR_INVALID_HANDLE;
+  if (!event_registration) return MPI_T_ERR_INVALID;
+  return tool::run([&] { return body::T_event_handle_alloc(event_index, obj_handle, info_, event_registration); });
 }
 WEFT_MPI_NAME(MPI_T_event_handle_alloc);
 
 extern "C" int PMPI_T_event_handle_free(MPI_T_event_registration event_registration, void *user_data, MPI_T_event_free_cb_function free_cb_function) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  return tool::run([&] { return body::T_event_handle_free(event_registration, user_data, free_cb_function); });
 }
 WEFT_MPI_NAME(MPI_T_event_handle_free);
 
 extern "C" int PMPI_T_event_handle_get_info(MPI_T_event_registration event_registration, MPI_Info *info_used) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  if (!info_used) return MPI_T_ERR_INVALID;
+  return tool::run([&] { return body::T_event_handle_get_info(event_registration, info_used); });
 }
 WEFT_MPI_NAME(MPI_T_event_handle_get_info);
 
 extern "C" int PMPI_T_event_handle_set_info(MPI_T_event_registration event_registration, MPI_Info info) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  auto* const info_ = decode(info);
+  if (!info_ && info != MPI_INFO_NULL) return MPI_T_ERR_INVALID_HANDLE;
+  return tool::run([&] { return body::T_event_handle_set_info(event_registration, info_); });
 }
 WEFT_MPI_NAME(MPI_T_event_handle_set_info);
 
 extern "C" int PMPI_T_event_read(MPI_T_event_instance event_instance, int element_index, void *buffer) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  if (!buffer) return MPI_T_ERR_INVALID;
+  return tool::run([&] { return body::T_event_read(event_instance, element_index, buffer); });
 }
 WEFT_MPI_NAME(MPI_T_event_read);
 
 extern "C" int PMPI_T_event_register_callback(MPI_T_event_registration event_registration, MPI_T_cb_safety cb_safety, MPI_Info info, void *user_data, MPI_T_event_cb_function event_cb_function) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  auto* const info_ = decode(info);
+  if (!info_ && info != MPI_INFO_NULL) return MPI_T_ERR_INVALID_HANDLE;
+  return tool::run([&] { return body::T_event_register_callback(event_registration, cb_safety, info_, user_data, event_cb_function); });
 }
 WEFT_MPI_NAME(MPI_T_event_register_callback);
 
 extern "C" int PMPI_T_event_set_dropped_handler(MPI_T_event_registration event_registration, MPI_T_event_dropped_cb_function dropped_cb_function) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  return tool::run([&] { return body::T_event_set_dropped_handler(event_registration, dropped_cb_function); });
 }
 WEFT_MPI_NAME(MPI_T_event_set_dropped_handler);
 
 extern "C" int PMPI_T_finalize(void) {
-  return run("MPI_T_finalize", nullptr, [&] { return body::T_finalize(); });
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  return tool::run([&] { return body::T_finalize(); });
 }
 WEFT_MPI_NAME(MPI_T_finalize);
 
 extern "C" int PMPI_T_init_thread(int required, int *provided) {
-  if (!provided) [[unlikely]]
-    return err::null("MPI_T_init_thread", nullptr, "provided");
-  return run("MPI_T_init_thread", nullptr, [&] { return body::T_init_thread(required, provided); });
+  if (!provided) return MPI_T_ERR_INVALID;
+  return tool::run([&] { return body::T_init_thread(required, provided); });
 }
 WEFT_MPI_NAME(MPI_T_init_thread);
 
 extern "C" int PMPI_T_pvar_get_index(const char *name, int var_class, int *pvar_index) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  if (!name) return MPI_T_ERR_INVALID;
+  if (!pvar_index) return MPI_T_ERR_INVALID;
+  return tool::run([&] { return body::T_pvar_get_index(name, var_class, pvar_index); });
 }
 WEFT_MPI_NAME(MPI_T_pvar_get_index);
 
 extern "C" int PMPI_T_pvar_get_info(int pvar_index, char *name, int *name_len, int *verbosity, int *var_class, MPI_Datatype *datatype, MPI_T_enum *enumtype, char *desc, int *desc_len, int *bind, int *readonly, int *continuous, int *atomic) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  return tool::run([&] { return body::T_pvar_get_info(pvar_index, name, name_len, verbosity, var_class, datatype, enumtype, desc, desc_len, bind, readonly, continuous, atomic); });
 }
 WEFT_MPI_NAME(MPI_T_pvar_get_info);
 
 extern "C" int PMPI_T_pvar_get_num(int *num_pvar) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  if (!num_pvar) return MPI_T_ERR_INVALID;
+  return tool::run([&] { return body::T_pvar_get_num(num_pvar); });
 }
 WEFT_MPI_NAME(MPI_T_pvar_get_num);
 
 extern "C" int PMPI_T_pvar_handle_alloc(MPI_T_pvar_session pe_session, int pvar_index, void *obj_handle, MPI_T_pvar_handle *handle, int *count) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  if (!handle) return MPI_T_ERR_INVALID;
+  if (!count) return MPI_T_ERR_INVALID;
+  return tool::run([&] { return body::T_pvar_handle_alloc(pe_session, pvar_index, obj_handle, handle, count); });
 }
 WEFT_MPI_NAME(MPI_T_pvar_handle_alloc);
 
 extern "C" int PMPI_T_pvar_handle_free(MPI_T_pvar_session pe_session, MPI_T_pvar_handle *handle) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  if (!handle) return MPI_T_ERR_INVALID;
+  return tool::run([&] { return body::T_pvar_handle_free(pe_session, handle); });
 }
 WEFT_MPI_NAME(MPI_T_pvar_handle_free);
 
 extern "C" int PMPI_T_pvar_read(MPI_T_pvar_session pe_session, MPI_T_pvar_handle handle, void *buf) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  if (!buf) return MPI_T_ERR_INVALID;
+  return tool::run([&] { return body::T_pvar_read(pe_session, handle, buf); });
 }
 WEFT_MPI_NAME(MPI_T_pvar_read);
 
 extern "C" int PMPI_T_pvar_readreset(MPI_T_pvar_session pe_session, MPI_T_pvar_handle handle, void *buf) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  if (!buf) return MPI_T_ERR_INVALID;
+  return tool::run([&] { return body::T_pvar_readreset(pe_session, handle, buf); });
 }
 WEFT_MPI_NAME(MPI_T_pvar_readreset);
 
 extern "C" int PMPI_T_pvar_reset(MPI_T_pvar_session pe_session, MPI_T_pvar_handle handle) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  return tool::run([&] { return body::T_pvar_reset(pe_session, handle); });
 }
 WEFT_MPI_NAME(MPI_T_pvar_reset);
 
 extern "C" int PMPI_T_pvar_session_create(MPI_T_pvar_session *pe_session) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  if (!pe_session) return MPI_T_ERR_INVALID;
+  return tool::run([&] { return body::T_pvar_session_create(pe_session); });
 }
 WEFT_MPI_NAME(MPI_T_pvar_session_create);
 
 extern "C" int PMPI_T_pvar_session_free(MPI_T_pvar_session *pe_session) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  if (!pe_session) return MPI_T_ERR_INVALID;
+  return tool::run([&] { return body::T_pvar_session_free(pe_session); });
 }
 WEFT_MPI_NAME(MPI_T_pvar_session_free);
 
 extern "C" int PMPI_T_pvar_start(MPI_T_pvar_session pe_session, MPI_T_pvar_handle handle) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  return tool::run([&] { return body::T_pvar_start(pe_session, handle); });
 }
 WEFT_MPI_NAME(MPI_T_pvar_start);
 
 extern "C" int PMPI_T_pvar_stop(MPI_T_pvar_session pe_session, MPI_T_pvar_handle handle) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  return tool::run([&] { return body::T_pvar_stop(pe_session, handle); });
 }
 WEFT_MPI_NAME(MPI_T_pvar_stop);
 
 extern "C" int PMPI_T_pvar_write(MPI_T_pvar_session pe_session, MPI_T_pvar_handle handle, const void *buf) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  if (!buf) return MPI_T_ERR_INVALID;
+  return tool::run([&] { return body::T_pvar_write(pe_session, handle, buf); });
 }
 WEFT_MPI_NAME(MPI_T_pvar_write);
 
 extern "C" int PMPI_T_source_get_info(int source_index, char *name, int *name_len, char *desc, int *desc_len, MPI_T_source_order *ordering, MPI_Count *ticks_per_second, MPI_Count *max_ticks, MPI_Info *info) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  return tool::run([&] { return body::T_source_get_info(source_index, name, name_len, desc, desc_len, ordering, ticks_per_second, max_ticks, info); });
 }
 WEFT_MPI_NAME(MPI_T_source_get_info);
 
 extern "C" int PMPI_T_source_get_num(int *num_sources) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  if (!num_sources) return MPI_T_ERR_INVALID;
+  return tool::run([&] { return body::T_source_get_num(num_sources); });
 }
 WEFT_MPI_NAME(MPI_T_source_get_num);
 
 extern "C" int PMPI_T_source_get_timestamp(int source_index, MPI_Count *timestamp) {
-  return MPI_T_ERR_NOT_SUPPORTED;
+  if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  if (!timestamp) return MPI_T_ERR_INVALID;
+  return tool::run([&] { return body::T_source_get_timestamp(source_index, timestamp); });
 }
 WEFT_MPI_NAME(MPI_T_source_get_timestamp);
 

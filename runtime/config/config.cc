@@ -138,6 +138,7 @@ std::vector<std::string> load_environment() {
     if (equals == std::string_view::npos) continue;
     const std::string_view name = text.substr(0, equals);
     if (Variable* variable = find(name)) {
+      if (variable->origin() == Origin::program) continue;
       std::string why;
       if (!variable->set(text.substr(equals + 1), Origin::environment, &why)) complaints.push_back(why);
       continue;

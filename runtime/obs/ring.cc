@@ -15,6 +15,8 @@ const char* to_string(What what) {
     case What::put: return "put";
     case What::get: return "get";
     case What::file: return "file";
+    case What::way_lost: return "way_lost";
+    case What::way_back: return "way_back";
   }
   return "unknown";
 }

@@ -4,11 +4,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+
+#include "runtime/base/clock.h"
 
 namespace weft::obs {
 
 /// What an operation is. Values are stable: reports and traces print them by name.
-enum class What : uint8_t { none, send, receive, isend, ireceive, probe, collective, wait, put, get, file };
+enum class What : uint8_t { none, send, receive, isend, ireceive, probe, collective, wait, put, get, file, way_lost, way_back };
 const char* to_string(What);
 
 /// How far an operation has come, as far as its record was updated.
@@ -34,7 +37,10 @@ class Ring {
 
   /// The slot of the next record, to be filled by the caller: writing in place spares a copy.
   Record& add(What what, uint64_t context, int32_t peer, int32_t tag, uint64_t bytes) {
-    Record& record = records_[count_++ % capacity];
+    const size_t slot = count_++ % capacity;
+    if (times_) [[unlikely]]
+      (*times_)[slot] = now_ns();
+    Record& record = records_[slot];
     record.context = context;
     record.bytes = bytes;
     record.peer = peer;
@@ -45,6 +51,13 @@ class Ring {
     record.detail = 0;
     return record;
   }
+  /// From now on records have a time; it costs as much as a small send.
+  void keep_times() {
+    if (!times_) times_ = std::make_unique<std::array<uint64_t, capacity>>();
+  }
+  /// When the record `age` operations ago began (ns, CLOCK_MONOTONIC); 0: unknown.
+  uint64_t time(uint64_t age) const { return times_ && latest(age) ? (*times_)[(count_ - 1 - age) % capacity] : 0; }
+
   /// Operations recorded in all, overwritten ones included.
   uint64_t count() const { return count_; }
   /// The record `age` operations ago (0: the latest); null if there is none any more.
@@ -52,6 +65,7 @@ class Ring {
 
  private:
   uint64_t count_ = 0;
+  std::unique_ptr<std::array<uint64_t, capacity>> times_;  // null: nobody wants to know
   std::array<Record, capacity> records_{};
 };
 

@@ -6281,203 +6281,297 @@ static void test_MPI_Status_set_tag(void) {
 }
 
 static void test_MPI_T_category_changed(void) {
-  TRY("MPI_T_category_changed", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_category_changed(good.out_ints));
+  TRY("MPI_T_category_changed", "update_number", MPI_T_ERR_INVALID, MPI_T_category_changed(NULL));
 }
 
 static void test_MPI_T_category_get_categories(void) {
-  TRY("MPI_T_category_get_categories", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_category_get_categories(0, 1, good.out_ints));
+  TRY("MPI_T_category_get_categories", "cat_index", MPI_T_ERR_INVALID_INDEX, MPI_T_category_get_categories(-1, 1, good.out_ints));
+  TRY("MPI_T_category_get_categories", "cat_index", MPI_T_ERR_INVALID_INDEX, MPI_T_category_get_categories(INT_MAX, 1, good.out_ints));
+  TRY("MPI_T_category_get_categories", "indices", MPI_T_ERR_INVALID, MPI_T_category_get_categories(0, 1, NULL));
 }
 
 static void test_MPI_T_category_get_cvars(void) {
-  TRY("MPI_T_category_get_cvars", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_category_get_cvars(0, 1, good.out_ints));
+  TRY("MPI_T_category_get_cvars", "cat_index", MPI_T_ERR_INVALID_INDEX, MPI_T_category_get_cvars(-1, 1, good.out_ints));
+  TRY("MPI_T_category_get_cvars", "cat_index", MPI_T_ERR_INVALID_INDEX, MPI_T_category_get_cvars(INT_MAX, 1, good.out_ints));
+  TRY("MPI_T_category_get_cvars", "indices", MPI_T_ERR_INVALID, MPI_T_category_get_cvars(0, 1, NULL));
 }
 
 static void test_MPI_T_category_get_events(void) {
-  TRY("MPI_T_category_get_events", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_category_get_events(0, 1, good.out_ints));
+  TRY("MPI_T_category_get_events", "cat_index", MPI_T_ERR_INVALID_INDEX, MPI_T_category_get_events(-1, 1, good.out_ints));
+  TRY("MPI_T_category_get_events", "cat_index", MPI_T_ERR_INVALID_INDEX, MPI_T_category_get_events(INT_MAX, 1, good.out_ints));
+  TRY("MPI_T_category_get_events", "indices", MPI_T_ERR_INVALID, MPI_T_category_get_events(0, 1, NULL));
 }
 
 static void test_MPI_T_category_get_index(void) {
-  TRY("MPI_T_category_get_index", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_category_get_index("name", good.out_ints));
+  TRY("MPI_T_category_get_index", "name", MPI_T_ERR_INVALID, MPI_T_category_get_index(NULL, good.out_ints));
+  TRY("MPI_T_category_get_index", "cat_index", MPI_T_ERR_INVALID, MPI_T_category_get_index("name", NULL));
 }
 
 static void test_MPI_T_category_get_info(void) {
-  TRY("MPI_T_category_get_info", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_category_get_info(0, good.text, good.out_ints, good.text, good.out_ints, good.out_ints, good.out_ints, good.out_ints));
+  TRY("MPI_T_category_get_info", "cat_index", MPI_T_ERR_INVALID_INDEX, MPI_T_category_get_info(-1, good.text, good.out_ints, good.text, good.out_ints, good.out_ints, good.out_ints, good.out_ints));
+  TRY("MPI_T_category_get_info", "cat_index", MPI_T_ERR_INVALID_INDEX, MPI_T_category_get_info(INT_MAX, good.text, good.out_ints, good.text, good.out_ints, good.out_ints, good.out_ints, good.out_ints));
 }
 
 static void test_MPI_T_category_get_num(void) {
-  TRY("MPI_T_category_get_num", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_category_get_num(good.out_ints));
+  TRY("MPI_T_category_get_num", "num_cat", MPI_T_ERR_INVALID, MPI_T_category_get_num(NULL));
 }
 
 static void test_MPI_T_category_get_num_events(void) {
-  TRY("MPI_T_category_get_num_events", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_category_get_num_events(0, good.out_ints));
+  TRY("MPI_T_category_get_num_events", "cat_index", MPI_T_ERR_INVALID_INDEX, MPI_T_category_get_num_events(-1, good.out_ints));
+  TRY("MPI_T_category_get_num_events", "cat_index", MPI_T_ERR_INVALID_INDEX, MPI_T_category_get_num_events(INT_MAX, good.out_ints));
+  TRY("MPI_T_category_get_num_events", "num_events", MPI_T_ERR_INVALID, MPI_T_category_get_num_events(0, NULL));
 }
 
 static void test_MPI_T_category_get_pvars(void) {
-  TRY("MPI_T_category_get_pvars", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_category_get_pvars(0, 1, good.out_ints));
+  TRY("MPI_T_category_get_pvars", "cat_index", MPI_T_ERR_INVALID_INDEX, MPI_T_category_get_pvars(-1, 1, good.out_ints));
+  TRY("MPI_T_category_get_pvars", "cat_index", MPI_T_ERR_INVALID_INDEX, MPI_T_category_get_pvars(INT_MAX, 1, good.out_ints));
+  TRY("MPI_T_category_get_pvars", "indices", MPI_T_ERR_INVALID, MPI_T_category_get_pvars(0, 1, NULL));
 }
 
 static void test_MPI_T_cvar_get_index(void) {
-  TRY("MPI_T_cvar_get_index", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_cvar_get_index("name", good.out_ints));
+  TRY("MPI_T_cvar_get_index", "name", MPI_T_ERR_INVALID, MPI_T_cvar_get_index(NULL, good.out_ints));
+  TRY("MPI_T_cvar_get_index", "cvar_index", MPI_T_ERR_INVALID, MPI_T_cvar_get_index("name", NULL));
 }
 
 static void test_MPI_T_cvar_get_info(void) {
-  TRY("MPI_T_cvar_get_info", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_cvar_get_info(0, good.text, good.out_ints, good.out_ints, &good.out_type, (void *)good.word, good.text, good.out_ints, good.out_ints, good.out_ints));
+  TRY("MPI_T_cvar_get_info", "cvar_index", MPI_T_ERR_INVALID_INDEX, MPI_T_cvar_get_info(-1, good.text, good.out_ints, good.out_ints, &good.out_type, (void *)good.word, good.text, good.out_ints, good.out_ints, good.out_ints));
+  TRY("MPI_T_cvar_get_info", "cvar_index", MPI_T_ERR_INVALID_INDEX, MPI_T_cvar_get_info(INT_MAX, good.text, good.out_ints, good.out_ints, &good.out_type, (void *)good.word, good.text, good.out_ints, good.out_ints, good.out_ints));
 }
 
 static void test_MPI_T_cvar_get_num(void) {
-  TRY("MPI_T_cvar_get_num", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_cvar_get_num(good.out_ints));
+  TRY("MPI_T_cvar_get_num", "num_cvar", MPI_T_ERR_INVALID, MPI_T_cvar_get_num(NULL));
 }
 
 static void test_MPI_T_cvar_handle_alloc(void) {
-  TRY("MPI_T_cvar_handle_alloc", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_cvar_handle_alloc(0, good.word, (void *)good.word, good.out_ints));
+  TRY("MPI_T_cvar_handle_alloc", "cvar_index", MPI_T_ERR_INVALID_INDEX, MPI_T_cvar_handle_alloc(-1, good.word, (void *)good.word, good.out_ints));
+  TRY("MPI_T_cvar_handle_alloc", "cvar_index", MPI_T_ERR_INVALID_INDEX, MPI_T_cvar_handle_alloc(INT_MAX, good.word, (void *)good.word, good.out_ints));
+  TRY("MPI_T_cvar_handle_alloc", "handle", MPI_T_ERR_INVALID, MPI_T_cvar_handle_alloc(0, good.word, NULL, good.out_ints));
+  TRY("MPI_T_cvar_handle_alloc", "count", MPI_T_ERR_INVALID, MPI_T_cvar_handle_alloc(0, good.word, (void *)good.word, NULL));
 }
 
 static void test_MPI_T_cvar_handle_free(void) {
-  TRY("MPI_T_cvar_handle_free", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_cvar_handle_free((void *)good.word));
+  TRY("MPI_T_cvar_handle_free", "handle", MPI_T_ERR_INVALID_HANDLE, MPI_T_cvar_handle_free((MPI_T_cvar_handle[]){(MPI_T_cvar_handle)0}));
+  TRY("MPI_T_cvar_handle_free", "handle", MPI_T_ERR_INVALID_HANDLE, MPI_T_cvar_handle_free((MPI_T_cvar_handle[]){(MPI_T_cvar_handle)(uintptr_t)7}));
+  TRY("MPI_T_cvar_handle_free", "handle", MPI_T_ERR_INVALID_HANDLE, MPI_T_cvar_handle_free((MPI_T_cvar_handle[]){(MPI_T_cvar_handle)good.word}));
+  TRY("MPI_T_cvar_handle_free", "handle", MPI_T_ERR_INVALID, MPI_T_cvar_handle_free(NULL));
 }
 
 static void test_MPI_T_cvar_read(void) {
-  TRY("MPI_T_cvar_read", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_cvar_read(0, good.buffer1));
+  TRY("MPI_T_cvar_read", "handle", MPI_T_ERR_INVALID_HANDLE, MPI_T_cvar_read((MPI_T_cvar_handle)0, good.buffer1));
+  TRY("MPI_T_cvar_read", "handle", MPI_T_ERR_INVALID_HANDLE, MPI_T_cvar_read((MPI_T_cvar_handle)(uintptr_t)7, good.buffer1));
+  TRY("MPI_T_cvar_read", "handle", MPI_T_ERR_INVALID_HANDLE, MPI_T_cvar_read((MPI_T_cvar_handle)good.word, good.buffer1));
+  TRY("MPI_T_cvar_read", "buf", MPI_T_ERR_INVALID, MPI_T_cvar_read(0, NULL));
 }
 
 static void test_MPI_T_cvar_write(void) {
-  TRY("MPI_T_cvar_write", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_cvar_write(0, good.buffer1));
+  TRY("MPI_T_cvar_write", "handle", MPI_T_ERR_INVALID_HANDLE, MPI_T_cvar_write((MPI_T_cvar_handle)0, good.buffer1));
+  TRY("MPI_T_cvar_write", "handle", MPI_T_ERR_INVALID_HANDLE, MPI_T_cvar_write((MPI_T_cvar_handle)(uintptr_t)7, good.buffer1));
+  TRY("MPI_T_cvar_write", "handle", MPI_T_ERR_INVALID_HANDLE, MPI_T_cvar_write((MPI_T_cvar_handle)good.word, good.buffer1));
+  TRY("MPI_T_cvar_write", "buf", MPI_T_ERR_INVALID, MPI_T_cvar_write(0, NULL));
 }
 
 static void test_MPI_T_enum_get_info(void) {
-  TRY("MPI_T_enum_get_info", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_enum_get_info(0, good.out_ints, good.text, good.out_ints));
+  TRY("MPI_T_enum_get_info", "enumtype", MPI_T_ERR_INVALID_HANDLE, MPI_T_enum_get_info((MPI_T_enum)0, good.out_ints, good.text, good.out_ints));
+  TRY("MPI_T_enum_get_info", "enumtype", MPI_T_ERR_INVALID_HANDLE, MPI_T_enum_get_info((MPI_T_enum)(uintptr_t)7, good.out_ints, good.text, good.out_ints));
+  TRY("MPI_T_enum_get_info", "enumtype", MPI_T_ERR_INVALID_HANDLE, MPI_T_enum_get_info((MPI_T_enum)good.word, good.out_ints, good.text, good.out_ints));
 }
 
 static void test_MPI_T_enum_get_item(void) {
-  TRY("MPI_T_enum_get_item", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_enum_get_item(0, 0, good.out_ints, good.text, good.out_ints));
+  TRY("MPI_T_enum_get_item", "enumtype", MPI_T_ERR_INVALID_HANDLE, MPI_T_enum_get_item((MPI_T_enum)0, 0, good.out_ints, good.text, good.out_ints));
+  TRY("MPI_T_enum_get_item", "enumtype", MPI_T_ERR_INVALID_HANDLE, MPI_T_enum_get_item((MPI_T_enum)(uintptr_t)7, 0, good.out_ints, good.text, good.out_ints));
+  TRY("MPI_T_enum_get_item", "enumtype", MPI_T_ERR_INVALID_HANDLE, MPI_T_enum_get_item((MPI_T_enum)good.word, 0, good.out_ints, good.text, good.out_ints));
 }
 
 static void test_MPI_T_event_callback_get_info(void) {
-  TRY("MPI_T_event_callback_get_info", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_event_callback_get_info(0, MPI_T_CB_REQUIRE_NONE, &good.out_info));
+  TRY("MPI_T_event_callback_get_info", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_callback_get_info((MPI_T_event_registration)0, MPI_T_CB_REQUIRE_NONE, &good.out_info));
+  TRY("MPI_T_event_callback_get_info", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_callback_get_info((MPI_T_event_registration)(uintptr_t)7, MPI_T_CB_REQUIRE_NONE, &good.out_info));
+  TRY("MPI_T_event_callback_get_info", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_callback_get_info((MPI_T_event_registration)good.word, MPI_T_CB_REQUIRE_NONE, &good.out_info));
+  TRY("MPI_T_event_callback_get_info", "info_used", MPI_T_ERR_INVALID, MPI_T_event_callback_get_info(0, MPI_T_CB_REQUIRE_NONE, NULL));
 }
 
 static void test_MPI_T_event_callback_set_info(void) {
-  TRY("MPI_T_event_callback_set_info", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_event_callback_set_info(0, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL));
+  TRY("MPI_T_event_callback_set_info", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_callback_set_info((MPI_T_event_registration)0, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL));
+  TRY("MPI_T_event_callback_set_info", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_callback_set_info((MPI_T_event_registration)(uintptr_t)7, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL));
+  TRY("MPI_T_event_callback_set_info", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_callback_set_info((MPI_T_event_registration)good.word, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL));
 }
 
 static void test_MPI_T_event_copy(void) {
-  TRY("MPI_T_event_copy", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_event_copy(0, &good.pointer));
+  TRY("MPI_T_event_copy", "event_instance", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_copy((MPI_T_event_instance)0, &good.pointer));
+  TRY("MPI_T_event_copy", "event_instance", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_copy((MPI_T_event_instance)(uintptr_t)7, &good.pointer));
+  TRY("MPI_T_event_copy", "event_instance", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_copy((MPI_T_event_instance)good.word, &good.pointer));
+  TRY("MPI_T_event_copy", "buffer", MPI_T_ERR_INVALID, MPI_T_event_copy(0, NULL));
 }
 
 static void test_MPI_T_event_get_index(void) {
-  TRY("MPI_T_event_get_index", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_event_get_index("name", good.out_ints));
+  TRY("MPI_T_event_get_index", "name", MPI_T_ERR_INVALID, MPI_T_event_get_index(NULL, good.out_ints));
+  TRY("MPI_T_event_get_index", "event_index", MPI_T_ERR_INVALID, MPI_T_event_get_index("name", NULL));
 }
 
 static void test_MPI_T_event_get_info(void) {
-  TRY("MPI_T_event_get_info", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_event_get_info(0, good.text, good.out_ints, good.out_ints, good.out_types, good.out_aints, good.out_ints, (void *)good.word, &good.out_info, good.text, good.out_ints, good.out_ints));
+  TRY("MPI_T_event_get_info", "event_index", MPI_T_ERR_INVALID_INDEX, MPI_T_event_get_info(-1, good.text, good.out_ints, good.out_ints, good.out_types, good.out_aints, good.out_ints, (void *)good.word, &good.out_info, good.text, good.out_ints, good.out_ints));
+  TRY("MPI_T_event_get_info", "event_index", MPI_T_ERR_INVALID_INDEX, MPI_T_event_get_info(INT_MAX, good.text, good.out_ints, good.out_ints, good.out_types, good.out_aints, good.out_ints, (void *)good.word, &good.out_info, good.text, good.out_ints, good.out_ints));
 }
 
 static void test_MPI_T_event_get_num(void) {
-  TRY("MPI_T_event_get_num", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_event_get_num(good.out_ints));
+  TRY("MPI_T_event_get_num", "num_events", MPI_T_ERR_INVALID, MPI_T_event_get_num(NULL));
 }
 
 static void test_MPI_T_event_get_source(void) {
-  TRY("MPI_T_event_get_source", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_event_get_source(0, good.out_ints));
+  TRY("MPI_T_event_get_source", "event_instance", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_get_source((MPI_T_event_instance)0, good.out_ints));
+  TRY("MPI_T_event_get_source", "event_instance", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_get_source((MPI_T_event_instance)(uintptr_t)7, good.out_ints));
+  TRY("MPI_T_event_get_source", "event_instance", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_get_source((MPI_T_event_instance)good.word, good.out_ints));
+  TRY("MPI_T_event_get_source", "source_index", MPI_T_ERR_INVALID, MPI_T_event_get_source(0, NULL));
 }
 
 static void test_MPI_T_event_get_timestamp(void) {
-  TRY("MPI_T_event_get_timestamp", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_event_get_timestamp(0, good.out_counts));
+  TRY("MPI_T_event_get_timestamp", "event_instance", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_get_timestamp((MPI_T_event_instance)0, good.out_counts));
+  TRY("MPI_T_event_get_timestamp", "event_instance", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_get_timestamp((MPI_T_event_instance)(uintptr_t)7, good.out_counts));
+  TRY("MPI_T_event_get_timestamp", "event_instance", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_get_timestamp((MPI_T_event_instance)good.word, good.out_counts));
+  TRY("MPI_T_event_get_timestamp", "event_timestamp", MPI_T_ERR_INVALID, MPI_T_event_get_timestamp(0, NULL));
 }
 
 static void test_MPI_T_event_handle_alloc(void) {
-  TRY("MPI_T_event_handle_alloc", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_event_handle_alloc(0, good.word, MPI_INFO_NULL, (void *)good.word));
+  TRY("MPI_T_event_handle_alloc", "event_index", MPI_T_ERR_INVALID_INDEX, MPI_T_event_handle_alloc(-1, good.word, MPI_INFO_NULL, (void *)good.word));
+  TRY("MPI_T_event_handle_alloc", "event_index", MPI_T_ERR_INVALID_INDEX, MPI_T_event_handle_alloc(INT_MAX, good.word, MPI_INFO_NULL, (void *)good.word));
+  TRY("MPI_T_event_handle_alloc", "event_registration", MPI_T_ERR_INVALID, MPI_T_event_handle_alloc(0, good.word, MPI_INFO_NULL, NULL));
 }
 
 static void test_MPI_T_event_handle_free(void) {
-  TRY("MPI_T_event_handle_free", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_event_handle_free(0, good.word, (MPI_T_event_free_cb_function *)good_function));
+  TRY("MPI_T_event_handle_free", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_handle_free((MPI_T_event_registration)0, good.word, (MPI_T_event_free_cb_function *)good_function));
+  TRY("MPI_T_event_handle_free", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_handle_free((MPI_T_event_registration)(uintptr_t)7, good.word, (MPI_T_event_free_cb_function *)good_function));
+  TRY("MPI_T_event_handle_free", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_handle_free((MPI_T_event_registration)good.word, good.word, (MPI_T_event_free_cb_function *)good_function));
 }
 
 static void test_MPI_T_event_handle_get_info(void) {
-  TRY("MPI_T_event_handle_get_info", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_event_handle_get_info(0, &good.out_info));
+  TRY("MPI_T_event_handle_get_info", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_handle_get_info((MPI_T_event_registration)0, &good.out_info));
+  TRY("MPI_T_event_handle_get_info", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_handle_get_info((MPI_T_event_registration)(uintptr_t)7, &good.out_info));
+  TRY("MPI_T_event_handle_get_info", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_handle_get_info((MPI_T_event_registration)good.word, &good.out_info));
+  TRY("MPI_T_event_handle_get_info", "info_used", MPI_T_ERR_INVALID, MPI_T_event_handle_get_info(0, NULL));
 }
 
 static void test_MPI_T_event_handle_set_info(void) {
-  TRY("MPI_T_event_handle_set_info", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_event_handle_set_info(0, MPI_INFO_NULL));
+  TRY("MPI_T_event_handle_set_info", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_handle_set_info((MPI_T_event_registration)0, MPI_INFO_NULL));
+  TRY("MPI_T_event_handle_set_info", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_handle_set_info((MPI_T_event_registration)(uintptr_t)7, MPI_INFO_NULL));
+  TRY("MPI_T_event_handle_set_info", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_handle_set_info((MPI_T_event_registration)good.word, MPI_INFO_NULL));
 }
 
 static void test_MPI_T_event_read(void) {
-  TRY("MPI_T_event_read", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_event_read(0, 0, &good.pointer));
+  TRY("MPI_T_event_read", "event_instance", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_read((MPI_T_event_instance)0, 0, &good.pointer));
+  TRY("MPI_T_event_read", "event_instance", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_read((MPI_T_event_instance)(uintptr_t)7, 0, &good.pointer));
+  TRY("MPI_T_event_read", "event_instance", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_read((MPI_T_event_instance)good.word, 0, &good.pointer));
+  TRY("MPI_T_event_read", "buffer", MPI_T_ERR_INVALID, MPI_T_event_read(0, 0, NULL));
 }
 
 static void test_MPI_T_event_register_callback(void) {
-  TRY("MPI_T_event_register_callback", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_event_register_callback(0, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL, good.word, (MPI_T_event_cb_function *)good_function));
+  TRY("MPI_T_event_register_callback", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_register_callback((MPI_T_event_registration)0, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL, good.word, (MPI_T_event_cb_function *)good_function));
+  TRY("MPI_T_event_register_callback", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_register_callback((MPI_T_event_registration)(uintptr_t)7, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL, good.word, (MPI_T_event_cb_function *)good_function));
+  TRY("MPI_T_event_register_callback", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_register_callback((MPI_T_event_registration)good.word, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL, good.word, (MPI_T_event_cb_function *)good_function));
 }
 
 static void test_MPI_T_event_set_dropped_handler(void) {
-  TRY("MPI_T_event_set_dropped_handler", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_event_set_dropped_handler(0, (MPI_T_event_dropped_cb_function *)good_function));
+  TRY("MPI_T_event_set_dropped_handler", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_set_dropped_handler((MPI_T_event_registration)0, (MPI_T_event_dropped_cb_function *)good_function));
+  TRY("MPI_T_event_set_dropped_handler", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_set_dropped_handler((MPI_T_event_registration)(uintptr_t)7, (MPI_T_event_dropped_cb_function *)good_function));
+  TRY("MPI_T_event_set_dropped_handler", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_set_dropped_handler((MPI_T_event_registration)good.word, (MPI_T_event_dropped_cb_function *)good_function));
 }
 
 static void test_MPI_T_init_thread(void) {
-  TRY("MPI_T_init_thread", "provided", MPI_ERR_ARG, MPI_T_init_thread(0, NULL));
+  TRY("MPI_T_init_thread", "provided", MPI_T_ERR_INVALID, MPI_T_init_thread(0, NULL));
 }
 
 static void test_MPI_T_pvar_get_index(void) {
-  TRY("MPI_T_pvar_get_index", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_pvar_get_index("name", 0, good.out_ints));
+  TRY("MPI_T_pvar_get_index", "name", MPI_T_ERR_INVALID, MPI_T_pvar_get_index(NULL, 0, good.out_ints));
+  TRY("MPI_T_pvar_get_index", "pvar_index", MPI_T_ERR_INVALID, MPI_T_pvar_get_index("name", 0, NULL));
 }
 
 static void test_MPI_T_pvar_get_info(void) {
-  TRY("MPI_T_pvar_get_info", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_pvar_get_info(0, good.text, good.out_ints, good.out_ints, good.out_ints, &good.out_type, (void *)good.word, good.text, good.out_ints, good.out_ints, good.out_ints, good.out_ints, good.out_ints));
+  TRY("MPI_T_pvar_get_info", "pvar_index", MPI_T_ERR_INVALID_INDEX, MPI_T_pvar_get_info(-1, good.text, good.out_ints, good.out_ints, good.out_ints, &good.out_type, (void *)good.word, good.text, good.out_ints, good.out_ints, good.out_ints, good.out_ints, good.out_ints));
+  TRY("MPI_T_pvar_get_info", "pvar_index", MPI_T_ERR_INVALID_INDEX, MPI_T_pvar_get_info(INT_MAX, good.text, good.out_ints, good.out_ints, good.out_ints, &good.out_type, (void *)good.word, good.text, good.out_ints, good.out_ints, good.out_ints, good.out_ints, good.out_ints));
 }
 
 static void test_MPI_T_pvar_get_num(void) {
-  TRY("MPI_T_pvar_get_num", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_pvar_get_num(good.out_ints));
+  TRY("MPI_T_pvar_get_num", "num_pvar", MPI_T_ERR_INVALID, MPI_T_pvar_get_num(NULL));
 }
 
 static void test_MPI_T_pvar_handle_alloc(void) {
-  TRY("MPI_T_pvar_handle_alloc", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_pvar_handle_alloc(0, 0, good.word, (void *)good.word, good.out_ints));
+  TRY("MPI_T_pvar_handle_alloc", "pe_session", MPI_T_ERR_INVALID_SESSION, MPI_T_pvar_handle_alloc((MPI_T_pvar_session)0, 0, good.word, (void *)good.word, good.out_ints));
+  TRY("MPI_T_pvar_handle_alloc", "pe_session", MPI_T_ERR_INVALID_SESSION, MPI_T_pvar_handle_alloc((MPI_T_pvar_session)(uintptr_t)7, 0, good.word, (void *)good.word, good.out_ints));
+  TRY("MPI_T_pvar_handle_alloc", "pe_session", MPI_T_ERR_INVALID_SESSION, MPI_T_pvar_handle_alloc((MPI_T_pvar_session)good.word, 0, good.word, (void *)good.word, good.out_ints));
+  TRY("MPI_T_pvar_handle_alloc", "pvar_index", MPI_T_ERR_INVALID_INDEX, MPI_T_pvar_handle_alloc(0, -1, good.word, (void *)good.word, good.out_ints));
+  TRY("MPI_T_pvar_handle_alloc", "pvar_index", MPI_T_ERR_INVALID_INDEX, MPI_T_pvar_handle_alloc(0, INT_MAX, good.word, (void *)good.word, good.out_ints));
+  TRY("MPI_T_pvar_handle_alloc", "handle", MPI_T_ERR_INVALID, MPI_T_pvar_handle_alloc(0, 0, good.word, NULL, good.out_ints));
+  TRY("MPI_T_pvar_handle_alloc", "count", MPI_T_ERR_INVALID, MPI_T_pvar_handle_alloc(0, 0, good.word, (void *)good.word, NULL));
 }
 
 static void test_MPI_T_pvar_handle_free(void) {
-  TRY("MPI_T_pvar_handle_free", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_pvar_handle_free(0, (void *)good.word));
+  TRY("MPI_T_pvar_handle_free", "pe_session", MPI_T_ERR_INVALID_SESSION, MPI_T_pvar_handle_free((MPI_T_pvar_session)0, (void *)good.word));
+  TRY("MPI_T_pvar_handle_free", "pe_session", MPI_T_ERR_INVALID_SESSION, MPI_T_pvar_handle_free((MPI_T_pvar_session)(uintptr_t)7, (void *)good.word));
+  TRY("MPI_T_pvar_handle_free", "pe_session", MPI_T_ERR_INVALID_SESSION, MPI_T_pvar_handle_free((MPI_T_pvar_session)good.word, (void *)good.word));
+  TRY("MPI_T_pvar_handle_free", "handle", MPI_T_ERR_INVALID, MPI_T_pvar_handle_free(0, NULL));
 }
 
 static void test_MPI_T_pvar_read(void) {
-  TRY("MPI_T_pvar_read", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_pvar_read(0, 0, good.buffer1));
+  TRY("MPI_T_pvar_read", "pe_session", MPI_T_ERR_INVALID_SESSION, MPI_T_pvar_read((MPI_T_pvar_session)0, 0, good.buffer1));
+  TRY("MPI_T_pvar_read", "pe_session", MPI_T_ERR_INVALID_SESSION, MPI_T_pvar_read((MPI_T_pvar_session)(uintptr_t)7, 0, good.buffer1));
+  TRY("MPI_T_pvar_read", "pe_session", MPI_T_ERR_INVALID_SESSION, MPI_T_pvar_read((MPI_T_pvar_session)good.word, 0, good.buffer1));
+  TRY("MPI_T_pvar_read", "buf", MPI_T_ERR_INVALID, MPI_T_pvar_read(0, 0, NULL));
 }
 
 static void test_MPI_T_pvar_readreset(void) {
-  TRY("MPI_T_pvar_readreset", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_pvar_readreset(0, 0, good.buffer1));
+  TRY("MPI_T_pvar_readreset", "pe_session", MPI_T_ERR_INVALID_SESSION, MPI_T_pvar_readreset((MPI_T_pvar_session)0, 0, good.buffer1));
+  TRY("MPI_T_pvar_readreset", "pe_session", MPI_T_ERR_INVALID_SESSION, MPI_T_pvar_readreset((MPI_T_pvar_session)(uintptr_t)7, 0, good.buffer1));
+  TRY("MPI_T_pvar_readreset", "pe_session", MPI_T_ERR_INVALID_SESSION, MPI_T_pvar_readreset((MPI_T_pvar_session)good.word, 0, good.buffer1));
+  TRY("MPI_T_pvar_readreset", "buf", MPI_T_ERR_INVALID, MPI_T_pvar_readreset(0, 0, NULL));
 }
 
 static void test_MPI_T_pvar_reset(void) {
-  TRY("MPI_T_pvar_reset", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_pvar_reset(0, 0));
+  TRY("MPI_T_pvar_reset", "pe_session", MPI_T_ERR_INVALID_SESSION, MPI_T_pvar_reset((MPI_T_pvar_session)0, 0));
+  TRY("MPI_T_pvar_reset", "pe_session", MPI_T_ERR_INVALID_SESSION, MPI_T_pvar_reset((MPI_T_pvar_session)(uintptr_t)7, 0));
+  TRY("MPI_T_pvar_reset", "pe_session", MPI_T_ERR_INVALID_SESSION, MPI_T_pvar_reset((MPI_T_pvar_session)good.word, 0));
 }
 
 static void test_MPI_T_pvar_session_create(void) {
-  TRY("MPI_T_pvar_session_create", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_pvar_session_create((void *)good.word));
+  TRY("MPI_T_pvar_session_create", "pe_session", MPI_T_ERR_INVALID, MPI_T_pvar_session_create(NULL));
 }
 
 static void test_MPI_T_pvar_session_free(void) {
-  TRY("MPI_T_pvar_session_free", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_pvar_session_free((void *)good.word));
+  TRY("MPI_T_pvar_session_free", "pe_session", MPI_T_ERR_INVALID_SESSION, MPI_T_pvar_session_free((MPI_T_pvar_session[]){(MPI_T_pvar_session)0}));
+  TRY("MPI_T_pvar_session_free", "pe_session", MPI_T_ERR_INVALID_SESSION, MPI_T_pvar_session_free((MPI_T_pvar_session[]){(MPI_T_pvar_session)(uintptr_t)7}));
+  TRY("MPI_T_pvar_session_free", "pe_session", MPI_T_ERR_INVALID_SESSION, MPI_T_pvar_session_free((MPI_T_pvar_session[]){(MPI_T_pvar_session)good.word}));
+  TRY("MPI_T_pvar_session_free", "pe_session", MPI_T_ERR_INVALID, MPI_T_pvar_session_free(NULL));
 }
 
 static void test_MPI_T_pvar_start(void) {
-  TRY("MPI_T_pvar_start", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_pvar_start(0, 0));
+  TRY("MPI_T_pvar_start", "pe_session", MPI_T_ERR_INVALID_SESSION, MPI_T_pvar_start((MPI_T_pvar_session)0, 0));
+  TRY("MPI_T_pvar_start", "pe_session", MPI_T_ERR_INVALID_SESSION, MPI_T_pvar_start((MPI_T_pvar_session)(uintptr_t)7, 0));
+  TRY("MPI_T_pvar_start", "pe_session", MPI_T_ERR_INVALID_SESSION, MPI_T_pvar_start((MPI_T_pvar_session)good.word, 0));
 }
 
 static void test_MPI_T_pvar_stop(void) {
-  TRY("MPI_T_pvar_stop", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_pvar_stop(0, 0));
+  TRY("MPI_T_pvar_stop", "pe_session", MPI_T_ERR_INVALID_SESSION, MPI_T_pvar_stop((MPI_T_pvar_session)0, 0));
+  TRY("MPI_T_pvar_stop", "pe_session", MPI_T_ERR_INVALID_SESSION, MPI_T_pvar_stop((MPI_T_pvar_session)(uintptr_t)7, 0));
+  TRY("MPI_T_pvar_stop", "pe_session", MPI_T_ERR_INVALID_SESSION, MPI_T_pvar_stop((MPI_T_pvar_session)good.word, 0));
 }
 
 static void test_MPI_T_pvar_write(void) {
-  TRY("MPI_T_pvar_write", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_pvar_write(0, 0, good.buffer1));
+  TRY("MPI_T_pvar_write", "pe_session", MPI_T_ERR_INVALID_SESSION, MPI_T_pvar_write((MPI_T_pvar_session)0, 0, good.buffer1));
+  TRY("MPI_T_pvar_write", "pe_session", MPI_T_ERR_INVALID_SESSION, MPI_T_pvar_write((MPI_T_pvar_session)(uintptr_t)7, 0, good.buffer1));
+  TRY("MPI_T_pvar_write", "pe_session", MPI_T_ERR_INVALID_SESSION, MPI_T_pvar_write((MPI_T_pvar_session)good.word, 0, good.buffer1));
+  TRY("MPI_T_pvar_write", "buf", MPI_T_ERR_INVALID, MPI_T_pvar_write(0, 0, NULL));
 }
 
 static void test_MPI_T_source_get_info(void) {
-  TRY("MPI_T_source_get_info", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_source_get_info(0, good.text, good.out_ints, good.text, good.out_ints, (void *)good.word, good.out_counts, good.out_counts, &good.out_info));
+  TRY("MPI_T_source_get_info", "source_index", MPI_T_ERR_INVALID_INDEX, MPI_T_source_get_info(-1, good.text, good.out_ints, good.text, good.out_ints, (void *)good.word, good.out_counts, good.out_counts, &good.out_info));
+  TRY("MPI_T_source_get_info", "source_index", MPI_T_ERR_INVALID_INDEX, MPI_T_source_get_info(INT_MAX, good.text, good.out_ints, good.text, good.out_ints, (void *)good.word, good.out_counts, good.out_counts, &good.out_info));
 }
 
 static void test_MPI_T_source_get_num(void) {
-  TRY("MPI_T_source_get_num", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_source_get_num(good.out_ints));
+  TRY("MPI_T_source_get_num", "num_sources", MPI_T_ERR_INVALID, MPI_T_source_get_num(NULL));
 }
 
 static void test_MPI_T_source_get_timestamp(void) {
-  TRY("MPI_T_source_get_timestamp", "", MPI_T_ERR_NOT_SUPPORTED, MPI_T_source_get_timestamp(0, good.out_counts));
+  TRY("MPI_T_source_get_timestamp", "source_index", MPI_T_ERR_INVALID_INDEX, MPI_T_source_get_timestamp(-1, good.out_counts));
+  TRY("MPI_T_source_get_timestamp", "source_index", MPI_T_ERR_INVALID_INDEX, MPI_T_source_get_timestamp(INT_MAX, good.out_counts));
+  TRY("MPI_T_source_get_timestamp", "timestamp", MPI_T_ERR_INVALID, MPI_T_source_get_timestamp(0, NULL));
 }
 
 static void test_MPI_Test(void) {

@@ -66,6 +66,11 @@ void judge(int returned, int wanted) {
   alarm(0);
   char text[MPI_MAX_ERROR_STRING] = "", line[2 * MPI_MAX_ERROR_STRING + 64], name1[MPI_MAX_ERROR_STRING], name2[MPI_MAX_ERROR_STRING];
   int length = 0, error_class = -1;
+  const int tool = wanted >= MPI_T_ERR_CANNOT_INIT && wanted <= MPI_T_ERR_PVAR_NO_ATOMIC; /* codes of their own, without texts */
+  if (tool && returned == wanted) {
+    ++passed;
+    return;
+  }
   if (returned == MPI_SUCCESS) {
     snprintf(line, sizeof line, "was accepted, %s expected", name_of_class(wanted, name1));
     report(line);
@@ -76,7 +81,7 @@ void judge(int returned, int wanted) {
   if (error_class != wanted) {
     snprintf(line, sizeof line, "%s, but %s expected (%.300s)", name_of_class(error_class, name1), name_of_class(wanted, name2), text);
     report(line);
-  } else if (!strstr(text, function) && wanted != MPI_T_ERR_NOT_SUPPORTED) {
+  } else if (!strstr(text, function)) {
     snprintf(line, sizeof line, "the text does not name the function: %s", text);
     report(line);
   } else if (!strstr(text, argument)) {
@@ -161,6 +166,8 @@ static void make_freed(void) {
 }
 
 int main(int argc, char** argv) {
+  int provided;
+  MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
   MPI_Init(&argc, &argv);
   prepare();
   make_freed();
@@ -169,5 +176,6 @@ int main(int argc, char** argv) {
   printf("result: %d bad arguments, %d answered well, %d not\n", passed + failed, passed, failed);
   MPI_Session_finalize(&good.session);
   MPI_Finalize();
+  MPI_T_finalize();
   return failed != 0;
 }
