@@ -1,14 +1,10 @@
 #include "launcher/service.h"
 
-#include "launcher/tree/bytes.h"
 #include "launcher/tree/message.h"
+#include "runtime/base/bytes.h"
 
 namespace weft::launcher {
 namespace {
-
-using tree::Reader;
-using tree::whole;
-using tree::Writer;
 
 constexpr uint32_t ranks_limit = 1u << 24;
 

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "btl/tcp/claim.h"
 #include "btl/tcp/rail.h"
 #include "runtime/base/clock.h"
 
@@ -207,7 +206,7 @@ void Link::connected() {
   state_ = State::shaking;
   rail_.check_silence(now_ns());
   const boot::Job& job = rail_.boot_.job();
-  const Introduction me{job_number(job.name), job.rank, who_.rank, uint8_t(rail_.index_), uint8_t(their_rail_), job.host};
+  const Introduction me{"tcp", job_number(job.name), job.rank, who_.rank, 0, uint8_t(rail_.index_), uint8_t(their_rail_), job.host};
   handshake_ = std::make_unique<net::Handshake>(net::Handshake::initiate(key_, me.claim()));
   shake();
 }

@@ -12,29 +12,6 @@ const config::Bytes setting_socket("tcp", "socket_buffer", "0", "Send and receiv
 const config::Integer setting_silence("tcp", "silence", "60", "Seconds after which a peer host that does not answer any more is lost");
 const config::Integer setting_connect("tcp", "connect_timeout", "10", "Seconds that one attempt to connect over tcp may take");
 
-constexpr size_t kAddressesPerRail = 4;
-
-/// Listens on the addresses of one interface. Those that cannot be bound (an address being withdrawn) are left out.
-std::vector<net::Fd> listen_on(const net::Interface& interface, const Options& options, Card::RailEntry& rail, std::string& why) {
-  std::vector<net::Fd> fds;
-  rail.device = interface.name;
-  for (const net::Address& address : interface.addresses) {
-    if (fds.size() == kAddressesPerRail) break;
-    auto fd = net::listen_at(address);
-    if (!fd) {
-      why = fd.failure().text;
-      continue;
-    }
-    net::Address bound = address;
-    bound.port = net::local_address(fd->get()).port;
-    rail.addresses.push_back(bound);
-    fds.push_back(std::move(*fd));
-  }
-  if (options.socket_bytes > 0)
-    for (const net::Fd& fd : fds) net::size_buffers(fd.get(), options.socket_bytes);
-  return fds;
-}
-
 }  // namespace
 
 Options options_from_settings() {
@@ -48,26 +25,20 @@ Options options_from_settings() {
 }
 
 Result<std::vector<std::unique_ptr<Rail>>> open_rails(const Site& site, const Options& options) {
-  const boot::Job& job = site.boot.job();
-  std::vector<net::Interface> interfaces;
-  if (options.interfaces) {
-    interfaces = *options.interfaces;
-  } else {
-    auto chosen = net::usable_interfaces(job.node_count > 1 ? net::Extent::network : net::Extent::host);
-    if (!chosen) return chosen.failure();
-    interfaces = std::move(*chosen);
-  }
-  auto card = std::make_shared<Card>();
-  card->host = job.host;
-  card->host_id = net::network_host_id();
-  net::fill_random(card->token);
+  auto interfaces = interfaces_for(site.boot.job(), options.interfaces);
+  if (!interfaces) return interfaces.failure();
+  auto card = std::make_shared<Card>(Card::of(site.boot.job()));
   std::vector<std::vector<net::Fd>> listeners;
   std::vector<uint32_t> speeds;
   std::string why;
-  for (const net::Interface& interface : interfaces) {
-    Card::RailEntry rail;
-    auto fds = listen_on(interface, options, rail, why);
+  for (const net::Interface& interface : *interfaces) {
+    if (card->rails.size() == Card::kRails) break;
+    Card::Rail rail{interface.name, {}, {}};
+    std::vector<net::Fd> fds;
+    rail.listen(interface, fds, why);
     if (fds.empty()) continue;
+    if (options.socket_bytes > 0)
+      for (const net::Fd& fd : fds) net::size_buffers(fd.get(), options.socket_bytes);
     listeners.push_back(std::move(fds));
     card->rails.push_back(std::move(rail));
     speeds.push_back(interface.mbit);

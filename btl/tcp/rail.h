@@ -1,8 +1,6 @@
 // One network interface as a transport: listening sockets, the connections over it, and their progress.
 #pragma once
 
-#include <sys/epoll.h>
-
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -11,11 +9,18 @@
 #include <vector>
 
 #include "btl/btl.h"
-#include "btl/tcp/card.h"
+#include "btl/card.h"
+#include "btl/introduction.h"
 #include "btl/tcp/stream.h"
+#include "runtime/net/doorman.h"
 #include "runtime/net/handshake.h"
 #include "runtime/net/interfaces.h"
-#include "runtime/net/socket.h"
+#include "runtime/net/watch.h"
+
+namespace weft::btl {
+template <class Rail>
+class Porter;
+}
 
 namespace weft::btl::tcp {
 
@@ -35,23 +40,13 @@ Options options_from_settings();
 
 /// Everything that a rail counts, for reports and tests.
 struct Counters {
-  uint64_t refused = 0;     ///< inbound connections that did not speak the protocol or did not know the secret
-  uint64_t unfinished = 0;  ///< inbound connections that ended or were dropped before they proved themselves
-  uint64_t lost = 0;        ///< peers lost
+  uint64_t lost = 0;  ///< peers lost
 };
 
 class Rail;
 
-/// Whatever epoll may speak of.
-struct Watched {
-  enum class What : uint8_t { listener, guest, link, timer } what;
-  net::Fd fd;
-  uint32_t interest = 0;  ///< epoll events asked for; 0: not registered
-  explicit Watched(What w, net::Fd f = {}) : what(w), fd(std::move(f)) {}
-};
-
 /// The way to one peer over one rail: connects at the first send, or is adopted when the peer connects first.
-class Link final : public Endpoint, public Watched {
+class Link final : public Endpoint, public net::Watched {
  public:
   enum class State : uint8_t {
     idle,        // never used
@@ -62,7 +57,7 @@ class Link final : public Endpoint, public Watched {
     left,  // the peer took its leave
     dead,  // lost; see why_
   };
-  Link(Rail& rail, ProcessId who) : Watched(What::link), rail_(rail), who_(who) {}
+  Link(Rail& rail, ProcessId who) : rail_(rail), who_(who) {}
 
   Status try_inline(const Header&, const void* payload) override;
   Status send(const Header&, type::Cursor&) override;
@@ -74,6 +69,7 @@ class Link final : public Endpoint, public Watched {
 
  private:
   friend class Rail;
+  friend class Porter<Rail>;
 
   Status admit(size_t copied);
   size_t write_now(std::span<const iovec> runs);
@@ -115,14 +111,6 @@ class Link final : public Endpoint, public Watched {
   Inbox inbox_;
 };
 
-/// An inbound connection that has proved nothing yet.
-struct Guest : Watched {
-  net::Handshake handshake;
-  uint64_t deadline;
-  Guest(net::Fd socket, net::Handshake h, uint64_t until)
-      : Watched(What::guest, std::move(socket)), handshake(std::move(h)), deadline(until) {}
-};
-
 class Rail final : public Transport {
  public:
   Rail(const Site& site, Options options, std::shared_ptr<const Card> card, size_t index, uint32_t mbit, std::vector<net::Fd> listeners);
@@ -133,34 +121,27 @@ class Rail final : public Transport {
   bool reaches(ProcessId who, const boot::Blob& address) const override;
   Result<Endpoint*> connect(ProcessId who, const boot::Blob& address, void* cookie) override;
   int poll(Sink&) override;
-  int event_fd() const override { return epoll_.get(); }
+  int event_fd() const override { return watcher_.fd.get(); }
   bool arm() override;
   bool drain() override;
 
   const Counters& counters() const { return counters_; }
+  const net::Doorman::Counters& strangers() const { return doorman_.counters(); }
 
  private:
   friend class Link;
+  friend class Porter<Rail>;
 
   Link& link_to(ProcessId who);
   int serve(const epoll_event& event, Sink& sink);
   int report(Sink& sink);
-  void watch(Watched& what, uint32_t events);
-  void unwatch(Watched& what);
-  void wake_at(uint64_t when);
+  void watch(net::Watched& what, uint32_t events) { watcher_.watch(what, events); }
+  void unwatch(net::Watched& what) { watcher_.unwatch(what); }
+  void wake_at(uint64_t when) { alarm_.set(when); }
   void check_deadlines();
   void check_silence(uint64_t now);
   void rest(int events);
-
-  void greet(Watched& listener);
-  uint64_t guest_time() const { return uint64_t{options_.guest_s} * 1'000'000'000u; }
-  void listen_later(uint64_t when);
-  void listen_again();
-  void serve_guest(Guest& guest, Sink& sink);
-  void receive_guest(Guest& guest);
-  net::Verdict judge(const Guest& guest, Sink& sink, Link*& link);
-  void dismiss(Guest& guest, uint64_t Counters::*counter, const std::string& why);
-  void forget(Guest& guest);
+  net::Verdict judge(const Introduction& they, Link& link);
   std::string who_text(const Link& link) const;
 
   boot::Bootstrap& boot_;
@@ -169,15 +150,10 @@ class Rail final : public Transport {
   const size_t index_;
   Caps caps_;
   Counters counters_;
-  net::Digest key_;
-  net::Fd epoll_;
-  Watched timer_;
-  uint64_t timer_at_ = UINT64_MAX;
-  std::vector<std::unique_ptr<Watched>> listeners_;
-  bool listening_ = true;
-  uint64_t listen_again_at_ = UINT64_MAX;
+  net::Watcher watcher_;
+  net::Doorman doorman_;
+  net::Alarm alarm_;
   uint64_t silence_check_at_ = UINT64_MAX;
-  std::vector<std::unique_ptr<Guest>> guests_, gone_guests_;
   std::unordered_map<ProcessId, std::unique_ptr<Link>> links_;
   std::vector<Link*> mourned_;            // failed, not yet reported
   std::unique_ptr<std::byte[]> scratch_;  // made at the first arrival

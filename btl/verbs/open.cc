@@ -30,33 +30,6 @@ const config::Integer setting_retries("verbs", "retries", "6",
 const config::Bytes setting_registered("verbs", "registered", "1G",
                                        "Memory that stays registered with devices for further messages, beyond what is in use");
 
-constexpr size_t kAddressesPerRail = 4;
-
-/// Listens for those that want to set up connections. Addresses that cannot be bound are left out.
-std::vector<net::Fd> listen_on(std::span<const net::Interface> interfaces, Card::Rail& rail, std::string& why) {
-  std::vector<net::Fd> fds;
-  for (const net::Interface& interface : interfaces) {
-    for (const net::Address& address : interface.addresses) {
-      if (fds.size() == kAddressesPerRail) return fds;
-      auto fd = net::listen_at(address);
-      if (!fd) {
-        why = fd.failure().text;
-        continue;
-      }
-      net::Address bound = address;
-      bound.port = net::local_address(fd->get()).port;
-      rail.at.push_back(bound);
-      fds.push_back(std::move(*fd));
-    }
-  }
-  return fds;
-}
-
-Result<std::vector<net::Interface>> interfaces_for(const Site& site, const Options& options) {
-  if (options.interfaces) return *options.interfaces;
-  return net::usable_interfaces(site.boot.job().node_count > 1 ? net::Extent::network : net::Extent::host);
-}
-
 }  // namespace
 
 Options options_from_settings() {
@@ -73,11 +46,10 @@ Options options_from_settings() {
 }
 
 Result<std::vector<std::unique_ptr<Rail>>> open_rails(const Site& site, const Options& options) {
-  const boot::Job& job = site.boot.job();
   auto ports = net::usable_rdma_ports();
   if (!ports) return ports.failure();
-  if (ports->size() > kMaxRails) ports->resize(kMaxRails);
-  auto interfaces = interfaces_for(site, options);
+  if (ports->size() > Card::kRails) ports->resize(Card::kRails);
+  auto interfaces = interfaces_for(site.boot.job(), options.interfaces);
   if (!interfaces) return interfaces.failure();
   auto library = net::verbs_library();
   if (!library) return library.failure();
@@ -87,10 +59,7 @@ Result<std::vector<std::unique_ptr<Rail>>> open_rails(const Site& site, const Op
   if (!watcher)
     log(Level::info, "verbs: memory is registered anew for each large message, as its changes cannot be watched: %s", why.c_str());
   auto shared = std::make_shared<Shared>(std::move(watcher), mem::RegistrationCache::Limits{options.registered, 4096});
-  auto card = std::make_shared<Card>();
-  card->host = job.host;
-  card->host_id = net::network_host_id();
-  net::fill_random(card->token);
+  auto card = std::make_shared<Card>(Card::of(site.boot.job()));
   std::vector<std::vector<net::Fd>> listeners;
   for (const net::RdmaPort& port : *ports) {
     auto device = Device::open(**library, port);
@@ -99,10 +68,9 @@ Result<std::vector<std::unique_ptr<Rail>>> open_rails(const Site& site, const Op
       log(Level::info, "verbs: %s", why.c_str());
       continue;
     }
-    Card::Rail rail;
-    rail.device = port.name();
-    rail.gids = port.gids;
-    auto fds = listen_on(*interfaces, rail, why);
+    Card::Rail rail{port.name(), {}, port.gids};
+    std::vector<net::Fd> fds;
+    for (const net::Interface& interface : *interfaces) rail.listen(interface, fds, why);
     if (fds.empty()) continue;
     listeners.push_back(std::move(fds));
     card->rails.push_back(std::move(rail));

@@ -1,34 +1,13 @@
-// What two rails tell each other to connect their queue pairs: the claim of the handshake, and then one Proposal each way.
+// What two rails that have proved themselves tell each other to connect their queue pairs: one Proposal each way.
 #pragma once
 
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <string>
-
-#include "runtime/net/handshake.h"
 
 namespace weft::btl::verbs {
 
 constexpr size_t kMaxFlows = 8;
-
-/// What the initiator of a connection says of itself.
-struct Introduction {
-  uint64_t job = 0;         ///< job_number()
-  uint32_t rank = 0;        ///< the initiator's
-  uint32_t wanted = 0;      ///< the rank it wants to reach
-  uint32_t generation = 0;  ///< how often the initiator has opened this way anew
-  uint8_t rail = 0;         ///< the initiator's
-  uint8_t wanted_rail = 0;
-  std::string host;  ///< the initiator's, for messages
-
-  net::Claim claim() const;
-  /// Nothing if the bytes make no sense.
-  static std::optional<Introduction> from(const net::Claim& claim);
-};
-
-/// Names a job on the wire.
-uint64_t job_number(const std::string& name);
 
 /// Everything that the other side needs to bring up its queue pairs. Travels as it is.
 struct Proposal {

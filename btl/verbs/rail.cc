@@ -21,11 +21,6 @@ constexpr uint32_t kPollsPerLook = 64;       // polls between looks at the clock
 constexpr uint64_t kLookEvery = 100'000;     // ns between looks at sockets
 constexpr uint64_t kLookEveryBusy = 10'000;  // while ways are being set up
 
-/// The key that connections to the owner of a card must prove to know.
-net::Digest key_of(const std::string& secret, const Token& token) {
-  return net::hmac(net::bytes_of(secret), {net::bytes_of("weft btl verbs"), token});
-}
-
 Caps caps_for(const net::RdmaPort& port) {
   Caps caps;
   caps.name = "verbs";
@@ -44,7 +39,8 @@ void set_nonblocking(int fd) { fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOC
 
 }  // namespace
 
-Rail::Rail(const Site& site, const Options& options, std::shared_ptr<Shared> shared, std::shared_ptr<const Card> card, size_t index)
+Rail::Rail(const Site& site, const Options& options, std::shared_ptr<Shared> shared, std::shared_ptr<const Card> card, size_t index,
+           std::vector<net::Fd> listeners)
     : boot_(site.boot),
       options_(options),
       shared_(std::move(shared)),
@@ -53,19 +49,17 @@ Rail::Rail(const Site& site, const Options& options, std::shared_ptr<Shared> sha
       device_(*shared_->devices[index]),
       verbs_(device_.verbs),
       caps_(caps_for(device_.port)),
-      key_(key_of(site.boot.job().secret, card_->token)),
       send_slots_(device_, kSlotBytes, kSendSlots),
       receive_slots_(device_, kSlotBytes, ~0u),
-      epoll_(epoll_create1(EPOLL_CLOEXEC)) {}
+      doorman_({.where = "verbs " + caps_.device, .patience_ns = uint64_t{options_.guest_s} * 1'000'000'000u},
+               key_of(site.boot.job().secret, "verbs", card_->token), std::move(listeners)) {
+  watch(doorman_.door(), EPOLLIN);
+}
 
 Result<std::unique_ptr<Rail>> Rail::open(const Site& site, const Options& options, std::shared_ptr<Shared> shared,
                                          std::shared_ptr<const Card> card, size_t index, std::vector<net::Fd> listeners) {
-  std::unique_ptr<Rail> rail(new Rail(site, options, std::move(shared), std::move(card), index));
+  std::unique_ptr<Rail> rail(new Rail(site, options, std::move(shared), std::move(card), index, std::move(listeners)));
   if (auto made = rail->make_queues(); !made) return made.failure();
-  for (net::Fd& fd : listeners) {
-    rail->listeners_.push_back(std::make_unique<Watched>(Watched::What::listener, std::move(fd)));
-    rail->watch(*rail->listeners_.back(), EPOLLIN);
-  }
   return rail;
 }
 
@@ -114,7 +108,7 @@ Rail::~Rail() {
 bool Rail::reaches(ProcessId who, const boot::Blob& address) const {
   if (who == ProcessId{0, boot_.job().rank}) return false;
   const auto card = Card::decode(address);
-  return card && partner_of(*card_, boot_.job().rank, index_, *card, who.rank) >= 0;
+  return card && partner_of(gid_worth, *card_, boot_.job().rank, index_, *card, who.rank) >= 0;
 }
 
 Link& Rail::link_to(ProcessId who) {
@@ -128,11 +122,11 @@ Result<Endpoint*> Rail::connect(ProcessId who, const boot::Blob& address, void* 
   if (!card)
     return Failure{"rank " + std::to_string(who.rank) +
                    " published no valid verbs address; do all processes run the same version of Weft?"};
-  const int partner = partner_of(*card_, boot_.job().rank, index_, *card, who.rank);
+  const int partner = partner_of(gid_worth, *card_, boot_.job().rank, index_, *card, who.rank);
   if (partner < 0)
     return Failure{"verbs " + caps_.device + " has no common network with rank " + std::to_string(who.rank) + " on " + card->host +
                    "; see WEFT_VERBS_DEVICES and WEFT_VERBS_GID"};
-  const auto ways = tcp_ways(*card_, index_, *card, size_t(partner));
+  const auto ways = btl::ways(*card_, index_, *card, size_t(partner));
   if (ways.empty())
     return Failure{"no network leads to rank " + std::to_string(who.rank) + " on " + card->host +
                    " on which verbs connections could be set up; see WEFT_NET_INTERFACES"};
@@ -147,7 +141,7 @@ Result<Endpoint*> Rail::connect(ProcessId who, const boot::Blob& address, void* 
   link.cookie_ = cookie;
   link.host_ = card->host;
   link.ways_ = ways;
-  link.key_ = key_of(boot_.job().secret, card->token);
+  link.key_ = key_of(boot_.job().secret, "verbs", card->token);
   if (link.queues_.empty()) {
     const GidPair gids = best_gids(*card_, index_, *card, size_t(partner));
     link.here_ = gids.mine;
@@ -169,7 +163,7 @@ int Rail::poll(Sink& sink) {
   if (++polls_ >= (busy_links_ ? 1 : kPollsPerLook)) [[unlikely]] {
     polls_ = 0;
     if (const uint64_t now = now_ns(); now >= next_look_) {
-      next_look_ = now + (busy_links_ || !guests_.empty() ? kLookEveryBusy : kLookEvery);
+      next_look_ = now + (busy_links_ || doorman_.busy() ? kLookEveryBusy : kLookEvery);
       events += look(sink);
     }
   }

@@ -1,8 +1,6 @@
 // One port of an RDMA device as a transport, and the ways to peers over it.
 #pragma once
 
-#include <sys/epoll.h>
-
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -13,13 +11,20 @@
 #include <vector>
 
 #include "btl/btl.h"
+#include "btl/introduction.h"
 #include "btl/verbs/card.h"
 #include "btl/verbs/device.h"
 #include "btl/verbs/outstanding.h"
 #include "btl/verbs/proposal.h"
+#include "runtime/net/doorman.h"
 #include "runtime/net/handshake.h"
 #include "runtime/net/interfaces.h"
-#include "runtime/net/socket.h"
+#include "runtime/net/watch.h"
+
+namespace weft::btl {
+template <class Rail>
+class Porter;
+}
 
 namespace weft::btl::verbs {
 
@@ -42,10 +47,8 @@ Options options_from_settings();
 
 /// Everything that a rail counts, for reports and tests.
 struct Counters {
-  uint64_t refused = 0;     ///< inbound connections that did not speak the protocol or did not know the secret
-  uint64_t unfinished = 0;  ///< inbound connections that ended or were dropped before they proved themselves
-  uint64_t lost = 0;        ///< ways lost
-  uint64_t no_credit = 0;   ///< sends that found the peer's slots in use
+  uint64_t lost = 0;       ///< ways lost
+  uint64_t no_credit = 0;  ///< sends that found the peer's slots in use
   uint64_t credit_messages = 0;
   uint64_t strays = 0;  ///< arrivals of ways that were closed
 };
@@ -97,14 +100,6 @@ struct Queue {
   Outstanding<Held> outstanding;
 };
 
-/// Whatever epoll may speak of.
-struct Watched {
-  enum class What : uint8_t { listener, guest, link, arrivals, device } what;
-  net::Fd fd;
-  uint32_t interest = 0;  ///< epoll events asked for; 0: not registered
-  explicit Watched(What w, net::Fd f = {}) : what(w), fd(std::move(f)) {}
-};
-
 /// Bytes to be read from or written to a socket whole.
 class Exchange {
  public:
@@ -122,7 +117,7 @@ class Exchange {
 };
 
 /// The way to one peer over one rail. Its queue pairs are made when the first message is sent, or when the peer connects first.
-class Link final : public Endpoint, public Watched {
+class Link final : public Endpoint, public net::Watched {
  public:
   enum class State : uint8_t {
     idle,        // never used, or opened anew
@@ -135,7 +130,7 @@ class Link final : public Endpoint, public Watched {
     left,    // the peer took its leave
     closed,  // lost or cut; see why_
   };
-  Link(Rail& rail, ProcessId who) : Watched(What::link), rail_(rail), who_(who) {}
+  Link(Rail& rail, ProcessId who) : rail_(rail), who_(who) {}
 
   Status try_inline(const Header&, const void* payload) override;
   Status send(const Header&, type::Cursor&) override;
@@ -148,6 +143,7 @@ class Link final : public Endpoint, public Watched {
 
  private:
   friend class Rail;
+  friend class Porter<Rail>;
 
   // sending (link.cc)
   Status admit();
@@ -171,7 +167,7 @@ class Link final : public Endpoint, public Watched {
   void shake();
   void conclude();
   void attempt_failed(const std::string& why);
-  void accept(net::Fd socket);
+  void adopt(net::Fd socket);
   void exchange();
   void propose();
   void take_proposal();
@@ -206,17 +202,9 @@ class Link final : public Endpoint, public Watched {
   net::Digest key_{};
   std::string host_, why_;
   net::Gid here_, there_;
-  std::vector<TcpWay> ways_;  // empty until connect(): a peer that connected first
+  std::vector<Way> ways_;  // empty until connect(): a peer that connected first
   std::unique_ptr<net::Handshake> handshake_;
   Exchange exchange_;
-};
-
-/// An inbound connection that has proved nothing yet.
-struct Guest : Watched {
-  net::Handshake handshake;
-  uint64_t deadline;
-  Guest(net::Fd socket, net::Handshake h, uint64_t until)
-      : Watched(What::guest, std::move(socket)), handshake(std::move(h)), deadline(until) {}
 };
 
 class Rail final : public Transport {
@@ -232,19 +220,22 @@ class Rail final : public Transport {
   Region expose(void* address, size_t length) override;
   void conceal(const Region&) override;
   int poll(Sink&) override;
-  int event_fd() const override { return epoll_.get(); }
+  int event_fd() const override { return watcher_.fd.get(); }
   bool arm() override;
   void disarm() override;
   bool drain() override;
 
   const Counters& counters() const { return counters_; }
+  const net::Doorman::Counters& strangers() const { return doorman_.counters(); }
 
  private:
   friend class Link;
+  friend class Porter<Rail>;
   static constexpr int kBatch = 16;
   static constexpr uint64_t kArrival = uint64_t{1} << 63;  // in work request numbers: a slot of the shared receive queue
 
-  Rail(const Site& site, const Options& options, std::shared_ptr<Shared> shared, std::shared_ptr<const Card> card, size_t index);
+  Rail(const Site& site, const Options& options, std::shared_ptr<Shared> shared, std::shared_ptr<const Card> card, size_t index,
+       std::vector<net::Fd> listeners);
   Result<void> make_queues();
   // progress (rail.cc)
   Link& link_to(ProcessId who);
@@ -260,16 +251,11 @@ class Rail final : public Transport {
   void device_event();
   // the service through which ways are set up (wiring.cc)
   int look(Sink& sink);
-  void watch(Watched& what, uint32_t events);
-  void unwatch(Watched& what);
+  void watch(net::Watched& what, uint32_t events) { watcher_.watch(what, events); }
+  void unwatch(net::Watched& what) { watcher_.unwatch(what); }
   int serve(const epoll_event& event, Sink& sink);
   void check_deadlines();
-  void greet(Watched& listener);
-  void serve_guest(Guest& guest, Sink& sink);
-  void receive_guest(Guest& guest);
-  net::Verdict judge(const Guest& guest, Sink& sink, Link*& link);
-  void dismiss(Guest& guest, uint64_t Counters::*counter, const std::string& why);
-  void forget(Guest& guest);
+  net::Verdict judge(const Introduction& they, Link& link);
   std::string who_text(const Link& link) const;
   std::string explain(int status, uint32_t vendor) const;
 
@@ -282,7 +268,6 @@ class Rail final : public Transport {
   const net::VerbsLibrary& verbs_;
   Caps caps_;
   Counters counters_;
-  net::Digest key_;
   // arrivals and reports
   ibv_comp_channel* channel_ = nullptr;
   ibv_cq* completions_ = nullptr;
@@ -300,10 +285,9 @@ class Rail final : public Transport {
   std::vector<mem::Registration*> exposed_;
   std::vector<uint32_t> exposed_free_;
   // setting up
-  net::Fd epoll_;
-  Watched arrivals_{Watched::What::arrivals}, device_events_{Watched::What::device};
-  std::vector<std::unique_ptr<Watched>> listeners_;
-  std::vector<std::unique_ptr<Guest>> guests_, gone_guests_;
+  net::Watcher watcher_;
+  net::Watched arrivals_, device_events_;
+  net::Doorman doorman_;
   std::unordered_map<ProcessId, std::unique_ptr<Link>> links_;
   std::vector<Link*> mourned_;  // lost, not yet reported
   uint32_t busy_links_ = 0, polls_ = 0;

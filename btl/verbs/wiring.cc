@@ -1,5 +1,4 @@
 // How ways are set up: a tcp connection on which both sides prove the job's secret, exchange proposals, and which then closes.
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -7,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "btl/porter.h"
 #include "btl/verbs/rail.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
@@ -14,8 +14,6 @@
 namespace weft::btl::verbs {
 namespace {
 
-constexpr int kGreetingsPerLook = 16;
-constexpr size_t kGuests = 256;                 // inbound connections that may be unproven at a time
 constexpr uint64_t kFirstPause = 20'000'000;    // ns before the second round of attempts; grows fourfold
 constexpr uint64_t kCrossing = 200'000'000;     // ns that the peer's own attempt may take before ours is repeated
 constexpr uint64_t kExchange = 30'000'000'000;  // ns for a proposal of one that has proved itself
@@ -67,7 +65,7 @@ bool Exchange::go_on(int fd) {
 
 void Link::begin() {
   if (ways_.empty()) return fail("no address of it is known");
-  const TcpWay& way = ways_[attempts_ % ways_.size()];
+  const Way& way = ways_[attempts_ % ways_.size()];
   ++attempts_;
   auto socket = net::start_connect(way.from, way.to, 0);
   if (!socket) return attempt_failed(socket.failure().text);
@@ -83,7 +81,7 @@ void Link::connected() {
   net::tune_stream(fd.get(), 60);
   state_ = State::shaking;
   const boot::Job& job = rail_.boot_.job();
-  const Introduction me{job_number(job.name), job.rank, who_.rank, generation_, uint8_t(rail_.index_), their_rail_, job.host};
+  const Introduction me{"verbs", job_number(job.name), job.rank, who_.rank, generation_, uint8_t(rail_.index_), their_rail_, job.host};
   handshake_ = std::make_unique<net::Handshake>(net::Handshake::initiate(key_, me.claim()));
   shake();
 }
@@ -139,7 +137,7 @@ void Link::attempt_failed(const std::string& why) {
 // ---- both sides
 
 /// The peer's attempt goes on, whatever became of attempts of our own.
-void Link::accept(net::Fd socket) {
+void Link::adopt(net::Fd socket) {
   release_queues();
   if (state_ != State::idle) hang_up(State::idle);
   fd = std::move(socket);
@@ -336,40 +334,24 @@ void Link::fail(const std::string& why) {
 
 // ---- the service of a rail
 
-void Rail::watch(Watched& what, uint32_t events) {
-  if (what.interest == events) return;
-  epoll_event event{};
-  event.events = events;
-  event.data.ptr = &what;
-  epoll_ctl(epoll_.get(), what.interest ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, what.fd.get(), &event);
-  what.interest = events;
-}
-
-void Rail::unwatch(Watched& what) {
-  if (what.interest) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, what.fd.get(), nullptr);
-  what.interest = 0;
-}
-
 int Rail::look(Sink& sink) {
   epoll_event ready[32];
-  const int n = epoll_wait(epoll_.get(), ready, 32, 0);
+  const int n = watcher_.look(ready);
   int events = 0;
   for (int i = 0; i < n; ++i) events += serve(ready[i], sink);
   check_deadlines();
-  gone_guests_.clear();
   return events;
 }
 
 int Rail::serve(const epoll_event& event, Sink& sink) {
-  auto& watched = *static_cast<Watched*>(event.data.ptr);
-  switch (watched.what) {
-    case Watched::What::listener: greet(watched); return 1;
-    case Watched::What::guest: serve_guest(static_cast<Guest&>(watched), sink); return 1;
-    case Watched::What::arrivals: consume_events(); return 0;
-    case Watched::What::device: device_event(); return 0;
-    case Watched::What::link: break;
+  net::Watched* who = net::Watcher::who(event);
+  if (who == &arrivals_) return consume_events(), 0;
+  if (who == &device_events_) return device_event(), 0;
+  if (who == &doorman_.door()) {
+    Porter porter(*this, sink);
+    return doorman_.serve(porter);
   }
-  Link& link = static_cast<Link&>(watched);
+  Link& link = static_cast<Link&>(*who);
   switch (link.state_) {
     case Link::State::connecting: link.connected(); return 1;
     case Link::State::shaking: link.shake(); return 1;
@@ -380,7 +362,7 @@ int Rail::serve(const epoll_event& event, Sink& sink) {
 }
 
 void Rail::check_deadlines() {
-  if (busy_links_ == 0 && guests_.empty()) return;
+  if (busy_links_ == 0) return;
   const uint64_t now = now_ns();
   for (auto& [who, link] : links_) {
     const Link::State state = link->state_;
@@ -393,126 +375,28 @@ void Rail::check_deadlines() {
     else if (state == Link::State::answering)
       link->attempt_failed("it fell silent while queue pairs were set up");
   }
-  for (size_t i = guests_.size(); i-- > 0;)
-    if (guests_[i]->deadline <= now) dismiss(*guests_[i], &Counters::unfinished, "it did not finish the handshake in time");
 }
 
-void Rail::greet(Watched& listener) {
-  for (int i = 0; i < kGreetingsPerLook; ++i) {
-    if (guests_.size() >= kGuests) dismiss(*guests_.front(), &Counters::unfinished, "others are waiting");
-    net::Fd fd = net::accept_next(listener.fd.get());
-    if (!fd) {
-      if (errno == EMFILE || errno == ENFILE)
-        log(Level::warning, "verbs %s: cannot accept connections: %s; raise the limit of open files (ulimit -n)", caps_.device.c_str(),
-            strerror(errno));
-      return;
-    }
-    net::tune_stream(fd.get(), 60);
-    guests_.push_back(
-        std::make_unique<Guest>(std::move(fd), net::Handshake::accept(key_), now_ns() + uint64_t{options_.guest_s} * kSecond));
-    watch(*guests_.back(), EPOLLIN);
-  }
-}
-
-void Rail::dismiss(Guest& guest, uint64_t Counters::*counter, const std::string& why) {
-  const uint64_t count = ++(counters_.*counter);
-  // one line for the 1st, 2nd, 4th, 8th...: a port scanner shall not fill the disk
-  if (counter == &Counters::refused && std::has_single_bit(count))
-    log(Level::warning, "verbs %s: refused a connection from %s: %s (%llu so far)", caps_.device.c_str(),
-        net::remote_address(guest.fd.get()).with_port().c_str(), why.c_str(), static_cast<unsigned long long>(count));
-  forget(guest);
-}
-
-/// Ends with a guest; its memory lives until the end of the look, as epoll may have reported it already.
-void Rail::forget(Guest& guest) {
-  if (guest.fd) {
-    unwatch(guest);
-    guest.fd.reset();
-  }
-  const auto at = std::ranges::find_if(guests_, [&](const auto& each) { return each.get() == &guest; });
-  gone_guests_.push_back(std::move(*at));
-  guests_.erase(at);
-}
-
-/// Reads no more than the handshake asks for.
-void Rail::receive_guest(Guest& guest) {
-  while (guest.handshake.state() == net::Handshake::State::going && guest.handshake.output().empty()) {
-    std::byte in[256];
-    const ssize_t n = recv(guest.fd.get(), in, std::min(sizeof in, guest.handshake.wanted()), MSG_DONTWAIT);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
-    if (n <= 0) return dismiss(guest, &Counters::unfinished, "it closed the connection");
-    guest.handshake.feed({in, size_t(n)});
-  }
-}
-
-void Rail::serve_guest(Guest& guest, Sink& sink) {
-  if (!guest.fd) return;  // dismissed earlier in this round
-  auto answer = [&] {
-    // a few hundred bytes into an empty socket: whoever makes that fail gets no second chance
-    const net::Bytes out = guest.handshake.output();
-    const bool told = ::send(guest.fd.get(), out.data(), out.size(), MSG_NOSIGNAL | MSG_DONTWAIT) == ssize_t(out.size());
-    guest.handshake.sent(out.size());
-    return told;
-  };
-  for (;;) {
-    receive_guest(guest);
-    if (!guest.fd) return;
-    if (!guest.handshake.output().empty()) {
-      if (!answer()) return dismiss(guest, &Counters::unfinished, "it does not take the answer");
-    } else if (guest.handshake.state() == net::Handshake::State::going) {
-      return;
-    }
-    if (guest.handshake.state() == net::Handshake::State::failed) return dismiss(guest, &Counters::refused, guest.handshake.why());
-    if (guest.handshake.state() == net::Handshake::State::proven) break;
-  }
-  Link* link = nullptr;
-  const net::Verdict verdict = judge(guest, sink, link);
-  guest.handshake.decide(verdict);
-  if (answer() && verdict == net::Verdict::welcome) {
-    unwatch(guest);
-    link->accept(std::move(guest.fd));
-  }
-  forget(guest);
-}
-
-/// Decides about a process that has proved to belong to the job. Of two attempts that cross, the lower rank's goes on.
-net::Verdict Rail::judge(const Guest& guest, Sink& sink, Link*& link) {
-  const auto they = Introduction::from(guest.handshake.claim());
-  const boot::Job& job = boot_.job();
-  if (!they || they->job != job_number(job.name) || they->wanted != job.rank || they->wanted_rail != index_ || they->rank == job.rank ||
-      they->rank >= job.size) {
-    ++counters_.refused;
-    return net::Verdict::refused;
-  }
-  const ProcessId who{0, they->rank};
-  if (const auto known = links_.find(who); known == links_.end()) {
-    void* cookie = sink.meet(who);  // may call connect()
-    const bool connected = links_.contains(who);
-    link = &link_to(who);
-    if (!connected) link->cookie_ = cookie;
-  } else {
-    link = known->second.get();
-  }
-  if (link->host_.empty()) link->host_ = they->host;
-  link->their_rail_ = they->rail;
-  switch (link->state_) {
+/// Decides about a process of the job. Of two attempts that cross, the lower rank's goes on.
+net::Verdict Rail::judge(const Introduction& they, Link& link) {
+  link.their_rail_ = they.rail;
+  switch (link.state_) {
     case Link::State::open:
       // a leftover of attempts that crossed, or it has lost the way and opens it anew
-      if (they->generation != link->their_generation_) link->fail("the other side has lost this way and opens it anew");
+      if (they.generation != link.their_generation_) link.fail("the other side has lost this way and opens it anew");
       return net::Verdict::crossing;
     case Link::State::closed: return net::Verdict::crossing;  // until this side has opened it anew, too
     case Link::State::left: return net::Verdict::refused;
     case Link::State::connecting:
     case Link::State::shaking:
     case Link::State::proposing:
-      if (they->rank > job.rank) return net::Verdict::crossing;
+      if (they.rank > boot_.job().rank) return net::Verdict::crossing;
       break;
     case Link::State::idle:
     case Link::State::waiting:
     case Link::State::answering: break;
   }
-  link->their_generation_ = they->generation;
+  link.their_generation_ = they.generation;
   return net::Verdict::welcome;
 }
 

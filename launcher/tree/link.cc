@@ -12,7 +12,6 @@
 namespace weft::launcher::tree {
 namespace {
 
-constexpr int silence_s = 4;                             // after which the other host counts as dead
 constexpr unsigned silence_ms = silence_s * 1000 - 500;  // looked at by the keep-alive clock, which comes each second
 
 /// What has been sent and is not acknowledged is no reason to wait longer: retransmissions alone would go on for a quarter of an hour.
@@ -32,15 +31,20 @@ net::Claim claim_of(uint32_t node) {
 
 }  // namespace
 
+net::Digest key_of(const std::string& secret) { return net::hmac(net::bytes_of(secret), {net::bytes_of("weft launcher")}); }
+
+std::optional<uint32_t> node_of(const net::Claim& claim) {
+  uint32_t words[2];
+  memcpy(words, claim.data(), sizeof words);
+  return words[0] == format_version ? std::optional(words[1]) : std::nullopt;
+}
+
 Link::Link(net::Fd fd, const std::string& secret, uint32_t node)
-    : fd_(std::move(fd)), handshake_(net::Handshake::initiate(net::bytes_of(secret), claim_of(node))), acceptor_(false), node_(node) {
+    : fd_(std::move(fd)), handshake_(net::Handshake::initiate(key_of(secret), claim_of(node))) {
   notice_silence(fd_.get());
 }
 
-Link::Link(net::Fd fd, const std::string& secret)
-    : fd_(std::move(fd)), handshake_(net::Handshake::accept(net::bytes_of(secret))), acceptor_(true) {
-  notice_silence(fd_.get());
-}
+Link::Link(net::Fd fd) : fd_(std::move(fd)), open_(true) { notice_silence(fd_.get()); }
 
 void Link::fail(std::string why) {
   if (why_.empty()) why_ = std::move(why);
@@ -54,7 +58,7 @@ void Link::check_silence() {
   if (std::min(about.tcpi_last_ack_recv, about.tcpi_last_data_recv) >= silence_ms) fail(reason(ETIMEDOUT));
 }
 
-bool Link::wants_to_write() const { return out_at_ < out_.size() || !handshake_.output().empty(); }
+bool Link::wants_to_write() const { return out_at_ < out_.size() || (handshake_ && !handshake_->output().empty()); }
 
 void Link::send(const Message& message) {
   if (broken()) return;
@@ -75,42 +79,18 @@ void Link::flush() {
   if (open_ && !broken()) write_some();
 }
 
-/// Sends what the handshake has to say and reads no byte more than it awaits.
 void Link::shake() {
-  for (;;) {
-    while (!handshake_.output().empty()) {
-      const net::Bytes bytes = handshake_.output();
-      const ssize_t n = ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0 && (errno == EAGAIN || errno == ENOTCONN)) return;
-      if (n <= 0) return fail(reason(errno));
-      handshake_.sent(size_t(n));
-    }
-    if (handshake_.state() == net::Handshake::State::failed) return fail(handshake_.why());
-    if (handshake_.state() == net::Handshake::State::proven) {
-      if (acceptor_ && handshake_.verdict() == net::Verdict::none && !open_) {
-        uint32_t words[2];
-        memcpy(words, handshake_.claim().data(), sizeof words);
-        node_ = words[1];
-        const bool same = words[0] == format_version;
-        handshake_.decide(same ? net::Verdict::welcome : net::Verdict::refused);
-        if (!same) return fail("it speaks another version of the launcher's protocol");
-        open_ = true;
-        continue;
-      }
-      if (!acceptor_ && handshake_.verdict() == net::Verdict::refused) return fail("the parent refused it");
-      if (!acceptor_ && handshake_.verdict() == net::Verdict::welcome) open_ = true;
-      if (open_) return;
-    }
-    std::byte block[256];
-    const size_t wanted = std::min(handshake_.wanted(), sizeof block);
-    if (!wanted) return;
-    const ssize_t n = recv(fd_.get(), block, wanted, 0);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0 && (errno == EAGAIN || errno == ENOTCONN)) return;
-    if (n <= 0) return fail(n ? reason(errno) : "it closed the connection before it had proven itself");
-    handshake_.feed({block, size_t(n)});
+  switch (net::advance(fd_.get(), *handshake_)) {
+    case net::Advance::wants_read:
+    case net::Advance::wants_write: return;
+    case net::Advance::closed: return fail("it closed the connection before it had proven itself");
+    case net::Advance::broken: return fail(reason(errno));
+    case net::Advance::ended: break;
   }
+  if (handshake_->state() == net::Handshake::State::failed) return fail(handshake_->why());
+  if (handshake_->verdict() != net::Verdict::welcome) return fail("the parent refused it");
+  handshake_.reset();
+  open_ = true;
 }
 
 bool Link::read_some() {

@@ -6,26 +6,31 @@
 #include <string>
 
 #include "launcher/tree/message.h"
-#include "runtime/net/handshake.h"
+#include "runtime/net/doorman.h"
 #include "runtime/net/socket.h"
 
 namespace weft::launcher::tree {
+
+constexpr int silence_s = 4;  ///< after which the other host counts as dead
+
+/// What daemons of a job must prove to know to each other.
+net::Digest key_of(const std::string& secret);
+/// Who a child claims to be; nothing if it speaks another version of the launcher's protocol.
+std::optional<uint32_t> node_of(const net::Claim& claim);
 
 /// Never blocks; what the other side does not take yet waits in memory.
 class Link {
  public:
   /// The child's end of a connection that is (being) made, for daemon `node`.
   Link(net::Fd fd, const std::string& secret, uint32_t node);
-  /// The parent's end.
-  Link(net::Fd fd, const std::string& secret);
+  /// The parent's end, of a child that has proved itself to the doorman.
+  explicit Link(net::Fd fd);
 
   int fd() const { return fd_.get(); }
   /// Both sides have proven themselves.
   bool open() const { return open_; }
   bool broken() const { return !why_.empty(); }
   const std::string& why() const { return why_; }
-  /// Who the other side is (parent's end, once open).
-  uint32_t node() const { return node_; }
 
   bool wants_to_write() const;
   /// Fails if the other host has been silent for too long. The kernel notices by itself, but begins to count anew when something is sent
@@ -40,10 +45,8 @@ class Link {
 
  private:
   net::Fd fd_;
-  net::Handshake handshake_;
-  const bool acceptor_;
+  std::optional<net::Handshake> handshake_;
   bool open_ = false;
-  uint32_t node_ = 0;
   std::string in_, out_, why_;
   size_t in_at_ = 0, out_at_ = 0;
 

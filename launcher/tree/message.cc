@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "launcher/tree/bytes.h"
+#include "runtime/base/bytes.h"
 
 namespace weft::launcher::tree {
 namespace {

@@ -11,13 +11,16 @@
 #include "launcher/job.h"
 #include "launcher/stacks.h"
 
+namespace weft {
+class Writer;
+class Reader;
+}  // namespace weft
+
 namespace weft::launcher::tree {
 
 /// Sent to all daemons but the sender.
 constexpr uint32_t everybody = UINT32_MAX;
 
-class Writer;
-class Reader;
 /// Part of several records.
 void write_app(Writer&, const App&);
 App read_app(Reader&);

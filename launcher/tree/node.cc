@@ -116,6 +116,7 @@ Result<void> Node::listen() {
       for (const net::Address& address : interface.addresses)
         if (!address.link_local()) usable.push_back(address);
   if (auto loop = net::parse_address("127.0.0.1")) usable.push_back(*loop);  // for another name of this host
+  std::vector<net::Fd> listeners;
   for (bool v6 : {false, true}) {
     if (std::none_of(usable.begin(), usable.end(), [&](const net::Address& a) { return a.v6 == v6; })) continue;
     net::Address any;
@@ -132,9 +133,12 @@ Result<void> Node::listen() {
       address.port = port;
       addresses_.push_back(address.with_port());
     }
-    watch(listener->get());
-    listeners_.push_back(std::move(*listener));
+    listeners.push_back(std::move(*listener));
   }
+  net::Doorman::Rules rules{.where = "the launcher's port", .silence_s = silence_s};
+  rules.guests = uint32_t(strangers_limit + 2 * shape_.children(self_).size());
+  doorman_.emplace(rules, key_of(secret_), std::move(listeners));
+  watch(doorman_->door().fd.get());
   return {};
 }
 
@@ -246,29 +250,20 @@ Node::Starter* Node::starter_of(uint32_t node) {
   return nullptr;
 }
 
-void Node::accept_all() {
-  for (net::Fd& listener : listeners_)
-    while (net::Fd fd = net::accept_next(listener.get())) {
-      if (strangers_.size() >= strangers_limit + 2 * children_.size()) strangers_.erase(strangers_.begin());
-      strangers_.push_back(std::make_unique<Link>(std::move(fd), secret_));
-      watch(strangers_.back()->fd());
-    }
+net::Doorman::Ruling Node::judge(const net::Claim& claim) {
+  const auto node = node_of(claim);
+  if (!node) return {net::Verdict::refused, "it speaks another version of the launcher's protocol"};
+  const Child* who = child(*node);
+  if (!who || who->link || who->gone || leaving_) return {net::Verdict::refused, "no such daemon is awaited"};
+  return {net::Verdict::welcome};
 }
 
-void Node::meet_strangers() {
-  for (auto& stranger : strangers_) {
-    stranger->process();
-    if (!stranger->open() || stranger->broken()) continue;
-    Child* who = child(stranger->node());
-    if (!who || who->link || who->gone || leaving_) {
-      stranger.reset();
-      continue;
-    }
-    who->link = std::move(stranger);
-    who->link->send({Kind::plan, self_, who->node, plan_});
-    hand_over_streams(who->node);
-  }
-  std::erase_if(strangers_, [](const auto& stranger) { return !stranger || stranger->broken(); });
+void Node::admit(const net::Claim& claim, net::Fd socket) {
+  Child& who = *child(*node_of(claim));
+  who.link = std::make_unique<Link>(std::move(socket));
+  watch(who.link->fd());
+  who.link->send({Kind::plan, self_, who.node, plan_});
+  hand_over_streams(who.node);
 }
 
 /// All daemons of a starter are there: what it writes from now on is theirs, and so the ranks'.
@@ -332,8 +327,7 @@ void Node::serve(Link& link, uint32_t from) {
 }
 
 void Node::process() {
-  accept_all();
-  meet_strangers();
+  if (doorman_) doorman_->serve(*this);
   for (size_t i = 0; i < children_.size(); i++)
     if (children_[i].link) serve(*children_[i].link, children_[i].node);
   if (parent_) serve(*parent_, shape_.parent(self_));

@@ -19,7 +19,7 @@
 
 namespace weft::launcher::tree {
 
-class Node {
+class Node : private net::Doorman::Host {
  public:
   struct Upcalls {
     std::function<void(const Message&)> deliver;                            ///< a message for this node
@@ -28,7 +28,7 @@ class Node {
   };
 
   Node(uint32_t self, Shape shape, std::string secret, Upcalls upcalls);
-  ~Node();
+  virtual ~Node();
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
 
@@ -91,9 +91,8 @@ class Node {
   Output* output_ = nullptr;
   const Upcalls upcalls_;
   std::unique_ptr<Link> parent_;
-  std::vector<net::Fd> listeners_;
+  std::optional<net::Doorman> doorman_;  // once it listens
   std::vector<std::string> addresses_;
-  std::vector<std::unique_ptr<Link>> strangers_;  // connected, not yet proven
   std::vector<Child> children_;
   std::vector<Starter> starters_;
   std::string plan_, program_;
@@ -108,8 +107,8 @@ class Node {
   void start(Starter& starter);
   void write_summons(Starter& starter);
   void read_words(Starter& starter);
-  void accept_all();
-  void meet_strangers();
+  net::Doorman::Ruling judge(const net::Claim& claim) override;
+  void admit(const net::Claim& claim, net::Fd socket) override;
   void hand_over_streams(uint32_t node);
   void serve(Link& link, uint32_t from);
   void post(Link& link, const Message& message);

@@ -7,8 +7,6 @@
 #include <catch2/catch.hpp>
 #include <random>
 
-#include "btl/tcp/card.h"
-#include "btl/tcp/claim.h"
 #include "runtime/net/handshake.h"
 #include "test/unit/btl/tcp_world.h"
 
@@ -18,7 +16,7 @@ namespace {
 
 using Blob = std::vector<std::byte>;
 
-net::Address port_of(World& world, uint32_t rank) { return tcp::Card::decode(world.addresses[rank])->rails[0].addresses[0]; }
+net::Address port_of(World& world, uint32_t rank) { return Card::decode(world.addresses[rank])->rails[0].addresses[0]; }
 
 /// A connection of a stranger's, non-blocking.
 net::Fd knock(World& world, uint32_t rank) {
@@ -61,16 +59,16 @@ void still_works(World& world) {
 }
 
 net::Digest key_for(World& world, uint32_t rank) {
-  const auto card = tcp::Card::decode(world.addresses[rank]);
-  return net::hmac(net::bytes_of(world.boots[rank]->job().secret), {net::bytes_of("weft btl tcp"), card->token});
+  const auto card = Card::decode(world.addresses[rank]);
+  return key_of(world.boots[rank]->job().secret, "tcp", card->token);
 }
 
-tcp::Introduction introduction(World& world, uint32_t from, uint32_t to) {
-  return {tcp::job_number(world.boots[0]->job().name), from, to, 0, 0, "stranger"};
+Introduction introduction(World& world, uint32_t from, uint32_t to) {
+  return {"tcp", job_number(world.boots[0]->job().name), from, to, 0, 0, 0, "stranger"};
 }
 
 /// Runs a handshake with rank `to` over `fd`; the verdict, none if it came to none.
-net::Verdict shake(World& world, const net::Fd& fd, const net::Digest& key, const tcp::Introduction& who) {
+net::Verdict shake(World& world, const net::Fd& fd, const net::Digest& key, const Introduction& who) {
   auto hands = net::Handshake::initiate(key, who.claim());
   while (hands.state() == net::Handshake::State::going) {
     shout(fd, hands.output());
@@ -102,7 +100,7 @@ TEST_CASE("random bytes, floods and silence at the port change nothing") {
     world.poll();
   }
   still_works(world);
-  const auto& counters = world[0].rail->counters();
+  const auto& counters = world[0].rail->strangers();
   // 20 floods, and of the 20 talkers the 15 that do not begin like Weft
   CHECK(world.until([&] { return counters.refused == 35; }));
   CHECK(closed(strangers[0]));
@@ -117,9 +115,9 @@ TEST_CASE("whoever does not know the secret or the card is refused") {
   World world(2, only("127.0.0.1/8"));
   auto fd = knock(world, 0);
   CHECK(shake(world, fd, net::sha256({net::bytes_of("guess")}), introduction(world, 1, 0)) == net::Verdict::none);
-  CHECK(world[0].rail->counters().unfinished + world[0].rail->counters().refused == 0);
+  CHECK(world[0].rail->strangers().unfinished + world[0].rail->strangers().refused == 0);
   fd.reset();
-  CHECK(world.until([&] { return world[0].rail->counters().unfinished == 1; }));
+  CHECK(world.until([&] { return world[0].rail->strangers().unfinished == 1; }));
 
   // a made-up proof
   fd = knock(world, 0);
@@ -127,13 +125,12 @@ TEST_CASE("whoever does not know the secret or the card is refused") {
   shout(fd, hands.output());
   CHECK(hear(world, fd, 64).size() == 64);
   shout(fd, Blob(32));
-  CHECK(world.until([&] { return world[0].rail->counters().refused == 1; }));
+  CHECK(world.until([&] { return world[0].rail->strangers().refused == 1; }));
   CHECK(world.until([&] { return closed(fd); }));
 
   // the secret, but not the card's token
   fd = knock(world, 0);
-  CHECK(shake(world, fd, net::hmac(net::bytes_of(world.boots[0]->job().secret), {net::bytes_of("weft btl tcp"), Blob(16)}),
-              introduction(world, 1, 0)) == net::Verdict::none);
+  CHECK(shake(world, fd, key_of(world.boots[0]->job().secret, "tcp", {}), introduction(world, 1, 0)) == net::Verdict::none);
   still_works(world);
   CHECK(world[0].met <= 1);
 }
@@ -141,15 +138,16 @@ TEST_CASE("whoever does not know the secret or the card is refused") {
 TEST_CASE("a proven process that claims nonsense is refused") {
   World world(3, only("127.0.0.1/8"));
   const auto good = introduction(world, 1, 0);
-  std::vector<tcp::Introduction> claims(6, good);
+  std::vector<Introduction> claims(7, good);
   claims[0].job ^= 1;
   claims[1].rank = 3;    // no such rank
   claims[2].rank = 0;    // the acceptor itself
   claims[3].wanted = 2;  // somebody else
   claims[4].wanted_rail = 1;
   claims[5].rank = ~0u;
+  claims[6].transport = "verbs";
   for (const auto& claim : claims) CHECK(shake(world, knock(world, 0), key_for(world, 0), claim) == net::Verdict::refused);
-  CHECK(world[0].rail->counters().refused == claims.size());
+  CHECK(world[0].rail->strangers().refused == claims.size());
   CHECK(world[0].met == 0);
   still_works(world);
 }
@@ -167,12 +165,12 @@ TEST_CASE("a replayed conversation is refused") {
     proof.assign(hands.output().begin(), hands.output().end());
     fd.reset();  // leaves before using it
   }
-  CHECK(world.until([&] { return world[0].rail->counters().unfinished == 1; }));
+  CHECK(world.until([&] { return world[0].rail->strangers().unfinished == 1; }));
   auto fd = knock(world, 0);
   shout(fd, hello);
   hear(world, fd, 64);
   shout(fd, proof);
-  CHECK(world.until([&] { return world[0].rail->counters().refused == 1; }));
+  CHECK(world.until([&] { return world[0].rail->strangers().refused == 1; }));
   still_works(world);
 }
 
@@ -185,7 +183,7 @@ TEST_CASE("a crowd of the silent does not keep the honest out") {
   REQUIRE(world.push(1, 0, header_of(4), "here") == Status::ok);
   // each of the crowd ahead has its turn of two seconds at most, eight at a time, unless it goes
   for (int i = 0; i < 50; ++i) world.poll();
-  CHECK(world[0].rail->counters().unfinished == 0);
+  CHECK(world[0].rail->strangers().unfinished == 0);
   crowd.erase(crowd.begin(), crowd.begin() + 90);
   REQUIRE(world.until([&] { return world[0].count == 1; }));
   CHECK(world[0].losses.empty());
@@ -197,7 +195,7 @@ TEST_CASE("the unfinished are sent away in time") {
   World world(2, options);
   auto silent = knock(world, 0), slow = knock(world, 0);
   shout(slow, net::bytes_of("WEFT-NET"));
-  CHECK(world.until([&] { return world[0].rail->counters().unfinished == 2; }));
+  CHECK(world.until([&] { return world[0].rail->strangers().unfinished == 2; }));
   CHECK(closed(silent));
   CHECK(closed(slow));
   still_works(world);

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <random>
 
-#include "btl/tcp/card.h"
+#include "btl/card.h"
 #include "btl/tcp/stream.h"
 
 using namespace weft;
@@ -270,7 +270,7 @@ TEST_CASE("cards survive their encoding, and nothing else is a card") {
     for (int i = 0; i < 3; ++i) damaged[random() % damaged.size()] = std::byte(random());
     if (round % 2) damaged.resize(random() % damaged.size());
     if (const auto read = Card::decode(damaged)) {
-      for (size_t rail = 0; rail < card.rails.size(); ++rail) partner_of(card, 0, rail, *read, 1);
+      for (size_t rail = 0; rail < card.rails.size(); ++rail) partner_of(best_reach, card, 0, rail, *read, 1);
     }
   }
 }
@@ -295,9 +295,9 @@ TEST_CASE("both sides pair their rails alike, by best reach and once each") {
       }
     }
     for (size_t i = 0; i < cards[0].rails.size(); ++i) {
-      const int j = partner_of(cards[0], 3, i, cards[1], 8);
+      const int j = partner_of(best_reach, cards[0], 3, i, cards[1], 8);
       if (j < 0) continue;
-      CHECK(partner_of(cards[1], 8, size_t(j), cards[0], 3) == int(i));
+      CHECK(partner_of(best_reach, cards[1], 8, size_t(j), cards[0], 3) == int(i));
       CHECK_FALSE(ways(cards[0], i, cards[1], size_t(j)).empty());
     }
   }
@@ -309,7 +309,7 @@ TEST_CASE("both sides pair their rails alike, by best reach and once each") {
   b.rails = {{"ens4", {*net::parse_address("10.2.0.2/16")}},
              {"ens3", {*net::parse_address("10.1.0.2/16")}},
              {"docker0", {*net::parse_address("172.17.0.1/16")}}};
-  CHECK(partner_of(a, 0, 1, b, 1) == 1);
-  CHECK(partner_of(a, 0, 2, b, 1) == 0);
-  CHECK(partner_of(a, 0, 0, b, 1) == -1);
+  CHECK(partner_of(best_reach, a, 0, 1, b, 1) == 1);
+  CHECK(partner_of(best_reach, a, 0, 2, b, 1) == 0);
+  CHECK(partner_of(best_reach, a, 0, 0, b, 1) == -1);
 }

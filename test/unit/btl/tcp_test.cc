@@ -188,7 +188,7 @@ TEST_CASE("crossing connects end in one connection and keep the order") {
     for (uint32_t who : {0u, 1u}) {
       CHECK(world[who].losses.empty());
       for (int i = 0; i < 5; ++i) CHECK(world[who].received[1 - who][size_t(i)].header.tag == i);
-      CHECK(world[who].rail->counters().refused == 0);
+      CHECK(world[who].rail->strangers().refused == 0);
     }
     // one connection: the ends name each other
     const std::string a = world[0].to(1).describe(), b = world[1].to(0).describe();
@@ -258,7 +258,7 @@ TEST_CASE("the second address is tried when the first does not answer") {
   tcp::Options options;
   options.interfaces = std::vector{both};
   World world(2, options);
-  auto card = *tcp::Card::decode(world.addresses[1]);
+  auto card = *Card::decode(world.addresses[1]);
   card.rails[0].addresses[0].port = 1;  // nobody
   world.addresses[1] = card.encode();
   REQUIRE(world[0].send(1, header_of(1), "x") == Status::ok);

@@ -5,11 +5,13 @@
 #include <deque>
 #include <random>
 
+#include "btl/introduction.h"
 #include "btl/verbs/card.h"
 #include "btl/verbs/outstanding.h"
 #include "btl/verbs/proposal.h"
 
 using namespace weft;
+using namespace weft::btl;
 using namespace weft::btl::verbs;
 using net::Gid;
 using net::RdmaPort;
@@ -52,7 +54,7 @@ Card card(const char* host, std::vector<std::pair<const char*, Gid>> rails) {
   Card c;
   c.host = host;
   c.host_id = std::string("id of ") + host;
-  for (auto& [device, gid] : rails) c.rails.push_back({device, {gid}, {*net::parse_address("10.0.0.1/24")}});
+  for (auto& [device, gid] : rails) c.rails.push_back({device, {*net::parse_address("10.0.0.1/24")}, {gid}});
   return c;
 }
 
@@ -114,11 +116,11 @@ TEST_CASE("addresses reach each other in a common subnet best") {
 TEST_CASE("rails of a common subnet are partners, each once, and both sides agree") {
   const Card one = card("one", {{"a", gid_v4(1, "10.1.0.1")}, {"b", gid_v4(1, "10.2.0.1")}});
   const Card two = card("two", {{"b", gid_v4(1, "10.2.0.2")}, {"a", gid_v4(1, "10.1.0.2")}, {"c", gid_v4(1, "10.1.0.3")}});
-  CHECK(partner_of(one, 0, 0, two, 1) == 1);
-  CHECK(partner_of(one, 0, 1, two, 1) == 0);
-  CHECK(partner_of(two, 1, 0, one, 0) == 1);
-  CHECK(partner_of(two, 1, 1, one, 0) == 0);
-  CHECK(partner_of(two, 1, 2, one, 0) == -1);
+  CHECK(partner_of(gid_worth, one, 0, 0, two, 1) == 1);
+  CHECK(partner_of(gid_worth, one, 0, 1, two, 1) == 0);
+  CHECK(partner_of(gid_worth, two, 1, 0, one, 0) == 1);
+  CHECK(partner_of(gid_worth, two, 1, 1, one, 0) == 0);
+  CHECK(partner_of(gid_worth, two, 1, 2, one, 0) == -1);
   CHECK(best_gids(one, 0, two, 1).theirs == two.rails[1].gids[0]);
 }
 
@@ -133,18 +135,18 @@ TEST_CASE("random cards: partners are mutual, and what is written is read") {
       c.host = side ? "left" : "right";
       c.host_id = random() % 4 == 0 ? "same" : c.host;
       for (auto& b : c.token) b = std::byte(random());
-      for (size_t i = random() % (kMaxRails + 1); i-- > 0;) {
+      for (size_t i = random() % (Card::kRails + 1); i-- > 0;) {
         Card::Rail rail{"dev" + std::to_string(random() % 4), {}, {}};
         for (size_t g = 1 + random() % 3; g-- > 0;)
           rail.gids.push_back(gid_v4(int(g), ("10." + std::to_string(random() % 3) + ".0." + std::to_string(random() % 5)).c_str(), 24,
                                      random() % 3 ? Gid::Type::roce_v2 : Gid::Type::roce_v1));
-        rail.at.push_back(*net::parse_address(random() % 2 ? "10.0.0.1/24" : "fd00::1/64"));
+        rail.addresses.push_back(*net::parse_address(random() % 2 ? "10.0.0.1/24" : "fd00::1/64"));
         c.rails.push_back(rail);
       }
     }
     for (size_t i = 0; i < cards[0].rails.size(); ++i) {
-      const int partner = partner_of(cards[0], 3, i, cards[1], 9);
-      if (partner >= 0) CHECK(partner_of(cards[1], 9, size_t(partner), cards[0], 3) == int(i));
+      const int partner = partner_of(gid_worth, cards[0], 3, i, cards[1], 9);
+      if (partner >= 0) CHECK(partner_of(gid_worth, cards[1], 9, size_t(partner), cards[0], 3) == int(i));
     }
     const auto bytes = cards[0].encode();
     const auto read = Card::decode(bytes);
@@ -169,11 +171,11 @@ TEST_CASE("hostile cards and proposals are refused or harmless") {
     const auto read = Card::decode(bad);
     refused += !read;
     if (!read) continue;
-    REQUIRE(read->rails.size() <= kMaxRails);
+    REQUIRE(read->rails.size() <= Card::kRails);
     for (size_t r = 0; r < read->rails.size(); ++r) {
-      (void)partner_of(*read, 1, r, good, 0);
-      (void)partner_of(good, 0, 0, *read, 1);
-      (void)tcp_ways(*read, r, good, 0);
+      (void)partner_of(gid_worth, *read, 1, r, good, 0);
+      (void)partner_of(gid_worth, good, 0, 0, *read, 1);
+      (void)ways(*read, r, good, 0);
     }
   }
   CHECK(refused > 0);
@@ -190,9 +192,10 @@ TEST_CASE("hostile cards and proposals are refused or harmless") {
 }
 
 TEST_CASE("an introduction is read as it was written, others are not") {
-  const Introduction me{job_number("job"), 3, 4, 7, 1, 2, "node"};
+  const Introduction me{"verbs", job_number("job"), 3, 4, 7, 1, 2, "node"};
   const auto read = Introduction::from(me.claim());
   REQUIRE(read);
+  CHECK(read->transport == "verbs");
   CHECK(read->rank == 3);
   CHECK(read->generation == 7);
   CHECK(read->wanted_rail == 2);

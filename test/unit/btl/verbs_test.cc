@@ -399,12 +399,12 @@ TEST_CASE("whoever leaves has delivered everything, and is not lost") {
 TEST_CASE("strangers on the wire-up port change nothing") {
   if (!devices()) return;
   World world(2);
-  const auto card = verbs::Card::decode(world.addresses[0]);
+  const auto card = Card::decode(world.addresses[0]);
   REQUIRE(card);
   std::mt19937 random(5);
   std::vector<net::Fd> strangers;
   for (int i = 0; i < 20; ++i) {
-    auto fd = net::start_connect({}, card->rails[0].at[0]);
+    auto fd = net::start_connect({}, card->rails[0].addresses[0]);
     REQUIRE(fd);
     world.poll();
     Blob noise(random() % 400);
@@ -414,6 +414,6 @@ TEST_CASE("strangers on the wire-up port change nothing") {
     for (int j = 0; j < 200; ++j) world.poll();
   }
   REQUIRE(world.push(1, 0, header_of(0), nullptr) == Status::ok);
-  REQUIRE(world.until([&] { return world[0].count == 1 && world[0].rail->counters().refused > 0; }));
+  REQUIRE(world.until([&] { return world[0].count == 1 && world[0].rail->strangers().refused > 0; }));
   CHECK(world[0].losses.empty());
 }

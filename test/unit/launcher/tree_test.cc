@@ -234,25 +234,44 @@ TEST_CASE("hostile bytes are refused", "[tree]") {
 
 namespace {
 
-struct Pair {
-  net::Fd a, b;
-  Pair() {
-    int ends[2];
-    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
-    a = net::Fd(ends[0]);
-    b = net::Fd(ends[1]);
+/// A parent's door, and what has come through it.
+struct Parent final : net::Doorman::Host {
+  net::Address at = *net::parse_address("127.0.0.1");
+  std::optional<net::Doorman> doorman;
+  std::optional<uint32_t> node;
+  std::unique_ptr<Link> link;
+  explicit Parent(const std::string& secret) {
+    std::vector<net::Fd> listeners;
+    listeners.push_back(std::move(*net::listen_at(at)));
+    at.port = net::local_address(listeners[0].get()).port;
+    doorman.emplace(net::Doorman::Rules{.where = "test"}, key_of(secret), std::move(listeners));
+  }
+  Link child(const std::string& secret, uint32_t number) const { return Link(std::move(*net::start_connect({}, at)), secret, number); }
+  net::Doorman::Ruling judge(const net::Claim& claim) override {
+    node = node_of(claim);
+    return {node ? net::Verdict::welcome : net::Verdict::refused};
+  }
+  void admit(const net::Claim&, net::Fd fd) override { link = std::make_unique<Link>(std::move(fd)); }
+  /// Until the child knows.
+  void meet(Link& child) {
+    for (int i = 0; i < 10000 && !child.open() && !child.broken(); i++) {
+      doorman->serve(*this);
+      child.process();
+      usleep(100);
+    }
   }
 };
 
 }  // namespace
 
 TEST_CASE("links prove themselves and then carry messages", "[tree]") {
-  Pair pair;
-  Link child(std::move(pair.a), "secret", 5), parent(std::move(pair.b), "secret");
-  for (int i = 0; i < 10; i++) child.process(), parent.process();
+  Parent door("secret");
+  Link child = door.child("secret", 5);
+  door.meet(child);
   REQUIRE(child.open());
-  REQUIRE(parent.open());
-  CHECK(parent.node() == 5);
+  REQUIRE(door.link);
+  CHECK(door.node == 5);
+  Link& parent = *door.link;
   const std::string large(3 << 20, 'x');
   parent.send({Kind::fence_done, 0, 5, large});
   child.send({Kind::up, 5, 0, {}});
@@ -269,20 +288,21 @@ TEST_CASE("links prove themselves and then carry messages", "[tree]") {
 }
 
 TEST_CASE("links with another secret, or strangers, come to nothing", "[tree]") {
-  {
-    Pair pair;
-    Link child(std::move(pair.a), "one", 1), parent(std::move(pair.b), "other");
-    for (int i = 0; i < 10; i++) child.process(), parent.process();
-    CHECK_FALSE(parent.open());
-    CHECK((parent.broken() || child.broken()));
-  }
-  Pair pair;
-  Link parent(std::move(pair.b), "secret");
+  Parent door("one");
+  Link child = door.child("other", 1);
+  door.meet(child);
+  CHECK(child.broken());
+  auto stranger = net::start_connect({}, door.at);
+  REQUIRE(stranger);
   const std::string noise(1000, 'G');
-  REQUIRE(send(pair.a.get(), noise.data(), noise.size(), MSG_NOSIGNAL) > 0);
-  for (int i = 0; i < 10; i++) parent.process();
-  CHECK(parent.broken());
-  CHECK_FALSE(parent.take());
+  for (int i = 0; i < 10000 && door.doorman->counters().refused == 0; i++) {
+    (void)!send(stranger->get(), noise.data(), noise.size(), MSG_NOSIGNAL);
+    door.doorman->serve(door);
+    usleep(100);
+  }
+  CHECK(door.doorman->counters().refused == 1);
+  CHECK_FALSE(door.node);
+  CHECK_FALSE(door.link);
 }
 
 namespace {

@@ -1,14 +1,17 @@
 // Bytes of records: how numbers, texts and lists are written, and read again from bytes that nobody vouches for.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-namespace weft::launcher::tree {
+namespace weft {
 
 /// Numbers are little-endian, texts and lists are headed by their length.
 class Writer {
@@ -32,7 +35,12 @@ class Writer {
     u32(uint32_t(v.size()));
     for (uint32_t item : v) u32(item);
   }
+  void raw(const void* data, size_t size) { out_.append(static_cast<const char*>(data), size); }
   std::string take() { return std::move(out_); }
+  std::vector<std::byte> blob() const {
+    const auto* first = reinterpret_cast<const std::byte*>(out_.data());
+    return {first, first + out_.size()};
+  }
 
  private:
   std::string out_;
@@ -42,12 +50,22 @@ class Writer {
 class Reader {
  public:
   explicit Reader(std::string_view in) : in_(in) {}
+  explicit Reader(std::span<const std::byte> in) : in_(reinterpret_cast<const char*>(in.data()), in.size()) {}
   uint64_t number(int bytes) {
     if (in_.size() < size_t(bytes)) return fail();
     uint64_t value = 0;
     for (int i = 0; i < bytes; i++) value |= uint64_t(uint8_t(in_[size_t(i)])) << (8 * i);
     in_.remove_prefix(size_t(bytes));
     return value;
+  }
+  void raw(void* data, size_t size) {
+    if (in_.size() < size) {
+      memset(data, 0, size);
+      fail();
+      return;
+    }
+    memcpy(data, in_.data(), size);
+    in_.remove_prefix(size);
   }
   uint8_t u8() { return uint8_t(number(1)); }
   bool flag() {
@@ -99,4 +117,4 @@ std::optional<T> whole(const Reader& in, T value) {
   return value;
 }
 
-}  // namespace weft::launcher::tree
+}  // namespace weft
