@@ -153,17 +153,22 @@ void Way::lend_back(Status status) {
 void Way::say(Say what) {
   const ucp_ep_h to = ep_ ? ep_ : back_;
   if (!to || over_) return;
-  auto note = std::make_unique<Note>(note_of({}));
+  auto word = std::make_unique<Word>(Word{this, what, note_of({})});
   ucp_request_param_t param;
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
   param.flags = UCP_AM_SEND_FLAG_EAGER | (what == Say::hello ? UCP_AM_SEND_FLAG_REPLY : 0);
-  param.cb.send = [](void* request, ucs_status_t, void* held) {
-    delete static_cast<Note*>(held);
-    ucp_request_free(request);
-  };
-  param.user_data = note.get();
-  const ucs_status_ptr_t sent = ucp_am_send_nbx(to, unsigned(what), note.get(), sizeof(Note), nullptr, 0, &param);
-  if (sent && !UCS_PTR_IS_ERR(sent)) note.release();
+  param.cb.send = said;
+  param.user_data = word.get();
+  const ucs_status_ptr_t sent = ucp_am_send_nbx(to, unsigned(what), &word->note, sizeof(Note), nullptr, 0, &param);
+  if (!sent || UCS_PTR_IS_ERR(sent)) return;
+  if (what == Say::hello) greeting_ = true;
+  word.release();
+}
+
+void Way::said(void* request, ucs_status_t, void* at) {
+  const std::unique_ptr<Word> word(static_cast<Word*>(at));
+  if (word->what == Say::hello) word->way->greeting_ = false;
+  ucp_request_free(request);
 }
 
 /// UCX has given an endpoint up.

@@ -304,10 +304,13 @@ bool Worker::arm() { return mourned_.empty() && ucp_worker_arm(worker_) == UCS_O
 
 // ---- leaving
 
-/// Has UCX sent everything? Begins a flush at the first call. Not asked of ways that are over: UCX complains of those loudly.
+/// Has UCX sent everything? Begins a flush at the first call. Not asked of ways that are over: UCX complains of those loudly. Nor while the
+/// greeting is under way: over several interfaces the flush would not wait for it, and the sockets of UCX 1.13 crash where a flush arrives
+/// together with the request to connect.
 bool Way::flushed() {
   if (!flush_) {
     if (!ep_ || over_) return true;
+    if (greeting_) return false;
     ucp_request_param_t param{};
     flush_ = ucp_ep_flush_nbx(ep_, &param);
     if (!flush_ || UCS_PTR_IS_ERR(flush_)) {

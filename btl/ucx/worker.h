@@ -55,6 +55,13 @@ struct Loan {
   std::vector<ucp_dt_iov_t> pieces;
 };
 
+/// A note of the transport's own, until UCX has sent it.
+struct Word {
+  Way* way;
+  Say what;
+  Note note;
+};
+
 /// The way to one peer. Known from the first message in either direction.
 class Way final : public Endpoint {
  public:
@@ -76,6 +83,7 @@ class Way final : public Endpoint {
   void lend_back(Status);
   bool flushed();
   static void parcel_sent(void* request, ucs_status_t, void* parcel);
+  static void said(void* request, ucs_status_t, void* word);
   static void loan_ended(void* request, ucs_status_t, void* loan);
   static void failed(void* way, ucp_ep_h, ucs_status_t);
 
@@ -85,6 +93,7 @@ class Way final : public Endpoint {
   bool left_ = false;        // the peer said farewell
   bool told_ = false;        // we have said farewell
   bool heard_ = false;       // and the peer knows
+  bool greeting_ = false;    // our hello waits until UCX's two sides know each other
   ucp_ep_h back_ = nullptr;  // UCX's own way back to a peer that has connected to us
   void* cookie_ = nullptr;
   bool met_ = false;      // cookie_ is set

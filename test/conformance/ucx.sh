@@ -27,10 +27,7 @@ if [ "${1:-}" = wheel ]; then
     die "the plugin has not loaded UCX $version"
 fi
 runs=0
-sets=(posix,cma,self)
-# Sockets with the newer one only: those of UCX 1.13 crash now and then (uct_tcp_iface_progress) while two sides connect at once.
-[ "$what" = installed ] || sets+=(tcp,self)
-for tls in "${sets[@]}"; do
+for tls in tcp,self posix,cma,self; do
   say "UCX_TLS=$tls"
   MPIRUN_FLAGS="-x WEFT_NET=ucx -x UCX_TLS=$tls" PROGRAMS=${PROGRAMS:-smoke point_to_point collectives threads} RANKS=${RANKS:-2 4} \
     "$SRC/test/conformance/run.sh"

@@ -262,6 +262,24 @@ TEST_CASE("who leaves loses nothing and is not missed") {
   }
 }
 
+TEST_CASE("who leaves before the other side has looked loses nothing") {
+  for (const Wire& wire : wires) {
+    INFO(wire.tls << (wire.far ? ", far" : ""));
+    World world(2, wire);
+    Node& early = world[0];
+    for (int i = 0; i < 3; ++i) REQUIRE(early.to(1).try_inline(header_of(2, i), "hi") == Status::ok);
+    const auto limit = Clock::now() + std::chrono::milliseconds(50);
+    while (Clock::now() < limit) {  // connections are made by UCX's own thread meanwhile
+      early.wire->poll(early);
+      early.wire->drain();
+    }
+    REQUIRE(world.until([&] { return early.wire->drain(); }));
+    REQUIRE(world.until([&] { return world[1].wire->drain() && world[1].count() == 3; }));
+    CHECK(early.losses.empty());
+    CHECK(world[1].losses.empty());
+  }
+}
+
 TEST_CASE("two that leave at the same time wait for each other no longer than it takes") {
   for (const Wire& wire : wires) {
     INFO(wire.tls << (wire.far ? ", far" : ""));
