@@ -12,22 +12,8 @@ here=$SRC/test/beds
 mode=${1:-}
 work=$OUT/beds/guests-$mode
 mkdir -p "$work"
-running='' bed='' runs=0 why_not=''
-
-skip() {
-  result "SKIPPED: $*"
-  exit 77
-}
-
-# built NAME: compiles test/conformance/NAME.cc or test/beds/NAME.c
-built() {
-  local source=$SRC/test/conformance/$1.cc compiler="mpicxx -std=c++20"
-  [ -e "$source" ] || source=$SRC/examples/$1.cc
-  [ -e "$source" ] || source=$here/$1.c compiler=mpicc
-  if [ "$work/$1" -nt "$source" ] && [ "$work/$1" -nt "$PREFIX/include/mpi.h" ]; then return; fi
-  # shellcheck disable=SC2086
-  "$PREFIX/bin/"$compiler -O1 -o "$work/$1" "$source"
-}
+. "$here/lib/bed.sh"
+job='' runs=0
 
 # expect STATUS PATTERN COMMAND...: the status and a line of the output. In the background, so that a signal to us is obeyed at once.
 expect() {
@@ -35,9 +21,9 @@ expect() {
   shift 2
   say "$*"
   timeout -k 10 100 "$@" </dev/null >"$work/out" 2>&1 &
-  running=$!
-  wait $running || status=$?
-  running=''
+  job=$!
+  wait $job || status=$?
+  job=''
   runs=$((runs + 1))
   [ $status -eq "$want" ] || { cat "$work/out"; die "status $status instead of $want"; }
   grep -a -q "$pattern" "$work/out" || { cat "$work/out"; die "no line with \"$pattern\""; }
@@ -58,14 +44,6 @@ everything() {
   expect 0 "paths ok: 16 ranks on 4 nodes" "$@" "$work/guest" paths 4
   expect 0 "16 ranks, .*test accuracy" "$@" "$work/train" "$work/digits.csv" --epochs 8 --quiet
   learnt "$work/out" || { cat "$work/out"; die "the training has not learnt"; }
-}
-
-wait_until() { # wait_until COMMAND...: within 10 s
-  local end=$((SECONDS + 10))
-  until "$@"; do
-    [ $SECONDS -lt $end ] || return 1
-    sleep 0.1
-  done
 }
 
 no_ranks() { ! pgrep -f "^$work/" >/dev/null; }
@@ -103,7 +81,7 @@ prterun_guests() {
     say "not over ssh: $why_not"
     return
   fi
-  bed_up "$here/cluster" up 4 --share "$OUT" --share "$PREFIX"
+  guests_up "$here/cluster" up 4 --share "$OUT" --share "$PREFIX"
   local node
   for node in node1 node2 node3 node4; do # what root's shells do at their start is none of this test's business, and may take a minute
     # shellcheck disable=SC2016
@@ -112,7 +90,7 @@ prterun_guests() {
   run=("$here/cluster" exec head -- "$openmpi/bin/prterun" --prefix "$openmpi" --allow-run-as-root --host "node1:4,node2:4,node3:4,node4:4"
     --map-by slot:oversubscribe -n 16)
   everything "${run[@]}"
-  bed_down
+  guests_down
 }
 
 hydra_guests() {
@@ -141,14 +119,6 @@ hydra_guests() {
   [ "$tested" = "impi-rt " ] || WEFT_BOOT_PMI=2 programs 4 "$all" "$OUT/beds/mpich/bin/mpiexec.hydra" -n 4
 }
 
-beds=${BEDS_STATE:-/var/lib/weft-beds}
-sweep() { # beds of runs that were killed
-  local old
-  for old in "$beds"/cluster-guests-*; do
-    [ ! -e "$old" ] || [ -e "/proc/${old##*-}" ] || CLUSTER_NAME=${old##*/cluster-} "$here/cluster" down
-  done
-}
-
 in_bed() { # processes whose network is one of the bed's
   local process net
   for process in /proc/[0-9]*; do
@@ -159,37 +129,21 @@ in_bed() { # processes whose network is one of the bed's
 }
 bed_gone() { ! in_bed && [ ! -e "$beds/cluster-$bed" ] && ! grep -q "$bed" /proc/mounts; }
 
-# can_bed COMMAND...: can there be a bed that needs these? Otherwise $why_not says why
-can_bed() {
-  local command
-  [ "$(id -u)" -eq 0 ] || { why_not="only root can make namespaces with a network of their own"; return 1; }
-  for command in "$@" ip; do
-    PATH=$PATH:/usr/sbin command -v "$command" >/dev/null ||
-      { why_not="there is no $command (Debian packages: slurm-wlm munge openssh-server openssh-client iproute2)"; return 1; }
-  done
-  unshare --mount --uts --ipc --net --pid --fork sh -c 'mount --make-rprivate / && mount -t tmpfs tmpfs /tmp && mount -t proc proc /proc &&
-    ip link add type veth' 2>"$work/out" || { why_not="this machine forbids namespaces: $(tail -n 1 "$work/out")"; return 1; }
-}
-
-bed_up() { # bed_up COMMAND...: makes a bed of four nodes
-  sweep
-  bed=guests-$$
-  export CLUSTER_NAME=$bed
-  "$@"
-  networks=$(for pid in $(cut -d' ' -f1 "$beds/cluster-$bed"/*.pid); do readlink "/proc/$pid/ns/net"; done | sort -u | tr '\n' ' ')
+guests_up() { # guests_up COMMAND...: makes a bed of four nodes
+  bed_up guests "$@"
   [ "$(wc -w <<<"$networks")" -eq 6 ] || die "the bed has not six networks but $networks"
 }
 
-bed_down() {
-  "$here/cluster" down
-  wait_until bed_gone || die "the bed left something behind"
-  bed=''
+guests_down() {
+  local name=$bed
+  bed_down
+  bed=$name wait_until bed_gone || die "the bed left something behind"
 }
 
 slurm_guests() {
   local run
   can_bed srun slurmctld slurmd munged sshd || skip "$why_not"
-  bed_up "$here/slurm" up 4 --cpus 4 --share "$OUT" --share "$PREFIX"
+  guests_up "$here/slurm" up 4 --cpus 4 --share "$OUT" --share "$PREFIX"
   run=("$here/slurm" exec srun --mpi=pmix)
   everything "${run[@]}" -N4 -n16
   expect 0 "collectives on 4 ranks: ok" "${run[@]}" -N2 -n4 --distribution=cyclic "$work/collectives"
@@ -207,21 +161,16 @@ slurm_guests() {
   dies "${run[@]}" --kill-on-bad-exit=1 -N2 -n4 "$work/guest" kill 2 # over PMI-2 a lost rank alone does not end a step
   dies "${run[@]}" -N2 -n4 "$work/guest" abort 2
   grep -a -q "rank 2 .*MPI_Abort" "$work/out" || { cat "$work/out"; die "nobody says who has aborted"; }
-  bed_down
+  guests_down
 }
 
-finish() {
-  [ -z "$running" ] || ! kill "$running" 2>/dev/null || wait "$running" || true
-  [ -z "$bed" ] || "$here/cluster" down
-  rm -rf "$work/tmp"
-}
-trap finish EXIT
-trap 'exit 143' TERM INT
+trap 'finish; rm -rf "$work/tmp"' EXIT
 case $mode in
   prterun | slurm | hydra) ;;
   *) die "say prterun, slurm or hydra" ;;
 esac
-for name in $all guest train; do built $name; done
+for name in $all; do built "$SRC/test/conformance/$name.cc"; done
+built "$here/guest.c" "$SRC/examples/train.cc"
 digits >"$work/digits.csv"
 "${mode}_guests"
 result "$runs jobs under $mode"

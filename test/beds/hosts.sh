@@ -7,29 +7,14 @@
 set -eu
 . "$(dirname "$0")/../../contrib/lib/common.sh"
 here=$SRC/test/beds
-. "$here/lib/digits.sh"
 mode=${1:-}
 shift
 work=$OUT/beds/hosts-$mode
 mkdir -p "$work"
 mpirun=$PREFIX/bin/mpirun
-beds=${BEDS_STATE:-/var/lib/weft-beds}
-bed='' job='' runs=0 swept=''
-
-skip() {
-  result "SKIPPED: $*"
-  exit 77
-}
-
-built() { # built SOURCE: compiles it into $work
-  local source=$1 name
-  name=$(basename "${source%.*}")
-  if [ "$work/$name" -nt "$source" ] && [ "$work/$name" -nt "$PREFIX/include/mpi.h" ]; then return; fi
-  case $source in
-    *.c) "$PREFIX/bin/mpicc" -O1 -o "$work/$name" "$source" ;;
-    *) "$PREFIX/bin/mpicxx" -std=c++20 -O1 -o "$work/$name" "$source" ;;
-  esac
-}
+. "$here/lib/digits.sh"
+. "$here/lib/bed.sh"
+job='' runs=0 swept=''
 
 # in_bed COMMAND...: where the user sits
 in_bed() {
@@ -82,15 +67,6 @@ files() {
   local node
   for node in head node1 node2 node3 node4; do
     "$here/cluster" exec $node -- 2>/dev/null sh -c 'ls -d /tmp/weft-* /dev/shm/weft* 2>/dev/null || true'
-  done
-}
-
-wait_until() { # wait_until COMMAND...: within 5 s, or 10 attempts where each takes long
-  local end=$((SECONDS + 5)) attempts=0
-  until "$@"; do
-    attempts=$((attempts + 1))
-    [ $SECONDS -lt $end ] || [ $attempts -lt 10 ] || return 1
-    sleep 0.1
   done
 }
 
@@ -333,34 +309,17 @@ ipv6_only() { # from here on no host has an IPv4 address but that of its loopbac
   ends 0 "collectives on 16 ranks: ok"
 }
 
-finish() {
-  [ -z "$job" ] || ! kill "$job" 2>/dev/null || wait "$job" || true
-  [ -z "$bed" ] || "$here/cluster" down
-}
-trap finish EXIT
-trap 'exit 143' TERM INT
 case $mode in ssh | slurm) ;; *) die "say ssh or slurm" ;; esac
-[ "$(id -u)" -eq 0 ] || skip "only root can make namespaces with a network of their own"
-for command in sshd ssh ip nsenter $([ "$mode" = ssh ] || echo srun slurmctld slurmd munged); do
-  PATH=$PATH:/usr/sbin command -v "$command" >/dev/null || skip "there is no $command (Debian packages: openssh-server openssh-client iproute2 slurm-wlm munge)"
-done
-unshare --mount --uts --ipc --net --pid --fork sh -c 'mount --make-rprivate / && mount -t tmpfs tmpfs /tmp && mount -t proc proc /proc &&
-  ip link add type veth' 2>"$work/out" || skip "this machine forbids namespaces: $(tail -n 1 "$work/out")"
-for name in smoke point_to_point collectives; do built "$SRC/test/conformance/$name.cc"; done
-built "$here/guest.c"
-built "$SRC/examples/train.cc"
+case $mode in ssh) can_bed sshd ssh ;; *) can_bed sshd ssh srun slurmctld slurmd munged ;; esac || skip "$why_not"
+built "$SRC"/test/conformance/{smoke,point_to_point,collectives}.cc "$here/guest.c" "$SRC/examples/train.cc"
 digits >"$work/digits.csv"
-for old in "$beds"/cluster-hosts-*; do # beds of runs that were killed
-  [ ! -e "$old" ] || [ -e "/proc/${old##*-}" ] || CLUSTER_NAME=${old##*/cluster-} "$here/cluster" down
-done
-bed=hosts-$$
-export CLUSTER_NAME=$bed
-if [ "$mode" = ssh ]; then "$here/cluster" up 4 --share "$OUT" --share "$PREFIX"; else "$here/slurm" up 4 --cpus 4 --share "$OUT" --share "$PREFIX"; fi
-networks=$(for pid in $(cut -d' ' -f1 "$beds/cluster-$bed"/*.pid); do readlink "/proc/$pid/ns/net"; done | sort -u | tr '\n' ' ')
+case $mode in
+  ssh) bed_up hosts "$here/cluster" up 4 --share "$OUT" --share "$PREFIX" ;;
+  *) bed_up hosts "$here/slurm" up 4 --cpus 4 --share "$OUT" --share "$PREFIX" ;;
+esac
 where=(-n 16)
 [ "$mode" = slurm ] || where=(-H node1:4,node2:4,node3:4,node4:4)
 [ $# -gt 0 ] || set -- programs contract paths streams services debugger tools deaths $([ "$mode" = slurm ] || echo ssh_only unreachable devices ipv6_only)
 for part; do "$part"; done
-"$here/cluster" down
-bed=''
+bed_down
 result "$runs jobs on four hosts with $mode"

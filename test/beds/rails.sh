@@ -6,23 +6,8 @@ set -eu
 here=$SRC/test/beds
 work=$OUT/beds/rails
 mkdir -p "$work"
-beds=${BEDS_STATE:-/var/lib/weft-beds}
-bed='' job='' runs=0
-
-skip() {
-  result "SKIPPED: $*"
-  exit 77
-}
-
-built() { # built SOURCE: compiles it into $work
-  local name
-  name=$(basename "${1%.*}")
-  if [ "$work/$name" -nt "$1" ] && [ "$work/$name" -nt "$PREFIX/include/mpi.h" ]; then return; fi
-  case $1 in
-    *.c) "$PREFIX/bin/mpicc" -O2 -o "$work/$name" "$1" ;;
-    *) "$PREFIX/bin/mpicxx" -std=c++20 -O1 -o "$work/$name" "$1" ;;
-  esac
-}
+. "$here/lib/bed.sh"
+job='' runs=0
 
 # start ARGUMENTS...: a job on both hosts, in the background. Its ranks use rails 1 and 2; the launcher may use rail 0 as well.
 start() {
@@ -116,28 +101,10 @@ decoys() { # a docker0 with the same address on each host, and cards of one subn
   ends 0 "arrived as they were sent"
 }
 
-finish() {
-  [ -z "$job" ] || ! kill "$job" 2>/dev/null || wait "$job" || true
-  [ -z "$bed" ] || "$here/cluster" down
-}
-trap finish EXIT
-trap 'exit 143' TERM INT
-[ "$(id -u)" -eq 0 ] || skip "only root can make namespaces with a network of their own"
-for command in sshd ssh ip nsenter; do
-  PATH=$PATH:/usr/sbin command -v "$command" >/dev/null || skip "there is no $command (Debian packages: openssh-server openssh-client iproute2)"
-done
-unshare --mount --uts --ipc --net --pid --fork sh -c 'mount --make-rprivate / && mount -t tmpfs tmpfs /tmp && mount -t proc proc /proc &&
-  ip link add type veth' 2>"$work/out" || skip "this machine forbids namespaces: $(tail -n 1 "$work/out")"
-for name in smoke point_to_point collectives; do built "$SRC/test/conformance/$name.cc"; done
-built "$here/traffic.c"
-for old in "$beds"/cluster-rails-*; do # beds of runs that were killed
-  [ ! -e "$old" ] || [ -e "/proc/${old##*-}" ] || CLUSTER_NAME=${old##*/cluster-} "$here/cluster" down
-done
-bed=rails-$$
-export CLUSTER_NAME=$bed
-"$here/cluster" up 2 --rails 3 --share "$OUT" --share "$PREFIX"
+can_bed sshd ssh || skip "$why_not"
+built "$SRC"/test/conformance/{smoke,point_to_point,collectives}.cc "$here/traffic.c"
+bed_up rails "$here/cluster" up 2 --rails 3 --share "$OUT" --share "$PREFIX"
 [ $# -gt 0 ] || set -- programs striped unsteady one_lost all_lost decoys
 for part; do "$part"; done
-"$here/cluster" down
-bed=''
+bed_down
 result "$runs jobs on two hosts with several rails"

@@ -10,17 +10,7 @@ work=$OUT/beds/rdma
 mkdir -p "$work"
 mpirun=$PREFIX/bin/mpirun
 
-skip() {
-  result "SKIPPED: $*"
-  exit 77
-}
-
-built() { # built SOURCE: compiles it into $work
-  local source=$1 name
-  name=$(basename "${source%.*}")
-  if [ "$work/$name" -nt "$source" ] && [ "$work/$name" -nt "$PREFIX/include/mpi.h" ]; then return; fi
-  "$PREFIX/bin/mpicxx" -std=c++20 -O1 -o "$work/$name" "$source"
-}
+. "$here/lib/bed.sh"
 
 # ---- in the machine
 
@@ -70,14 +60,10 @@ fi
 # ---- outside
 
 [ "$(id -u)" -eq 0 ] || skip "only root can make the machine's devices"
-for command in qemu-system-x86_64 busybox cpio modprobe sshd; do
-  PATH=$PATH:/usr/sbin command -v "$command" >/dev/null ||
-    skip "there is no $command (Debian packages: qemu-system-x86 busybox-static cpio kmod openssh-server)"
-done
+has_commands qemu-system-x86_64 busybox cpio modprobe sshd || skip "$why_not"
 grep -q '^#define HAVE_VERBS 1' "$BUILD/config.h" || skip "this Weft was built without rdma-core"
 "$here/rdma-vm" --setup >"$work/setup" 2>&1 || skip "the machine's kernel cannot be had: $(tail -n 1 "$work/setup")"
-for name in smoke point_to_point collectives; do built "$SRC/test/conformance/$name.cc"; done
-built "$SRC/examples/train.cc"
+built "$SRC"/test/conformance/{smoke,point_to_point,collectives}.cc "$SRC/examples/train.cc"
 digits >"$work/digits.csv"
 begin=$SECONDS status=0
 cd "$work"
