@@ -2,14 +2,14 @@
 """Compares MPI installations side by side on this machine: the same benchmark, compiled with each one's mpicc, run in turns
 (A B C A B C ...), so that drift of the machine hits all alike. Prints medians and the ratio of the first to the best other.
 
-    compare.py [--ranks 2] [--runs 5] [--quick] [--only NAME] [--limit 1.5] [--json FILE] PREFIX [PREFIX ...]
+    compare.py [--ranks 2] [--runs 5] [--quick] [--only NAME] [--source FILE] [--limit 1.5] [--json FILE] PREFIX [PREFIX ...]
 
 A ratio above 1 means that the first prefix is behind; --limit makes the exit status 1 if a row is further behind than that.
 """
 import argparse, json, os, pathlib, statistics, subprocess, sys, tempfile, time
 
 HIGHER_IS_BETTER = {"MB/s", "1/s"}
-SOURCE = pathlib.Path(__file__).with_name("bench.c")
+FOLDER = pathlib.Path(__file__).parent
 
 
 def environment(prefix):
@@ -25,9 +25,9 @@ def environment(prefix):
     return env
 
 
-def build(prefix, folder):
+def build(prefix, folder, source):
     program = folder / ("bench-" + str(abs(hash(prefix))))
-    subprocess.run([f"{prefix}/bin/mpicc", "-O2", "-o", str(program), str(SOURCE)], check=True, env=environment(prefix))
+    subprocess.run([f"{prefix}/bin/mpicc", "-O2", "-o", str(program), str(FOLDER / source)], check=True, env=environment(prefix))
     return program
 
 
@@ -57,12 +57,12 @@ def start_up(prefix, program, options):
 
 def compare(options):
     with tempfile.TemporaryDirectory() as folder:
-        programs = {p: build(p, pathlib.Path(folder)) for p in options.prefixes}
+        programs = {p: build(p, pathlib.Path(folder), options.source) for p in options.prefixes}
         values = {p: {} for p in options.prefixes}
         for _ in range(options.runs):
             for prefix, program in programs.items():
                 rows, _ = run(prefix, program, options)
-                if not options.only or options.only == "start_up":
+                if options.source == "bench.c" and (not options.only or options.only == "start_up"):
                     rows[("start_up", 0, "s")] = statistics.median(start_up(prefix, program, options) for _ in range(3))
                 for key, value in rows.items():
                     values[prefix].setdefault(key, []).append(value)
@@ -76,6 +76,7 @@ def main():
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only")
+    parser.add_argument("--source", default="bench.c", help="another benchmark of this folder: local.c (packing and reducing; --ranks 1)")
     parser.add_argument("--limit", type=float)
     parser.add_argument("--timeout", type=float, default=600)
     parser.add_argument("--json")

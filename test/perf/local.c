@@ -1,0 +1,178 @@
+/* What a process does to its own memory: packing of layouts, reduction of two buffers. Compiles against any MPI. Prints one line a row:
+ * NAME BYTES VALUE UNIT; values are MB/s of packed or reduced data, medians of batches.
+ *
+ *   local [--quick] [--only NAME]      (compare.py --source local.c --ranks 1) */
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BATCHES = 11, SPAN = 64 << 20 };
+
+static int quick;
+static const char* only;
+static char *spread, *packed;
+
+static int ascending(const void* a, const void* b) {
+  const double x = *(const double*)a, y = *(const double*)b;
+  return (x > y) - (x < y);
+}
+
+/* Runs what `work` says until a batch has moved enough; the median rate. */
+static void measure(const char* name, long bytes, void (*work)(void*), void* argument) {
+  double rates[BATCHES];
+  long turns = (quick ? 4 << 20 : 32 << 20) / bytes + 1;
+  if (only && strncmp(only, name, strlen(only)) != 0) return;
+  work(argument);
+  for (int b = 0; b < BATCHES; ++b) {
+    const double begin = MPI_Wtime();
+    for (long i = 0; i < turns; ++i) work(argument);
+    rates[b] = (double)bytes * (double)turns / (MPI_Wtime() - begin) / 1e6;
+  }
+  qsort(rates, BATCHES, sizeof *rates, ascending);
+  printf("%s %ld %.6g MB/s\n", name, bytes, rates[BATCHES / 2]);
+  fflush(stdout);
+}
+
+struct layout {
+  MPI_Datatype type;
+  int bytes;
+};
+
+static void pack(void* argument) {
+  const struct layout* l = argument;
+  int at = 0;
+  MPI_Pack(spread, 1, l->type, packed, l->bytes, &at, MPI_COMM_SELF);
+}
+
+static void unpack(void* argument) {
+  const struct layout* l = argument;
+  int at = 0;
+  MPI_Unpack(packed, l->bytes, &at, spread, 1, l->type, MPI_COMM_SELF);
+}
+
+static void both_ways(const char* name, MPI_Datatype type) {
+  char row[64];
+  struct layout l = {type, 0};
+  MPI_Type_commit(&l.type);
+  MPI_Type_size(l.type, &l.bytes);
+  snprintf(row, sizeof row, "pack_%s", name);
+  measure(row, l.bytes, pack, &l);
+  snprintf(row, sizeof row, "unpack_%s", name);
+  measure(row, l.bytes, unpack, &l);
+  MPI_Type_free(&l.type);
+}
+
+/* `bytes` in blocks of `block` doubles, one block in two. */
+static void vector(const char* name, int bytes, int block) {
+  MPI_Datatype type;
+  MPI_Type_vector(bytes / 8 / block, block, 2 * block, MPI_DOUBLE, &type);
+  both_ways(name, type);
+}
+
+static void indexed(const char* name, int bytes, int longest) {
+  const int most = bytes / 8;
+  int *lengths = malloc(sizeof(int) * (size_t)most), *places = malloc(sizeof(int) * (size_t)most), n = 0, left = most, at = 0;
+  unsigned seed = 1;
+  while (left > 0) {
+    seed = seed * 1103515245u + 12345u;
+    lengths[n] = (int)(seed >> 16) % longest + 1;
+    if (lengths[n] > left) lengths[n] = left;
+    places[n] = at;
+    at += lengths[n] + (int)(seed >> 8) % 7 + 1;
+    left -= lengths[n++];
+  }
+  MPI_Datatype type;
+  MPI_Type_indexed(n, lengths, places, MPI_DOUBLE, &type);
+  both_ways(name, type);
+  free(lengths);
+  free(places);
+}
+
+/* One face of a cube of doubles, and a block from its middle. */
+static void subarrays(void) {
+  const int sizes[3] = {128, 128, 128};
+  const struct {
+    const char* name;
+    int part[3];
+  } parts[] = {{"face_xy", {1, 128, 128}}, {"face_xz", {128, 1, 128}}, {"face_yz", {128, 128, 1}}, {"block", {64, 64, 64}}};
+  for (int i = 0; i < 4; ++i) {
+    const int start[3] = {0, 0, 0};
+    MPI_Datatype type;
+    MPI_Type_create_subarray(3, sizes, parts[i].part, start, MPI_ORDER_C, MPI_DOUBLE, &type);
+    both_ways(parts[i].name, type);
+  }
+}
+
+/* An array of particles of which position and charge are sent. */
+static void structs(void) {
+  struct particle {
+    double position[3], velocity[3];
+    int kind, charge;
+  };
+  const int lengths[2] = {3, 1};
+  const MPI_Aint places[2] = {0, 52};
+  const MPI_Datatype types[2] = {MPI_DOUBLE, MPI_INT};
+  MPI_Datatype one, sized, all;
+  MPI_Type_create_struct(2, lengths, places, types, &one);
+  MPI_Type_create_resized(one, 0, sizeof(struct particle), &sized);
+  MPI_Type_contiguous(10000, sized, &all);
+  both_ways("struct", all);
+  MPI_Type_free(&one);
+  MPI_Type_free(&sized);
+}
+
+struct reduction {
+  MPI_Datatype type;
+  MPI_Op op;
+  int count;
+};
+
+static void reduce(void* argument) {
+  const struct reduction* r = argument;
+  MPI_Reduce_local(packed, spread, r->count, r->type, r->op);
+}
+
+static void reductions(long bytes) {
+  const struct {
+    const char* name;
+    MPI_Datatype type;
+    MPI_Op op;
+  } rows[] = {{"sum_double", MPI_DOUBLE, MPI_SUM},   {"sum_float", MPI_FLOAT, MPI_SUM},     {"max_double", MPI_DOUBLE, MPI_MAX},
+              {"sum_int", MPI_INT, MPI_SUM},         {"prod_int64", MPI_INT64_T, MPI_PROD}, {"min_int8", MPI_INT8_T, MPI_MIN},
+              {"bor_uint32", MPI_UINT32_T, MPI_BOR}, {"land_int", MPI_INT, MPI_LAND},       {"maxloc", MPI_DOUBLE_INT, MPI_MAXLOC}};
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
+    int size;
+    char row[64];
+    MPI_Aint low, extent;
+    MPI_Type_size(rows[i].type, &size);
+    MPI_Type_get_extent(rows[i].type, &low, &extent);
+    struct reduction r = {rows[i].type, rows[i].op, (int)(bytes / extent)};
+    memset(packed, 0, (size_t)bytes);
+    memset(spread, 0, (size_t)bytes);
+    snprintf(row, sizeof row, "reduce_%s", rows[i].name);
+    measure(row, bytes, reduce, &r);
+  }
+}
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  for (int i = 1; i < argc; ++i) {
+    if (strcmp(argv[i], "--quick") == 0) quick = 1;
+    if (strcmp(argv[i], "--only") == 0 && i + 1 < argc) only = argv[++i];
+  }
+  spread = calloc(1, SPAN);
+  packed = calloc(1, SPAN);
+  vector("vector_1", 1 << 16, 1);
+  vector("vector_4", 1 << 16, 4);
+  vector("vector_64", 1 << 20, 64);
+  vector("vector_small", 512, 2);
+  indexed("indexed_3", 1 << 16, 3);
+  indexed("indexed_40", 1 << 20, 40);
+  subarrays();
+  structs();
+  reductions(4 << 10);
+  reductions(4 << 20);
+  MPI_Finalize();
+  return 0;
+}
