@@ -79,7 +79,12 @@ struct Copier {
       Copier local = *this;  // in registers: the stores below could alias *this
       for (uint64_t i = 0; i < outer; ++i) {
         std::byte* at = memory + static_cast<int64_t>(i) * outer_stride;
-        for (uint64_t j = 0; j < count; ++j, at += stride) local.template fixed<n>(at, bytes);
+        uint64_t j = 0;
+        if constexpr (n && n <= 16)  // a turn of the loop costs more than the move
+          for (; j + 8 <= count; j += 8)
+#pragma GCC unroll 8
+            for (int k = 0; k < 8; ++k, at += stride) local.template fixed<n>(at, bytes);
+        for (; j < count; ++j, at += stride) local.template fixed<n>(at, bytes);
       }
       *this = local;
     });

@@ -133,6 +133,20 @@ static void reduce(void* argument) {
   MPI_Reduce_local(packed, spread, r->count, r->type, r->op);
 }
 
+/* Values of which now one side is larger, now the other; the places are as different. */
+static void fill_located(long n) {
+  struct located {
+    double value;
+    int place;
+  }* at[2] = {(struct located*)packed, (struct located*)spread};
+  unsigned seed = 1;
+  for (long i = 0; i < 2 * n; ++i) {
+    seed = seed * 1103515245u + 12345u;
+    at[i & 1][i / 2].value = (double)(seed >> 28);
+    at[i & 1][i / 2].place = (int)(seed >> 8) & 1023;
+  }
+}
+
 static void reductions(long bytes) {
   const struct {
     const char* name;
@@ -150,6 +164,7 @@ static void reductions(long bytes) {
     struct reduction r = {rows[i].type, rows[i].op, (int)(bytes / extent)};
     memset(packed, 0, (size_t)bytes);
     memset(spread, 0, (size_t)bytes);
+    if (rows[i].op == MPI_MAXLOC) fill_located(bytes / extent);
     snprintf(row, sizeof row, "reduce_%s", rows[i].name);
     measure(row, bytes, reduce, &r);
   }
