@@ -12,6 +12,8 @@
 namespace weft::btl::tcp {
 namespace {
 
+const obs::Figures<Counters> figures("tcp", {{"lost", obs::Gauge::counter, &Counters::lost, "connections to peers lost"}});
+
 constexpr uint32_t kLooksBeforeRest = 500;  // fruitless looks until poll() begins to skip
 constexpr uint64_t kShortestPause = 2'000;  // ticks between looks
 constexpr uint64_t kLongestPause = 40'000;  // with connections open; about 15 us
@@ -63,6 +65,11 @@ Rail::Rail(const Site& site, Options options, std::shared_ptr<const Card> card, 
 Rail::~Rail() {
   for (auto& [who, link] : links_)
     if (link->fd) shutdown(link->fd.get(), SHUT_RDWR);
+}
+
+void Rail::report(obs::Tally& tally) const {
+  doorman_.report(tally);
+  tally.add(figures, counters_);
 }
 
 bool Rail::reaches(ProcessId who, const boot::Blob& address) const {

@@ -124,6 +124,7 @@ class Rail final : public Transport {
   int event_fd() const override { return watcher_.fd.get(); }
   bool arm() override;
   bool drain() override;
+  void report(obs::Tally&) const override;
 
   const Counters& counters() const { return counters_; }
   const net::Doorman::Counters& strangers() const { return doorman_.counters(); }

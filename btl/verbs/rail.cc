@@ -15,6 +15,16 @@
 namespace weft::btl::verbs {
 namespace {
 
+using obs::Gauge;
+const obs::Figures<Counters> figures("verbs",
+                                     {
+                                         {"lost", Gauge::counter, &Counters::lost, "ways to peers lost"},
+                                         {"no_credit", Gauge::counter, &Counters::no_credit, "sends that found the peer's slots in use"},
+                                         {"credit_messages", Gauge::counter, &Counters::credit_messages,
+                                          "messages that only gave credit back"},
+                                         {"strays", Gauge::counter, &Counters::strays, "arrivals over ways that were closed already"},
+                                     });
+
 constexpr uint32_t kSendSlots = 512;
 constexpr uint32_t kFewestReceives = 1024;   // of the shared queue
 constexpr uint32_t kPollsPerLook = 64;       // polls between looks at the clock
@@ -54,6 +64,12 @@ Rail::Rail(const Site& site, const Options& options, std::shared_ptr<Shared> sha
       doorman_({.where = "verbs " + caps_.device, .patience_ns = uint64_t{options_.guest_s} * 1'000'000'000u},
                key_of(site.boot.job().secret, "verbs", card_->token), std::move(listeners)) {
   watch(doorman_.door(), EPOLLIN);
+}
+
+void Rail::report(obs::Tally& tally) const {
+  doorman_.report(tally);
+  tally.add(figures, counters_);
+  if (index_ == 0) shared_->cache.report(tally);  // all rails have one
 }
 
 Result<std::unique_ptr<Rail>> Rail::open(const Site& site, const Options& options, std::shared_ptr<Shared> shared,

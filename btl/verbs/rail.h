@@ -224,6 +224,7 @@ class Rail final : public Transport {
   bool arm() override;
   void disarm() override;
   bool drain() override;
+  void report(obs::Tally&) const override;
 
   const Counters& counters() const { return counters_; }
   const net::Doorman::Counters& strangers() const { return doorman_.counters(); }

@@ -9,6 +9,18 @@
 namespace weft::mem {
 namespace {
 
+using obs::Gauge;
+using Counters = RegistrationCache::Counters;
+const obs::Figures<Counters> figures(
+    "mem",
+    {
+        {"registrations_found", Gauge::counter, &Counters::hits, "memory that a device knew already"},
+        {"registrations_made", Gauge::counter, &Counters::misses, "memory that had to be registered with a device"},
+        {"registrations_unkept", Gauge::counter, &Counters::unkept, "of those, memory that cannot be watched and so is not kept"},
+        {"registrations_changed", Gauge::counter, &Counters::changed, "registrations dropped because memory had been freed or mapped anew"},
+        {"registrations_evicted", Gauge::counter, &Counters::evicted, "registrations dropped for others"},
+    });
+
 Range whole_pages(Range range) {
   static const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   return {range.begin & ~(page - 1), std::max(range.end + page - 1, range.begin + 1) & ~(page - 1)};
@@ -19,6 +31,8 @@ Range whole_pages(Range range) {
 RegistrationCache::RegistrationCache(std::unique_ptr<Watcher> watcher, Limits limits) : watcher_(std::move(watcher)), limits_(limits) {}
 
 RegistrationCache::~RegistrationCache() { clear(); }
+
+void RegistrationCache::report(obs::Tally& tally) const { tally.add(figures, counters_); }
 
 size_t RegistrationCache::add(Registrar& registrar) {
   devices_.push_back(&registrar);

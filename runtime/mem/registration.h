@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "runtime/base/status.h"
+#include "runtime/obs/figures.h"
 
 namespace weft::mem {
 
@@ -114,6 +115,7 @@ class RegistrationCache {
   void clear();
 
   const Counters& counters() const { return counters_; }
+  void report(obs::Tally& tally) const;
   uint64_t bytes() const { return bytes_; }  ///< kept, in use or not
   size_t count() const { return kept_.size(); }
   bool watches() const { return watcher_ != nullptr; }

@@ -13,6 +13,14 @@
 namespace weft::net {
 namespace {
 
+using obs::Gauge;
+const obs::Figures<Doorman::Counters> figures("net", {
+                                                         {"refused", Gauge::counter, &Doorman::Counters::refused,
+                                                          "inbound connections that did not speak the protocol or did not know the secret"},
+                                                         {"unfinished", Gauge::counter, &Doorman::Counters::unfinished,
+                                                          "inbound connections that ended before they had proved themselves"},
+                                                     });
+
 constexpr int kGreetingsPerServe = 16;
 constexpr uint64_t kOpenAgain = 200'000'000;  // ns without accepting when descriptors have run out
 
@@ -29,6 +37,8 @@ Doorman::~Doorman() {
   if (counters_.refused > 0 && !std::has_single_bit(counters_.refused))
     log(Level::warning, "%s: refused %llu connections in all", rules_.where.c_str(), static_cast<unsigned long long>(counters_.refused));
 }
+
+void Doorman::report(obs::Tally& tally) const { tally.add(figures, counters_); }
 
 int Doorman::serve(Host& host) {
   epoll_event ready[32];

@@ -8,6 +8,7 @@
 
 #include "runtime/net/handshake.h"
 #include "runtime/net/watch.h"
+#include "runtime/obs/figures.h"
 
 namespace weft::net {
 
@@ -50,6 +51,7 @@ class Doorman {
   int serve(Host& host);
   bool busy() const { return !guests_.empty(); }
   const Counters& counters() const { return counters_; }
+  void report(obs::Tally& tally) const;
 
  private:
   struct Guest : Watched {
