@@ -119,6 +119,10 @@ int root(const char* function, comm::Communicator& comm, const char* name, int v
       fail(MPI_ERR_ROOT, "%s is %d, but the ranks of %s are 0..%u", name, value, name_of(comm).c_str(), comm.team->remote_size() - 1));
 }
 
+int topology(const char* function, comm::Communicator& comm, const char* name, const char* needed) {
+  return raise(function, &comm, fail(MPI_ERR_TOPOLOGY, "%s has no %s", name, needed));
+}
+
 int tag(const char* function, Owner owner, const char* name, int value, bool any_allowed) {
   if (value == MPI_ANY_TAG)
     return raise(function, owner, fail(MPI_ERR_TAG, "%s is MPI_ANY_TAG, which is allowed in receives and probes only", name));

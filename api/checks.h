@@ -6,6 +6,7 @@
 
 #include "api/raise.h"
 #include "coll/coll.h"
+#include "comm/topology/topology.h"
 
 namespace weft::api {
 
@@ -29,6 +30,13 @@ inline bool good_root(const comm::Communicator& comm, int root) {
 }
 inline bool good_tag(int tag) { return tag >= 0; }
 inline bool good_receive_tag(int tag) { return tag >= 0 || tag == MPI_ANY_TAG; }
+inline bool has_topology(const comm::Communicator& comm) { return comm.topology != nullptr; }
+inline bool has_grid(const comm::Communicator& comm) { return comm.topology && comm.topology->grid(); }
+inline bool has_graph(const comm::Communicator& comm) { return comm.topology && comm.topology->graph(); }
+inline bool has_edges(const comm::Communicator& comm) { return comm.topology && comm.topology->edges(); }
+/// Neighbours, MPI_PROC_NULL among them.
+inline int indegree(const comm::Communicator& comm) { return static_cast<int>(comm.topology->neighborhood.sources.size()); }
+inline int outdegree(const comm::Communicator& comm) { return static_cast<int>(comm.topology->neighborhood.destinations.size()); }
 inline bool good_data(const type::Datatype* type) { return type && type->committed; }
 
 /// Which arguments of a rooted collective matter here.
@@ -55,6 +63,12 @@ inline int64_t first_negative(Counts counts, int64_t n) {
     if (counts[static_cast<size_t>(i)] < 0) [[unlikely]]
       return i;
   return -1;
+}
+
+inline int64_t sum_of(const int* values, int n) {
+  int64_t sum = 0;
+  for (int i = 0; i < n; ++i) sum += values[i];
+  return sum;
 }
 
 /// 1 if any count is above zero, else 0.
@@ -118,6 +132,7 @@ WEFT_COLD int count(const char* function, Owner owner, const char* name, MPI_Cou
 WEFT_COLD int null(const char* function, Owner owner, const char* name, int error_class = MPI_ERR_ARG);
 WEFT_COLD int peer(const char* function, comm::Communicator& comm, const char* name, int value, bool any_allowed);
 WEFT_COLD int root(const char* function, comm::Communicator& comm, const char* name, int value);
+WEFT_COLD int topology(const char* function, comm::Communicator& comm, const char* name, const char* needed);
 WEFT_COLD int tag(const char* function, Owner owner, const char* name, int value, bool any_allowed);
 WEFT_COLD int key(const char* function, Owner owner, const char* name, const char* value);
 WEFT_COLD int value(const char* function, Owner owner, const char* name, const char* value);

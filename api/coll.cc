@@ -1,6 +1,7 @@
 // Bodies of the collectives: arguments into a coll::Call, run in one of three modes.
 #include "coll/coll.h"
 
+#include "api/collective.h"
 #include "api/generated/bodies.h"
 
 namespace weft::body {
@@ -10,27 +11,6 @@ namespace {
 using api::in_place;
 using coll::Call;
 using coll::Collective;
-
-/// The request keeps its communicator, whose error handler applies, alive.
-int hand_out(comm::Communicator& comm, int error, pml::Request* r, MPI_Request* request) {
-  if (error != MPI_SUCCESS) return error;
-  r->team_owner = retain(&comm);
-  r->drop_owner = [](void* owner) { release(static_cast<comm::Communicator*>(owner)); };
-  *request = api::encode(r);
-  return MPI_SUCCESS;
-}
-
-int start(comm::Communicator& comm, const Call& call, MPI_Request* request) {
-  pml::Request* r = nullptr;
-  const int error = coll::start(*comm.coll, call, &r);
-  return hand_out(comm, error, r, request);
-}
-
-int init(comm::Communicator& comm, const Call& call, MPI_Request* request) {
-  pml::Request* r = nullptr;
-  const int error = coll::init(*comm.coll, call, &r);
-  return hand_out(comm, error, r, request);
-}
 
 Call bcast_of(void* buffer, MPI_Count count, type::Datatype& type, int root) {
   Call c;

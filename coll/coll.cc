@@ -38,9 +38,10 @@ uint64_t agreed_bytes(const Call& c, size_t size, bool root) {
   }
 }
 
-int unsupported(const TeamState& s, const Call& c) {
+int refused(const TeamState& s, const Call& c) {
   if (s.team().inter()) return fail(MPI_ERR_UNSUPPORTED_OPERATION, "collectives on inter-communicators are not there yet");
-  if (c.what >= Collective::neighbor_allgather) return fail(MPI_ERR_UNSUPPORTED_OPERATION, "neighbourhood collectives are not there yet");
+  if (among_neighbors(pattern_of(c.what)) && !s.has_neighborhood())
+    return fail(MPI_ERR_TOPOLOGY, "the communicator has no topology that says who the neighbours are (of MPI_Graph_create: with each edge named at both ends)");
   return MPI_SUCCESS;
 }
 
@@ -68,7 +69,8 @@ Agreed agree(const TeamState& s, const Call& c) {
   a.bytes = agreed_bytes(c, team.size(), c.root == static_cast<int>(team.rank()));
   a.commutative = !c.op || c.op->commutative;
   a.uneven = c.what == Collective::gatherv || c.what == Collective::scatterv || c.what == Collective::allgatherv ||
-             c.what == Collective::alltoallv || c.what == Collective::alltoallw || c.what == Collective::reduce_scatter;
+             c.what == Collective::alltoallv || c.what == Collective::alltoallw || c.what == Collective::reduce_scatter ||
+             among_neighbors(pattern);
   return a;
 }
 
@@ -80,7 +82,9 @@ bool in_place_here(const TeamState& s, const Call& c) {
 
 void TeamStateDeleter::operator()(TeamState* s) const { delete s; }
 
-TeamStatePtr attach(pml::Team& team) { return TeamStatePtr(new TeamState(team)); }
+TeamStatePtr attach(pml::Team& team, std::shared_ptr<const Neighborhood> neighborhood) {
+  return TeamStatePtr(new TeamState(team, std::move(neighborhood)));
+}
 
 int TeamState::next_tag(Form form) {
   const int kind = static_cast<int>(form);
@@ -97,7 +101,7 @@ int TeamState::run_schedule(const Call& c, const Agreed& a) {
 }
 
 int run(TeamState& s, const Call& c) {
-  if (const int error = unsupported(s, c)) return error;
+  if (const int error = refused(s, c)) return error;
   record(s, c);
   const Agreed a = agree(s, c);
   int error = MPI_SUCCESS;
@@ -106,13 +110,13 @@ int run(TeamState& s, const Call& c) {
 }
 
 int start(TeamState& s, const Call& c, pml::Request** request) {
-  if (const int error = unsupported(s, c)) return error;
+  if (const int error = refused(s, c)) return error;
   record(s, c);
   return make_operation(s, c, false, request);
 }
 
 int init(TeamState& s, const Call& c, pml::Request** request) {
-  if (const int error = unsupported(s, c)) return error;
+  if (const int error = refused(s, c)) return error;
   return make_operation(s, c, true, request);
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "coll/neighborhood.h"
 #include "pml/lane.h"
 #include "runtime/op/op.h"
 #include "runtime/type/datatype.h"
@@ -57,6 +58,7 @@ class Counts {
 ///   reduce, allreduce, scan, exscan     in, out; out_count elements of out_type
 ///   reduce_scatter(_block)              in, out; out_counts (out_count a rank) elements of out_type
 ///   scatter in place (root)             in_place set, out ignored
+///   neighbor_...                        never in place
 struct Call {
   Collective what = Collective::barrier;
   const void* in = nullptr;  ///< send buffer; ignored if `in_place`
@@ -71,10 +73,9 @@ struct Call {
   const type::Datatype* const* out_types = nullptr;
   const op::Op* op = nullptr;
   int root = 0;
-  // neighbourhood collectives: in- and out-neighbours
-  const int* sources = nullptr;
-  const int* destinations = nullptr;
-  int indegree = 0, outdegree = 0;
+  // neighbourhood collectives: into how many blocks the buffers are divided
+  int32_t outdegree = 0;  ///< the send buffer of the all-to-all forms
+  int32_t indegree = 0;   ///< the receive buffer
 };
 
 /// What coll keeps per team: cached plans, sequence numbers, shared-memory node segment. Owned by the communicator.
@@ -84,8 +85,9 @@ struct TeamStateDeleter {
 };
 using TeamStatePtr = std::unique_ptr<TeamState, TeamStateDeleter>;
 
-/// Cheap; communicates nothing (node segments are wired at first use).
-TeamStatePtr attach(pml::Team&);
+/// Cheap; communicates nothing (node segments are wired at first use). `neighborhood`: of the own rank; null: calls of the
+/// neighbourhood collectives are not to be made.
+TeamStatePtr attach(pml::Team&, std::shared_ptr<const Neighborhood> neighborhood = nullptr);
 
 /// Runs a collective to its end. Returns an MPI error class (text by fail()).
 int run(TeamState&, const Call&);

@@ -39,6 +39,11 @@ Pattern pattern_of(Collective what) {
     case Collective::reduce_scatter_block: return Pattern::reduce_scatter;
     case Collective::scan: return Pattern::scan;
     case Collective::exscan: return Pattern::exscan;
+    case Collective::neighbor_allgather:
+    case Collective::neighbor_allgatherv: return Pattern::neighbor_allgather;
+    case Collective::neighbor_alltoall:
+    case Collective::neighbor_alltoallv:
+    case Collective::neighbor_alltoallw: return Pattern::neighbor_alltoall;
     default: return Pattern::alltoall;
   }
 }
@@ -72,25 +77,29 @@ pml::Buffer View::at(int32_t block, int32_t n) const {
 }
 
 void Frame::keep_arrays(Call& c, int32_t size) {
-  const auto n = static_cast<size_t>(c.what >= Collective::neighbor_allgather ? std::max(c.indegree, c.outdegree) : size);
-  Counts* const arrays[] = {&c.in_counts, &c.in_displs, &c.out_counts, &c.out_displs};
+  const auto ins = static_cast<size_t>(in_blocks(c, size)), outs = static_cast<size_t>(out_blocks(c, size));
   kept_.clear();
-  kept_.reserve(4 * n);
-  for (Counts* array : arrays) {
-    if (!*array) continue;
+  kept_.reserve(2 * (ins + outs));
+  const auto keep = [this](Counts& array, size_t n) {
+    if (!array) return;
     const size_t at = kept_.size();
-    for (size_t i = 0; i < n; ++i) kept_.push_back((*array)[i]);
-    *array = Counts(kept_.data() + at);
-  }
-  const type::Datatype* const** types[] = {&c.in_types, &c.out_types};
+    for (size_t i = 0; i < n; ++i) kept_.push_back(array[i]);
+    array = Counts(kept_.data() + at);
+  };
+  keep(c.in_counts, ins);
+  keep(c.in_displs, ins);
+  keep(c.out_counts, outs);
+  keep(c.out_displs, outs);
   kept_types_.clear();
-  kept_types_.reserve(2 * n);
-  for (auto* array : types) {
-    if (!*array) continue;
+  kept_types_.reserve(ins + outs);
+  const auto keep_types = [this](const type::Datatype* const*& array, size_t n) {
+    if (!array) return;
     const size_t at = kept_types_.size();
-    kept_types_.insert(kept_types_.end(), *array, *array + n);
-    *array = kept_types_.data() + at;
-  }
+    kept_types_.insert(kept_types_.end(), array, array + n);
+    array = kept_types_.data() + at;
+  };
+  keep_types(c.in_types, ins);
+  keep_types(c.out_types, outs);
 }
 
 View Frame::scattered(void* base, Counts counts, Counts places, const type::Datatype* type, const type::Datatype* const* types) const {
@@ -131,6 +140,8 @@ bool Frame::bind(const Schedule& s, const Call& call, int32_t me, int32_t size) 
     case Pattern::scatter:
     case Pattern::allgather: bind_data(call, me); break;
     case Pattern::alltoall: bind_alltoall(call); break;
+    case Pattern::neighbor_allgather:
+    case Pattern::neighbor_alltoall: bind_neighbors(call); break;
     case Pattern::reduce_scatter: bind_reduce_scatter(call); break;
     default: bind_reduction(call); break;
   }
@@ -234,6 +245,21 @@ void Frame::bind_alltoall(const Call& c) {
     in.each = region_cut_.each;
     stage_bytes_ = in.each * static_cast<uint64_t>(schedule->blocks);
   }
+}
+
+void Frame::bind_neighbors(const Call& c) {
+  const auto dense = [this](void* base, const type::Datatype* type, uint64_t each) {
+    View v;
+    v.base = bytes(base);
+    v.type = type;
+    v.blocks = schedule->blocks;
+    v.each = each;
+    return v;
+  };
+  void* const in = const_cast<void*>(c.in);
+  views_[buffer_in] = c.in_counts ? scattered(in, c.in_counts, c.in_displs, c.in_type, c.in_types) : dense(in, c.in_type, c.in_count);
+  views_[buffer_out] =
+      c.out_counts ? scattered(c.out, c.out_counts, c.out_displs, c.out_type, c.out_types) : dense(c.out, c.out_type, c.out_count);
 }
 
 void Frame::bind_reduction(const Call& c) {

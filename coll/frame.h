@@ -100,6 +100,7 @@ class Frame {
   void bind_data(const Call&, int32_t me);
   void bind_bcast(const Call&, int32_t me);
   void bind_alltoall(const Call&);
+  void bind_neighbors(const Call&);
   void bind_reduction(const Call&);
   void bind_reduce_scatter(const Call&);
   View scattered(void* base, Counts counts, Counts places, const type::Datatype* type, const type::Datatype* const* types) const;
@@ -124,6 +125,9 @@ class Frame {
 
 /// Which pattern a collective runs.
 Pattern pattern_of(Collective);
+/// How long the arrays of a call of v or w form are, for a team of `size`.
+inline int32_t in_blocks(const Call& c, int32_t size) { return c.what < Collective::neighbor_allgather ? size : c.outdegree; }
+inline int32_t out_blocks(const Call& c, int32_t size) { return c.what < Collective::neighbor_allgather ? size : c.indegree; }
 /// Of a reduction: elements and their type.
 inline const type::Datatype& reduced_type(const Call& c) { return c.out_type ? *c.out_type : *c.in_type; }
 inline uint64_t reduced_count(const Call& c) { return c.out_type ? c.out_count : c.in_count; }

@@ -60,10 +60,8 @@ template <class Visit>
 void each_type(const Call& c, int32_t size, Visit visit) {
   if (c.in_type) visit(c.in_type);
   if (c.out_type) visit(c.out_type);
-  for (int32_t i = 0; i < size; ++i) {
-    if (c.in_types && !c.in_place) visit(c.in_types[i]);
-    if (c.out_types) visit(c.out_types[i]);
-  }
+  for (int32_t i = 0; c.in_types && !c.in_place && i < in_blocks(c, size); ++i) visit(c.in_types[i]);
+  for (int32_t i = 0; c.out_types && i < out_blocks(c, size); ++i) visit(c.out_types[i]);
 }
 
 Operation::Operation(TeamState& s, bool is_persistent)

@@ -18,6 +18,7 @@ using SchedulePtr = std::shared_ptr<const Schedule>;
 /// The plans of a team by key: {pattern, size class, operation class, root} and the local in_place. The last one is at hand.
 class Plans {
  public:
+  explicit Plans(const Topology& topology) : topology_(topology) {}
   const SchedulePtr& find(const Agreed&, bool in_place, Rank me);
 
  private:

@@ -8,6 +8,7 @@
 namespace weft::coll {
 
 using Rank = int32_t;
+struct Neighborhood;
 
 /// Where a schedule finds its data. Buffers are cut into the same `blocks` (see Schedule); a buffer id is one of these or
 /// `first_region + i`, the i-th scratch region.
@@ -68,9 +69,10 @@ struct Schedule {
   std::vector<Region> regions;
 };
 
-/// Where the ranks of a team are. Flat until the topology tree comes in.
+/// Where the ranks of a team are, flat until the topology tree comes in; and whom this one exchanges with in neighbourhood collectives.
 struct Topology {
   int32_t nodes = 1;
+  const Neighborhood* neighborhood = nullptr;  ///< null: the team has none
 };
 
 /// What an algorithm may depend on besides topology, rank and size. All but in_place are equal on all ranks; in_place may only

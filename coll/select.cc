@@ -59,6 +59,8 @@ const char* name_of(const Agreed& a) {
     case Pattern::reduce_scatter: return a.commutative && a.bytes <= 256 * kKiB ? "recursive_halving" : "pairwise";
     case Pattern::scan:
     case Pattern::exscan: return a.bytes < 64 * kKiB ? "doubling" : "chain";
+    case Pattern::neighbor_allgather:
+    case Pattern::neighbor_alltoall: return "linear";
   }
   return "";
 }

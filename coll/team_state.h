@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "coll/coll.h"
@@ -14,9 +15,11 @@ namespace weft::coll {
 /// Used by the thread that calls a collective on the team; MPI lets only one do so at a time.
 class TeamState {
  public:
-  explicit TeamState(pml::Team& team) : team_(team) {}
+  TeamState(pml::Team& team, std::shared_ptr<const Neighborhood> neighborhood)
+      : team_(team), neighborhood_(std::move(neighborhood)), plans_({.neighborhood = neighborhood_.get()}) {}
   pml::Team& team() const { return team_; }
   Plans& plans() { return plans_; }
+  bool has_neighborhood() const { return neighborhood_ != nullptr; }
 
   /// A tag tells the collectives of a team apart; between two ranks the messages of one collective match in order. Each form has
   /// numbers of its own: persistent ones are made in the same order on all ranks but may be started in any, and blocking and
@@ -34,6 +37,7 @@ class TeamState {
   bool node_wanted(const Call&, const Agreed&);
 
   pml::Team& team_;
+  std::shared_ptr<const Neighborhood> neighborhood_;
   uint32_t sequences_[3] = {};
   uint32_t number_ = 0;
   Plans plans_;

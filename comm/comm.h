@@ -17,6 +17,7 @@
 namespace weft::comm {
 
 class Instance;
+struct VirtualTopology;
 
 /// What an MPI_Info handle points to: keys in order of insertion.
 struct Info : Object {
@@ -78,6 +79,7 @@ struct Communicator : Object {
   Instance* instance = nullptr;      ///< outlives its communicators
   Errhandler* errhandler = nullptr;  ///< never null once made
   Attributes attributes;
+  std::shared_ptr<const VirtualTopology> topology;  ///< comm/topology/topology.h; null: none
   Info* info = nullptr;  ///< hints of the user's; null: none
   std::string name;
   Communicator() : Object(Kind::communicator) {}

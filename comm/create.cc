@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "comm/context.h"
+#include "comm/topology/topology.h"
 #include "runtime/base/error.h"
 #include "runtime/type/predefined.h"
 
@@ -68,6 +69,7 @@ void finish_dup(pml::Request& request) {
   std::unique_ptr<PendingDup> pending(static_cast<PendingDup*>(request.context));
   request.context = nullptr;
   adopt_team(*pending->made, std::make_unique<pml::Team>(*request.lane, pending->context, pending->members, pending->rank));
+  if (pending->made->topology) attach_topology(*pending->made, pending->made->topology);
 }
 
 }  // namespace
@@ -101,6 +103,7 @@ int dup(Communicator& comm, const Info* info, Communicator** made) {
   pml::Context context = comm.rank() == 0 ? comm.lane().new_context() : 0;
   if (const int error = coll::run(*comm.coll, broadcast_bytes(&context, sizeof context))) return error;
   Communicator* copy = make_communicator(*comm.instance, context, comm.team->share_members(), comm.team->rank(), &comm);
+  if (comm.topology) attach_topology(*copy, comm.topology);
   set_info(*copy, info);
   if (const int error = copy_attributes(comm, *copy)) {
     release(copy);
@@ -112,6 +115,7 @@ int dup(Communicator& comm, const Info* info, Communicator** made) {
 
 int idup(Communicator& comm, const Info* info, Communicator** made, pml::Request** request) {
   Communicator* copy = make_without_team(*comm.instance, &comm);
+  copy->topology = comm.topology;  // attached once there is a team
   set_info(*copy, info);
   if (const int error = copy_attributes(comm, *copy)) {
     release(copy);

@@ -29,6 +29,11 @@ TOOL_HANDLES = {
 }
 ARRAYS = {"DATA": "good.types", "TYPE": "good.types", "REQUEST": "good.requests", "INFO": "good.infos", "WEIGHT": "MPI_UNWEIGHTED"}
 
+# Communicators with the topology that a function asks for.
+TOPOLOGIES = {"cartesian": "good.cart", "graph": "good.graph", "distributed": "good.dist_graph", "neighbor": "good.cart"}
+# Arrays that say how long another one is.
+LENGTHS = {"index", "degrees"}
+
 # Calls that are not made at all: they end the program or hand out what it goes on to use.
 LEFT_OUT = {"MPI_T_finalize", "MPI_Init", "MPI_Init_thread", "MPI_Finalize", "MPI_Abort", "MPI_Pcontrol", "MPI_Session_finalize"}
 # Functions whose entry checks nothing of these.
@@ -64,6 +69,8 @@ class Case:
             return "good.out_ints"
         if p.kind in HANDLES:
             return self.good_handle(p)
+        if p.array and p.direction == "in" and p.name in LENGTHS:
+            return "good.ones"
         if p.array and p.direction == "in":
             return "good.ranges" if len(p.length) == 2 else ARRAYS.get(p.kind) or c_array(p, kind, self.large)
         if p.direction != "in":
@@ -75,6 +82,8 @@ class Case:
     def good_handle(self, p):
         if p.array:
             return ARRAYS[p.kind] if p.direction != "out" else f"good.out_{p.kind.lower()}s"
+        if p.kind == "COMM" and p.direction == "in" and "topology" in self.f.attributes:
+            return TOPOLOGIES[self.f.attributes["topology"]]
         if p.direction == "in" and "ptr" not in p.flags:
             return "MPI_INFO_NULL" if p.kind == "INFO" and p.nullable else GOOD_HANDLE[p.kind]
         if p.direction == "out":
@@ -140,6 +149,8 @@ class Case:
         else:
             for value in values:
                 yield value, error
+            if p.kind == "COMM" and "topology" in self.f.attributes:
+                yield "MPI_COMM_SELF", "MPI_ERR_TOPOLOGY"
             if p.kind == "OP" and self.f.chapter == "coll":
                 yield "MPI_OP_NULL", "MPI_ERR_OP"
                 yield "MPI_REPLACE", "MPI_ERR_OP"
@@ -153,7 +164,7 @@ class Case:
         if not {"inplace", "inplaceroot"} & p.flags:
             yield "MPI_IN_PLACE", "MPI_ERR_BUFFER"
         buffers = [q for q in self.params if q.kind == "BUF"]
-        if self.f.chapter == "coll" and len(buffers) == 2 and p is buffers[1]:
+        if self.f.chapter in ("coll", "neighbor") and len(buffers) == 2 and p is buffers[1]:
             yield "good.buffer1", "MPI_ERR_BUFFER"
 
     def bad_array(self, p):

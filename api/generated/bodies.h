@@ -165,6 +165,23 @@ int Scatter_init(const void *sendbuf, MPI_Count sendcount, type::Datatype& sendt
 int Scatterv(const void *sendbuf, Counts sendcounts, Counts displs, type::Datatype& sendtype, void *recvbuf, MPI_Count recvcount, type::Datatype& recvtype, int root, comm::Communicator& comm);
 int Scatterv_init(const void *sendbuf, Counts sendcounts, Counts displs, type::Datatype& sendtype, void *recvbuf, MPI_Count recvcount, type::Datatype& recvtype, int root, comm::Communicator& comm, comm::Info* info, MPI_Request *request);
 
+// neighbor: api/neighbor.cc
+int Ineighbor_allgather(const void *sendbuf, MPI_Count sendcount, type::Datatype& sendtype, void *recvbuf, MPI_Count recvcount, type::Datatype& recvtype, comm::Communicator& comm, MPI_Request *request);
+int Ineighbor_allgatherv(const void *sendbuf, MPI_Count sendcount, type::Datatype& sendtype, void *recvbuf, Counts recvcounts, Counts displs, type::Datatype& recvtype, comm::Communicator& comm, MPI_Request *request);
+int Ineighbor_alltoall(const void *sendbuf, MPI_Count sendcount, type::Datatype& sendtype, void *recvbuf, MPI_Count recvcount, type::Datatype& recvtype, comm::Communicator& comm, MPI_Request *request);
+int Ineighbor_alltoallv(const void *sendbuf, Counts sendcounts, Counts sdispls, type::Datatype& sendtype, void *recvbuf, Counts recvcounts, Counts rdispls, type::Datatype& recvtype, comm::Communicator& comm, MPI_Request *request);
+int Ineighbor_alltoallw(const void *sendbuf, Counts sendcounts, Counts sdispls, type::Datatype* const* sendtypes, void *recvbuf, Counts recvcounts, Counts rdispls, type::Datatype* const* recvtypes, comm::Communicator& comm, MPI_Request *request);
+int Neighbor_allgather(const void *sendbuf, MPI_Count sendcount, type::Datatype& sendtype, void *recvbuf, MPI_Count recvcount, type::Datatype& recvtype, comm::Communicator& comm);
+int Neighbor_allgather_init(const void *sendbuf, MPI_Count sendcount, type::Datatype& sendtype, void *recvbuf, MPI_Count recvcount, type::Datatype& recvtype, comm::Communicator& comm, comm::Info* info, MPI_Request *request);
+int Neighbor_allgatherv(const void *sendbuf, MPI_Count sendcount, type::Datatype& sendtype, void *recvbuf, Counts recvcounts, Counts displs, type::Datatype& recvtype, comm::Communicator& comm);
+int Neighbor_allgatherv_init(const void *sendbuf, MPI_Count sendcount, type::Datatype& sendtype, void *recvbuf, Counts recvcounts, Counts displs, type::Datatype& recvtype, comm::Communicator& comm, comm::Info* info, MPI_Request *request);
+int Neighbor_alltoall(const void *sendbuf, MPI_Count sendcount, type::Datatype& sendtype, void *recvbuf, MPI_Count recvcount, type::Datatype& recvtype, comm::Communicator& comm);
+int Neighbor_alltoall_init(const void *sendbuf, MPI_Count sendcount, type::Datatype& sendtype, void *recvbuf, MPI_Count recvcount, type::Datatype& recvtype, comm::Communicator& comm, comm::Info* info, MPI_Request *request);
+int Neighbor_alltoallv(const void *sendbuf, Counts sendcounts, Counts sdispls, type::Datatype& sendtype, void *recvbuf, Counts recvcounts, Counts rdispls, type::Datatype& recvtype, comm::Communicator& comm);
+int Neighbor_alltoallv_init(const void *sendbuf, Counts sendcounts, Counts sdispls, type::Datatype& sendtype, void *recvbuf, Counts recvcounts, Counts rdispls, type::Datatype& recvtype, comm::Communicator& comm, comm::Info* info, MPI_Request *request);
+int Neighbor_alltoallw(const void *sendbuf, Counts sendcounts, Counts sdispls, type::Datatype* const* sendtypes, void *recvbuf, Counts recvcounts, Counts rdispls, type::Datatype* const* recvtypes, comm::Communicator& comm);
+int Neighbor_alltoallw_init(const void *sendbuf, Counts sendcounts, Counts sdispls, type::Datatype* const* sendtypes, void *recvbuf, Counts recvcounts, Counts rdispls, type::Datatype* const* recvtypes, comm::Communicator& comm, comm::Info* info, MPI_Request *request);
+
 // comm: api/comm.cc
 int Comm_compare(comm::Communicator& comm1, comm::Communicator& comm2, int *result);
 int Comm_create(comm::Communicator& comm, comm::Group& group, MPI_Comm *newcomm);
@@ -189,7 +206,25 @@ int Comm_split_type(comm::Communicator& comm, int split_type, int key, comm::Inf
 int Comm_test_inter(comm::Communicator& comm, int *flag);
 
 // topology: api/topology.cc
+int Cart_coords(comm::Communicator& comm, int rank, int maxdims, int coords[]);
+int Cart_create(comm::Communicator& comm_old, int ndims, const int dims[], const int periods[], int reorder, MPI_Comm *comm_cart);
+int Cart_get(comm::Communicator& comm, int maxdims, int dims[], int periods[], int coords[]);
+int Cart_map(comm::Communicator& comm, int ndims, const int dims[], const int periods[], int *newrank);
+int Cart_rank(comm::Communicator& comm, const int coords[], int *rank);
+int Cart_shift(comm::Communicator& comm, int direction, int disp, int *rank_source, int *rank_dest);
+int Cart_sub(comm::Communicator& comm, const int remain_dims[], MPI_Comm *newcomm);
+int Cartdim_get(comm::Communicator& comm, int *ndims);
 int Dims_create(int nnodes, int ndims, int dims[]);
+int Dist_graph_create(comm::Communicator& comm_old, int n, const int sources[], const int degrees[], const int destinations[], const int *weights, comm::Info* info, int reorder, MPI_Comm *comm_dist_graph);
+int Dist_graph_create_adjacent(comm::Communicator& comm_old, int indegree, const int sources[], const int *sourceweights, int outdegree, const int destinations[], const int *destweights, comm::Info* info, int reorder, MPI_Comm *comm_dist_graph);
+int Dist_graph_neighbors(comm::Communicator& comm, int maxindegree, int sources[], int *sourceweights, int maxoutdegree, int destinations[], int *destweights);
+int Dist_graph_neighbors_count(comm::Communicator& comm, int *indegree, int *outdegree, int *weighted);
+int Graph_create(comm::Communicator& comm_old, int nnodes, const int index[], const int edges[], int reorder, MPI_Comm *comm_graph);
+int Graph_get(comm::Communicator& comm, int maxindex, int maxedges, int index[], int edges[]);
+int Graph_map(comm::Communicator& comm, int nnodes, const int index[], const int edges[], int *newrank);
+int Graph_neighbors(comm::Communicator& comm, int rank, int maxneighbors, int neighbors[]);
+int Graph_neighbors_count(comm::Communicator& comm, int rank, int *nneighbors);
+int Graphdims_get(comm::Communicator& comm, int *nnodes, int *nedges);
 int Topo_test(comm::Communicator& comm, int *status);
 
 // group: api/group.cc

@@ -14,42 +14,136 @@ using namespace weft::api;
   extern "C" [[gnu::weak, gnu::alias("P" #name), gnu::visibility("default")]] decltype(P##name) name
 
 extern "C" int PMPI_Cart_coords(MPI_Comm comm, int rank, int maxdims, int coords[]) {
-  return err::later("MPI_Cart_coords", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Cart_coords");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Cart_coords", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!has_grid(*comm_)) [[unlikely]]
+    return err::topology("MPI_Cart_coords", *comm_, "comm", "Cartesian topology (MPI_Cart_create)");
+  if (maxdims < 0) [[unlikely]]
+    return err::negative("MPI_Cart_coords", comm_, "maxdims", maxdims, MPI_ERR_ARG);
+  if (maxdims > 0 && !coords) [[unlikely]]
+    return err::null("MPI_Cart_coords", comm_, "coords");
+  return run("MPI_Cart_coords", comm_, [&] { return body::Cart_coords(*comm_, rank, maxdims, coords); });
 }
 WEFT_MPI_NAME(MPI_Cart_coords);
 
 extern "C" int PMPI_Cart_create(MPI_Comm comm_old, int ndims, const int dims[], const int periods[], int reorder, MPI_Comm *comm_cart) {
-  return err::later("MPI_Cart_create", owner(comm_old), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Cart_create");
+  auto* const comm_old_ = decode(comm_old);
+  if (!comm_old_) [[unlikely]]
+    return err::handle("MPI_Cart_create", nullptr, "comm_old", bits(comm_old), MPI_ERR_COMM, "communicator");
+  if (ndims < 0) [[unlikely]]
+    return err::negative("MPI_Cart_create", comm_old_, "ndims", ndims, MPI_ERR_ARG);
+  if (ndims > 0 && !dims) [[unlikely]]
+    return err::null("MPI_Cart_create", comm_old_, "dims");
+  if (ndims > 0 && !periods) [[unlikely]]
+    return err::null("MPI_Cart_create", comm_old_, "periods");
+  if (!comm_cart) [[unlikely]]
+    return err::null("MPI_Cart_create", comm_old_, "comm_cart");
+  return run("MPI_Cart_create", comm_old_, [&] { return body::Cart_create(*comm_old_, ndims, dims, periods, reorder, comm_cart); });
 }
 WEFT_MPI_NAME(MPI_Cart_create);
 
 extern "C" int PMPI_Cart_get(MPI_Comm comm, int maxdims, int dims[], int periods[], int coords[]) {
-  return err::later("MPI_Cart_get", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Cart_get");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Cart_get", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!has_grid(*comm_)) [[unlikely]]
+    return err::topology("MPI_Cart_get", *comm_, "comm", "Cartesian topology (MPI_Cart_create)");
+  if (maxdims < 0) [[unlikely]]
+    return err::negative("MPI_Cart_get", comm_, "maxdims", maxdims, MPI_ERR_ARG);
+  if (maxdims > 0 && !dims) [[unlikely]]
+    return err::null("MPI_Cart_get", comm_, "dims");
+  if (maxdims > 0 && !periods) [[unlikely]]
+    return err::null("MPI_Cart_get", comm_, "periods");
+  if (maxdims > 0 && !coords) [[unlikely]]
+    return err::null("MPI_Cart_get", comm_, "coords");
+  return run("MPI_Cart_get", comm_, [&] { return body::Cart_get(*comm_, maxdims, dims, periods, coords); });
 }
 WEFT_MPI_NAME(MPI_Cart_get);
 
 extern "C" int PMPI_Cart_map(MPI_Comm comm, int ndims, const int dims[], const int periods[], int *newrank) {
-  return err::later("MPI_Cart_map", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Cart_map");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Cart_map", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (ndims < 0) [[unlikely]]
+    return err::negative("MPI_Cart_map", comm_, "ndims", ndims, MPI_ERR_ARG);
+  if (ndims > 0 && !dims) [[unlikely]]
+    return err::null("MPI_Cart_map", comm_, "dims");
+  if (ndims > 0 && !periods) [[unlikely]]
+    return err::null("MPI_Cart_map", comm_, "periods");
+  if (!newrank) [[unlikely]]
+    return err::null("MPI_Cart_map", comm_, "newrank");
+  return run("MPI_Cart_map", comm_, [&] { return body::Cart_map(*comm_, ndims, dims, periods, newrank); });
 }
 WEFT_MPI_NAME(MPI_Cart_map);
 
 extern "C" int PMPI_Cart_rank(MPI_Comm comm, const int coords[], int *rank) {
-  return err::later("MPI_Cart_rank", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Cart_rank");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Cart_rank", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!has_grid(*comm_)) [[unlikely]]
+    return err::topology("MPI_Cart_rank", *comm_, "comm", "Cartesian topology (MPI_Cart_create)");
+  if (comm_->topology->grid()->ndims() > 0 && !coords) [[unlikely]]
+    return err::null("MPI_Cart_rank", comm_, "coords");
+  if (!rank) [[unlikely]]
+    return err::null("MPI_Cart_rank", comm_, "rank");
+  return run("MPI_Cart_rank", comm_, [&] { return body::Cart_rank(*comm_, coords, rank); });
 }
 WEFT_MPI_NAME(MPI_Cart_rank);
 
 extern "C" int PMPI_Cart_shift(MPI_Comm comm, int direction, int disp, int *rank_source, int *rank_dest) {
-  return err::later("MPI_Cart_shift", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Cart_shift");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Cart_shift", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!has_grid(*comm_)) [[unlikely]]
+    return err::topology("MPI_Cart_shift", *comm_, "comm", "Cartesian topology (MPI_Cart_create)");
+  if (!rank_source) [[unlikely]]
+    return err::null("MPI_Cart_shift", comm_, "rank_source");
+  if (!rank_dest) [[unlikely]]
+    return err::null("MPI_Cart_shift", comm_, "rank_dest");
+  return run("MPI_Cart_shift", comm_, [&] { return body::Cart_shift(*comm_, direction, disp, rank_source, rank_dest); });
 }
 WEFT_MPI_NAME(MPI_Cart_shift);
 
 extern "C" int PMPI_Cart_sub(MPI_Comm comm, const int remain_dims[], MPI_Comm *newcomm) {
-  return err::later("MPI_Cart_sub", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Cart_sub");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Cart_sub", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!has_grid(*comm_)) [[unlikely]]
+    return err::topology("MPI_Cart_sub", *comm_, "comm", "Cartesian topology (MPI_Cart_create)");
+  if (comm_->topology->grid()->ndims() > 0 && !remain_dims) [[unlikely]]
+    return err::null("MPI_Cart_sub", comm_, "remain_dims");
+  if (!newcomm) [[unlikely]]
+    return err::null("MPI_Cart_sub", comm_, "newcomm");
+  return run("MPI_Cart_sub", comm_, [&] { return body::Cart_sub(*comm_, remain_dims, newcomm); });
 }
 WEFT_MPI_NAME(MPI_Cart_sub);
 
 extern "C" int PMPI_Cartdim_get(MPI_Comm comm, int *ndims) {
-  return err::later("MPI_Cartdim_get", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Cartdim_get");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Cartdim_get", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!has_grid(*comm_)) [[unlikely]]
+    return err::topology("MPI_Cartdim_get", *comm_, "comm", "Cartesian topology (MPI_Cart_create)");
+  if (!ndims) [[unlikely]]
+    return err::null("MPI_Cartdim_get", comm_, "ndims");
+  return run("MPI_Cartdim_get", comm_, [&] { return body::Cartdim_get(*comm_, ndims); });
 }
 WEFT_MPI_NAME(MPI_Cartdim_get);
 
@@ -407,52 +501,188 @@ extern "C" int PMPI_Dims_create(int nnodes, int ndims, int dims[]) {
 WEFT_MPI_NAME(MPI_Dims_create);
 
 extern "C" int PMPI_Dist_graph_create(MPI_Comm comm_old, int n, const int sources[], const int degrees[], const int destinations[], const int *weights, MPI_Info info, int reorder, MPI_Comm *comm_dist_graph) {
-  return err::later("MPI_Dist_graph_create", owner(comm_old), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Dist_graph_create");
+  auto* const comm_old_ = decode(comm_old);
+  if (!comm_old_) [[unlikely]]
+    return err::handle("MPI_Dist_graph_create", nullptr, "comm_old", bits(comm_old), MPI_ERR_COMM, "communicator");
+  if (n < 0) [[unlikely]]
+    return err::negative("MPI_Dist_graph_create", comm_old_, "n", n, MPI_ERR_ARG);
+  if (n > 0 && !sources) [[unlikely]]
+    return err::null("MPI_Dist_graph_create", comm_old_, "sources");
+  if (n > 0 && !degrees) [[unlikely]]
+    return err::null("MPI_Dist_graph_create", comm_old_, "degrees");
+  if (sum_of(degrees, n) > 0 && !destinations) [[unlikely]]
+    return err::null("MPI_Dist_graph_create", comm_old_, "destinations");
+  auto* const info_ = decode(info);
+  if (!info_ && info != MPI_INFO_NULL) [[unlikely]]
+    return err::handle("MPI_Dist_graph_create", comm_old_, "info", bits(info), MPI_ERR_INFO, "info");
+  if (!comm_dist_graph) [[unlikely]]
+    return err::null("MPI_Dist_graph_create", comm_old_, "comm_dist_graph");
+  return run("MPI_Dist_graph_create", comm_old_, [&] { return body::Dist_graph_create(*comm_old_, n, sources, degrees, destinations, weights, info_, reorder, comm_dist_graph); });
 }
 WEFT_MPI_NAME(MPI_Dist_graph_create);
 
 extern "C" int PMPI_Dist_graph_create_adjacent(MPI_Comm comm_old, int indegree, const int sources[], const int *sourceweights, int outdegree, const int destinations[], const int *destweights, MPI_Info info, int reorder, MPI_Comm *comm_dist_graph) {
-  return err::later("MPI_Dist_graph_create_adjacent", owner(comm_old), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Dist_graph_create_adjacent");
+  auto* const comm_old_ = decode(comm_old);
+  if (!comm_old_) [[unlikely]]
+    return err::handle("MPI_Dist_graph_create_adjacent", nullptr, "comm_old", bits(comm_old), MPI_ERR_COMM, "communicator");
+  if (indegree < 0) [[unlikely]]
+    return err::negative("MPI_Dist_graph_create_adjacent", comm_old_, "indegree", indegree, MPI_ERR_ARG);
+  if (indegree > 0 && !sources) [[unlikely]]
+    return err::null("MPI_Dist_graph_create_adjacent", comm_old_, "sources");
+  if (outdegree < 0) [[unlikely]]
+    return err::negative("MPI_Dist_graph_create_adjacent", comm_old_, "outdegree", outdegree, MPI_ERR_ARG);
+  if (outdegree > 0 && !destinations) [[unlikely]]
+    return err::null("MPI_Dist_graph_create_adjacent", comm_old_, "destinations");
+  auto* const info_ = decode(info);
+  if (!info_ && info != MPI_INFO_NULL) [[unlikely]]
+    return err::handle("MPI_Dist_graph_create_adjacent", comm_old_, "info", bits(info), MPI_ERR_INFO, "info");
+  if (!comm_dist_graph) [[unlikely]]
+    return err::null("MPI_Dist_graph_create_adjacent", comm_old_, "comm_dist_graph");
+  return run("MPI_Dist_graph_create_adjacent", comm_old_, [&] { return body::Dist_graph_create_adjacent(*comm_old_, indegree, sources, sourceweights, outdegree, destinations, destweights, info_, reorder, comm_dist_graph); });
 }
 WEFT_MPI_NAME(MPI_Dist_graph_create_adjacent);
 
 extern "C" int PMPI_Dist_graph_neighbors(MPI_Comm comm, int maxindegree, int sources[], int *sourceweights, int maxoutdegree, int destinations[], int *destweights) {
-  return err::later("MPI_Dist_graph_neighbors", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Dist_graph_neighbors");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Dist_graph_neighbors", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!has_edges(*comm_)) [[unlikely]]
+    return err::topology("MPI_Dist_graph_neighbors", *comm_, "comm", "distributed graph topology (MPI_Dist_graph_create)");
+  if (maxindegree < 0) [[unlikely]]
+    return err::negative("MPI_Dist_graph_neighbors", comm_, "maxindegree", maxindegree, MPI_ERR_ARG);
+  if (maxindegree > 0 && !sources) [[unlikely]]
+    return err::null("MPI_Dist_graph_neighbors", comm_, "sources");
+  if (maxoutdegree < 0) [[unlikely]]
+    return err::negative("MPI_Dist_graph_neighbors", comm_, "maxoutdegree", maxoutdegree, MPI_ERR_ARG);
+  if (maxoutdegree > 0 && !destinations) [[unlikely]]
+    return err::null("MPI_Dist_graph_neighbors", comm_, "destinations");
+  return run("MPI_Dist_graph_neighbors", comm_, [&] { return body::Dist_graph_neighbors(*comm_, maxindegree, sources, sourceweights, maxoutdegree, destinations, destweights); });
 }
 WEFT_MPI_NAME(MPI_Dist_graph_neighbors);
 
 extern "C" int PMPI_Dist_graph_neighbors_count(MPI_Comm comm, int *indegree, int *outdegree, int *weighted) {
-  return err::later("MPI_Dist_graph_neighbors_count", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Dist_graph_neighbors_count");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Dist_graph_neighbors_count", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!has_edges(*comm_)) [[unlikely]]
+    return err::topology("MPI_Dist_graph_neighbors_count", *comm_, "comm", "distributed graph topology (MPI_Dist_graph_create)");
+  if (!indegree) [[unlikely]]
+    return err::null("MPI_Dist_graph_neighbors_count", comm_, "indegree");
+  if (!outdegree) [[unlikely]]
+    return err::null("MPI_Dist_graph_neighbors_count", comm_, "outdegree");
+  if (!weighted) [[unlikely]]
+    return err::null("MPI_Dist_graph_neighbors_count", comm_, "weighted");
+  return run("MPI_Dist_graph_neighbors_count", comm_, [&] { return body::Dist_graph_neighbors_count(*comm_, indegree, outdegree, weighted); });
 }
 WEFT_MPI_NAME(MPI_Dist_graph_neighbors_count);
 
 extern "C" int PMPI_Graph_create(MPI_Comm comm_old, int nnodes, const int index[], const int edges[], int reorder, MPI_Comm *comm_graph) {
-  return err::later("MPI_Graph_create", owner(comm_old), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Graph_create");
+  auto* const comm_old_ = decode(comm_old);
+  if (!comm_old_) [[unlikely]]
+    return err::handle("MPI_Graph_create", nullptr, "comm_old", bits(comm_old), MPI_ERR_COMM, "communicator");
+  if (nnodes < 0) [[unlikely]]
+    return err::negative("MPI_Graph_create", comm_old_, "nnodes", nnodes, MPI_ERR_ARG);
+  if (nnodes > 0 && !index) [[unlikely]]
+    return err::null("MPI_Graph_create", comm_old_, "index");
+  if ((nnodes > 0 ? index[nnodes - 1] : 0) > 0 && !edges) [[unlikely]]
+    return err::null("MPI_Graph_create", comm_old_, "edges");
+  if (!comm_graph) [[unlikely]]
+    return err::null("MPI_Graph_create", comm_old_, "comm_graph");
+  return run("MPI_Graph_create", comm_old_, [&] { return body::Graph_create(*comm_old_, nnodes, index, edges, reorder, comm_graph); });
 }
 WEFT_MPI_NAME(MPI_Graph_create);
 
 extern "C" int PMPI_Graph_get(MPI_Comm comm, int maxindex, int maxedges, int index[], int edges[]) {
-  return err::later("MPI_Graph_get", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Graph_get");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Graph_get", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!has_graph(*comm_)) [[unlikely]]
+    return err::topology("MPI_Graph_get", *comm_, "comm", "graph topology (MPI_Graph_create)");
+  if (maxindex < 0) [[unlikely]]
+    return err::negative("MPI_Graph_get", comm_, "maxindex", maxindex, MPI_ERR_ARG);
+  if (maxedges < 0) [[unlikely]]
+    return err::negative("MPI_Graph_get", comm_, "maxedges", maxedges, MPI_ERR_ARG);
+  if (maxindex > 0 && !index) [[unlikely]]
+    return err::null("MPI_Graph_get", comm_, "index");
+  if (maxedges > 0 && !edges) [[unlikely]]
+    return err::null("MPI_Graph_get", comm_, "edges");
+  return run("MPI_Graph_get", comm_, [&] { return body::Graph_get(*comm_, maxindex, maxedges, index, edges); });
 }
 WEFT_MPI_NAME(MPI_Graph_get);
 
 extern "C" int PMPI_Graph_map(MPI_Comm comm, int nnodes, const int index[], const int edges[], int *newrank) {
-  return err::later("MPI_Graph_map", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Graph_map");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Graph_map", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (nnodes < 0) [[unlikely]]
+    return err::negative("MPI_Graph_map", comm_, "nnodes", nnodes, MPI_ERR_ARG);
+  if (nnodes > 0 && !index) [[unlikely]]
+    return err::null("MPI_Graph_map", comm_, "index");
+  if ((nnodes > 0 ? index[nnodes - 1] : 0) > 0 && !edges) [[unlikely]]
+    return err::null("MPI_Graph_map", comm_, "edges");
+  if (!newrank) [[unlikely]]
+    return err::null("MPI_Graph_map", comm_, "newrank");
+  return run("MPI_Graph_map", comm_, [&] { return body::Graph_map(*comm_, nnodes, index, edges, newrank); });
 }
 WEFT_MPI_NAME(MPI_Graph_map);
 
 extern "C" int PMPI_Graph_neighbors(MPI_Comm comm, int rank, int maxneighbors, int neighbors[]) {
-  return err::later("MPI_Graph_neighbors", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Graph_neighbors");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Graph_neighbors", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!has_graph(*comm_)) [[unlikely]]
+    return err::topology("MPI_Graph_neighbors", *comm_, "comm", "graph topology (MPI_Graph_create)");
+  if (maxneighbors < 0) [[unlikely]]
+    return err::negative("MPI_Graph_neighbors", comm_, "maxneighbors", maxneighbors, MPI_ERR_ARG);
+  if (maxneighbors > 0 && !neighbors) [[unlikely]]
+    return err::null("MPI_Graph_neighbors", comm_, "neighbors");
+  return run("MPI_Graph_neighbors", comm_, [&] { return body::Graph_neighbors(*comm_, rank, maxneighbors, neighbors); });
 }
 WEFT_MPI_NAME(MPI_Graph_neighbors);
 
 extern "C" int PMPI_Graph_neighbors_count(MPI_Comm comm, int rank, int *nneighbors) {
-  return err::later("MPI_Graph_neighbors_count", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Graph_neighbors_count");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Graph_neighbors_count", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!has_graph(*comm_)) [[unlikely]]
+    return err::topology("MPI_Graph_neighbors_count", *comm_, "comm", "graph topology (MPI_Graph_create)");
+  if (!nneighbors) [[unlikely]]
+    return err::null("MPI_Graph_neighbors_count", comm_, "nneighbors");
+  return run("MPI_Graph_neighbors_count", comm_, [&] { return body::Graph_neighbors_count(*comm_, rank, nneighbors); });
 }
 WEFT_MPI_NAME(MPI_Graph_neighbors_count);
 
 extern "C" int PMPI_Graphdims_get(MPI_Comm comm, int *nnodes, int *nedges) {
-  return err::later("MPI_Graphdims_get", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Graphdims_get");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Graphdims_get", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!has_graph(*comm_)) [[unlikely]]
+    return err::topology("MPI_Graphdims_get", *comm_, "comm", "graph topology (MPI_Graph_create)");
+  if (!nnodes) [[unlikely]]
+    return err::null("MPI_Graphdims_get", comm_, "nnodes");
+  if (!nedges) [[unlikely]]
+    return err::null("MPI_Graphdims_get", comm_, "nedges");
+  return run("MPI_Graphdims_get", comm_, [&] { return body::Graphdims_get(*comm_, nnodes, nedges); });
 }
 WEFT_MPI_NAME(MPI_Graphdims_get);
 

@@ -14,152 +14,1104 @@ using namespace weft::api;
   extern "C" [[gnu::weak, gnu::alias("P" #name), gnu::visibility("default")]] decltype(P##name) name
 
 extern "C" int PMPI_Ineighbor_allgather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) {
-  return err::later("MPI_Ineighbor_allgather", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Ineighbor_allgather");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Ineighbor_allgather", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!has_topology(*comm_)) [[unlikely]]
+    return err::topology("MPI_Ineighbor_allgather", *comm_, "comm", "virtual topology");
+  [[maybe_unused]] const int64_t sends = outdegree(*comm_), receives = indegree(*comm_);
+  if (sendcount < 0) [[unlikely]]
+    return err::negative("MPI_Ineighbor_allgather", comm_, "sendcount", sendcount, MPI_ERR_COUNT);
+  auto* const sendtype_ = decode(sendtype);
+  if (!good_data(sendtype_)) [[unlikely]]
+    return err::data("MPI_Ineighbor_allgather", comm_, "sendtype", bits(sendtype), sendtype_);
+  if (recvcount < 0) [[unlikely]]
+    return err::negative("MPI_Ineighbor_allgather", comm_, "recvcount", recvcount, MPI_ERR_COUNT);
+  auto* const recvtype_ = decode(recvtype);
+  if (!good_data(recvtype_)) [[unlikely]]
+    return err::data("MPI_Ineighbor_allgather", comm_, "recvtype", bits(recvtype), recvtype_);
+  if (!request) [[unlikely]]
+    return err::null("MPI_Ineighbor_allgather", comm_, "request");
+  if (sends > 0 && suspicious(sendbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Ineighbor_allgather", comm_, "sendbuf", sendbuf, sendcount, sendtype_, false)) return bad;
+  if (receives > 0 && suspicious(recvbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Ineighbor_allgather", comm_, "recvbuf", recvbuf, recvcount, recvtype_, false)) return bad;
+  if (sendbuf == recvbuf && sends > 0 && receives > 0) [[unlikely]]
+    if (const int bad = err::alias("MPI_Ineighbor_allgather", comm_, "sendbuf", "recvbuf", sendbuf, sendcount)) return bad;
+  return run("MPI_Ineighbor_allgather", comm_, [&] { return body::Ineighbor_allgather(sendbuf, sendcount, *sendtype_, recvbuf, recvcount, *recvtype_, *comm_, request); });
 }
 WEFT_MPI_NAME(MPI_Ineighbor_allgather);
 
 extern "C" int PMPI_Ineighbor_allgather_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) {
-  return err::later("MPI_Ineighbor_allgather_c", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Ineighbor_allgather_c");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Ineighbor_allgather_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!has_topology(*comm_)) [[unlikely]]
+    return err::topology("MPI_Ineighbor_allgather_c", *comm_, "comm", "virtual topology");
+  [[maybe_unused]] const int64_t sends = outdegree(*comm_), receives = indegree(*comm_);
+  if (static_cast<uint64_t>(sendcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Ineighbor_allgather_c", comm_, "sendcount", sendcount);
+  auto* const sendtype_ = decode(sendtype);
+  if (!good_data(sendtype_)) [[unlikely]]
+    return err::data("MPI_Ineighbor_allgather_c", comm_, "sendtype", bits(sendtype), sendtype_);
+  if (static_cast<uint64_t>(recvcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Ineighbor_allgather_c", comm_, "recvcount", recvcount);
+  auto* const recvtype_ = decode(recvtype);
+  if (!good_data(recvtype_)) [[unlikely]]
+    return err::data("MPI_Ineighbor_allgather_c", comm_, "recvtype", bits(recvtype), recvtype_);
+  if (!request) [[unlikely]]
+    return err::null("MPI_Ineighbor_allgather_c", comm_, "request");
+  if (sends > 0 && suspicious(sendbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Ineighbor_allgather_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, false)) return bad;
+  if (receives > 0 && suspicious(recvbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Ineighbor_allgather_c", comm_, "recvbuf", recvbuf, recvcount, recvtype_, false)) return bad;
+  if (sendbuf == recvbuf && sends > 0 && receives > 0) [[unlikely]]
+    if (const int bad = err::alias("MPI_Ineighbor_allgather_c", comm_, "sendbuf", "recvbuf", sendbuf, sendcount)) return bad;
+  return run("MPI_Ineighbor_allgather_c", comm_, [&] { return body::Ineighbor_allgather(sendbuf, sendcount, *sendtype_, recvbuf, recvcount, *recvtype_, *comm_, request); });
 }
 WEFT_MPI_NAME(MPI_Ineighbor_allgather_c);
 
 extern "C" int PMPI_Ineighbor_allgatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) {
-  return err::later("MPI_Ineighbor_allgatherv", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Ineighbor_allgatherv");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Ineighbor_allgatherv", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!has_topology(*comm_)) [[unlikely]]
+    return err::topology("MPI_Ineighbor_allgatherv", *comm_, "comm", "virtual topology");
+  [[maybe_unused]] const int64_t sends = outdegree(*comm_), receives = indegree(*comm_);
+  if (sendcount < 0) [[unlikely]]
+    return err::negative("MPI_Ineighbor_allgatherv", comm_, "sendcount", sendcount, MPI_ERR_COUNT);
+  auto* const sendtype_ = decode(sendtype);
+  if (!good_data(sendtype_)) [[unlikely]]
+    return err::data("MPI_Ineighbor_allgatherv", comm_, "sendtype", bits(sendtype), sendtype_);
+  if (receives > 0 && !recvcounts) [[unlikely]]
+    return err::null("MPI_Ineighbor_allgatherv", comm_, "recvcounts");
+  if (const int64_t bad = first_negative(recvcounts, receives); bad >= 0) [[unlikely]]
+    return err::negative("MPI_Ineighbor_allgatherv", comm_, "recvcounts", recvcounts[bad], MPI_ERR_COUNT, bad);
+  if (receives > 0 && !displs) [[unlikely]]
+    return err::null("MPI_Ineighbor_allgatherv", comm_, "displs");
+  auto* const recvtype_ = decode(recvtype);
+  if (!good_data(recvtype_)) [[unlikely]]
+    return err::data("MPI_Ineighbor_allgatherv", comm_, "recvtype", bits(recvtype), recvtype_);
+  if (!request) [[unlikely]]
+    return err::null("MPI_Ineighbor_allgatherv", comm_, "request");
+  if (sends > 0 && suspicious(sendbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Ineighbor_allgatherv", comm_, "sendbuf", sendbuf, sendcount, sendtype_, false)) return bad;
+  const type::Datatype* const recvbuf_type = recvtype_;
+  if (receives > 0 && suspicious(recvbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Ineighbor_allgatherv", comm_, "recvbuf", recvbuf, Counts(recvcounts), receives, &recvbuf_type, true, false)) return bad;
+  if (sendbuf == recvbuf && sends > 0 && receives > 0) [[unlikely]]
+    if (const int bad = err::alias("MPI_Ineighbor_allgatherv", comm_, "sendbuf", "recvbuf", sendbuf, sendcount)) return bad;
+  return run("MPI_Ineighbor_allgatherv", comm_, [&] { return body::Ineighbor_allgatherv(sendbuf, sendcount, *sendtype_, recvbuf, recvcounts, displs, *recvtype_, *comm_, request); });
 }
 WEFT_MPI_NAME(MPI_Ineighbor_allgatherv);
 
 extern "C" int PMPI_Ineighbor_allgatherv_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) {
-  return err::later("MPI_Ineighbor_allgatherv_c", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Ineighbor_allgatherv_c");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Ineighbor_allgatherv_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!has_topology(*comm_)) [[unlikely]]
+    return err::topology("MPI_Ineighbor_allgatherv_c", *comm_, "comm", "virtual topology");
+  [[maybe_unused]] const int64_t sends = outdegree(*comm_), receives = indegree(*comm_);
+  if (static_cast<uint64_t>(sendcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Ineighbor_allgatherv_c", comm_, "sendcount", sendcount);
+  auto* const sendtype_ = decode(sendtype);
+  if (!good_data(sendtype_)) [[unlikely]]
+    return err::data("MPI_Ineighbor_allgatherv_c", comm_, "sendtype", bits(sendtype), sendtype_);
+  if (receives > 0 && !recvcounts) [[unlikely]]
+    return err::null("MPI_Ineighbor_allgatherv_c", comm_, "recvcounts");
+  if (const int64_t bad = first_negative(recvcounts, receives); bad >= 0) [[unlikely]]
+    return err::negative("MPI_Ineighbor_allgatherv_c", comm_, "recvcounts", recvcounts[bad], MPI_ERR_COUNT, bad);
+  if (receives > 0 && !displs) [[unlikely]]
+    return err::null("MPI_Ineighbor_allgatherv_c", comm_, "displs");
+  auto* const recvtype_ = decode(recvtype);
+  if (!good_data(recvtype_)) [[unlikely]]
+    return err::data("MPI_Ineighbor_allgatherv_c", comm_, "recvtype", bits(recvtype), recvtype_);
+  if (!request) [[unlikely]]
+    return err::null("MPI_Ineighbor_allgatherv_c", comm_, "request");
+  if (sends > 0 && suspicious(sendbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Ineighbor_allgatherv_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, false)) return bad;
+  const type::Datatype* const recvbuf_type = recvtype_;
+  if (receives > 0 && suspicious(recvbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Ineighbor_allgatherv_c", comm_, "recvbuf", recvbuf, Counts(recvcounts), receives, &recvbuf_type, true, false)) return bad;
+  if (sendbuf == recvbuf && sends > 0 && receives > 0) [[unlikely]]
+    if (const int bad = err::alias("MPI_Ineighbor_allgatherv_c", comm_, "sendbuf", "recvbuf", sendbuf, sendcount)) return bad;
+  return run("MPI_Ineighbor_allgatherv_c", comm_, [&] { return body::Ineighbor_allgatherv(sendbuf, sendcount, *sendtype_, recvbuf, recvcounts, displs, *recvtype_, *comm_, request); });
 }
 WEFT_MPI_NAME(MPI_Ineighbor_allgatherv_c);
 
 extern "C" int PMPI_Ineighbor_alltoall(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) {
-  return err::later("MPI_Ineighbor_alltoall", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Ineighbor_alltoall");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Ineighbor_alltoall", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!has_topology(*comm_)) [[unlikely]]
+    return err::topology("MPI_Ineighbor_alltoall", *comm_, "comm", "virtual topology");
+  [[maybe_unused]] const int64_t sends = outdegree(*comm_), receives = indegree(*comm_);
+  if (sendcount < 0) [[unlikely]]
+    return err::negative("MPI_Ineighbor_alltoall", comm_, "sendcount", sendcount, MPI_ERR_COUNT);
+  auto* const sendtype_ = decode(sendtype);
+  if (!good_data(sendtype_)) [[unlikely]]
+    return err::data("MPI_Ineighbor_alltoall", comm_, "sendtype", bits(sendtype), sendtype_);
+  if (recvcount < 0) [[unlikely]]
+    return err::negative("MPI_Ineighbor_alltoall", comm_, "recvcount", recvcount, MPI_ERR_COUNT);
+  auto* const recvtype_ = decode(recvtype);
+  if (!good_data(recvtype_)) [[unlikely]]
+    return err::data("MPI_Ineighbor_alltoall", comm_, "recvtype", bits(recvtype), recvtype_);
+  if (!request) [[unlikely]]
+    return err::null("MPI_Ineighbor_alltoall", comm_, "request");
+  if (sends > 0 && suspicious(sendbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Ineighbor_alltoall", comm_, "sendbuf", sendbuf, sendcount, sendtype_, false)) return bad;
+  if (receives > 0 && suspicious(recvbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Ineighbor_alltoall", comm_, "recvbuf", recvbuf, recvcount, recvtype_, false)) return bad;
+  if (sendbuf == recvbuf && sends > 0 && receives > 0) [[unlikely]]
+    if (const int bad = err::alias("MPI_Ineighbor_alltoall", comm_, "sendbuf", "recvbuf", sendbuf, sendcount)) return bad;
+  return run("MPI_Ineighbor_alltoall", comm_, [&] { return body::Ineighbor_alltoall(sendbuf, sendcount, *sendtype_, recvbuf, recvcount, *recvtype_, *comm_, request); });
 }
 WEFT_MPI_NAME(MPI_Ineighbor_alltoall);
 
 extern "C" int PMPI_Ineighbor_alltoall_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) {
-  return err::later("MPI_Ineighbor_alltoall_c", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Ineighbor_alltoall_c");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Ineighbor_alltoall_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!has_topology(*comm_)) [[unlikely]]
+    return err::topology("MPI_Ineighbor_alltoall_c", *comm_, "comm", "virtual topology");
+  [[maybe_unused]] const int64_t sends = outdegree(*comm_), receives = indegree(*comm_);
+  if (static_cast<uint64_t>(sendcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Ineighbor_alltoall_c", comm_, "sendcount", sendcount);
+  auto* const sendtype_ = decode(sendtype);
+  if (!good_data(sendtype_)) [[unlikely]]
+    return err::data("MPI_Ineighbor_alltoall_c", comm_, "sendtype", bits(sendtype), sendtype_);
+  if (static_cast<uint64_t>(recvcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Ineighbor_alltoall_c", comm_, "recvcount", recvcount);
+  auto* const recvtype_ = decode(recvtype);
+  if (!good_data(recvtype_)) [[unlikely]]
+    return err::data("MPI_Ineighbor_alltoall_c", comm_, "recvtype", bits(recvtype), recvtype_);
+  if (!request) [[unlikely]]
+    return err::null("MPI_Ineighbor_alltoall_c", comm_, "request");
+  if (sends > 0 && suspicious(sendbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Ineighbor_alltoall_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, false)) return bad;
+  if (receives > 0 && suspicious(recvbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Ineighbor_alltoall_c", comm_, "recvbuf", recvbuf, recvcount, recvtype_, false)) return bad;
+  if (sendbuf == recvbuf && sends > 0 && receives > 0) [[unlikely]]
+    if (const int bad = err::alias("MPI_Ineighbor_alltoall_c", comm_, "sendbuf", "recvbuf", sendbuf, sendcount)) return bad;
+  return run("MPI_Ineighbor_alltoall_c", comm_, [&] { return body::Ineighbor_alltoall(sendbuf, sendcount, *sendtype_, recvbuf, recvcount, *recvtype_, *comm_, request); });
 }
 WEFT_MPI_NAME(MPI_Ineighbor_alltoall_c);
 
 extern "C" int PMPI_Ineighbor_alltoallv(const void *sendbuf, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) {
-  return err::later("MPI_Ineighbor_alltoallv", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Ineighbor_alltoallv");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Ineighbor_alltoallv", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!has_topology(*comm_)) [[unlikely]]
+    return err::topology("MPI_Ineighbor_alltoallv", *comm_, "comm", "virtual topology");
+  [[maybe_unused]] const int64_t sends = outdegree(*comm_), receives = indegree(*comm_);
+  if (sends > 0 && !sendcounts) [[unlikely]]
+    return err::null("MPI_Ineighbor_alltoallv", comm_, "sendcounts");
+  if (const int64_t bad = first_negative(sendcounts, sends); bad >= 0) [[unlikely]]
+    return err::negative("MPI_Ineighbor_alltoallv", comm_, "sendcounts", sendcounts[bad], MPI_ERR_COUNT, bad);
+  if (sends > 0 && !sdispls) [[unlikely]]
+    return err::null("MPI_Ineighbor_alltoallv", comm_, "sdispls");
+  auto* const sendtype_ = decode(sendtype);
+  if (!good_data(sendtype_)) [[unlikely]]
+    return err::data("MPI_Ineighbor_alltoallv", comm_, "sendtype", bits(sendtype), sendtype_);
+  if (receives > 0 && !recvcounts) [[unlikely]]
+    return err::null("MPI_Ineighbor_alltoallv", comm_, "recvcounts");
+  if (const int64_t bad = first_negative(recvcounts, receives); bad >= 0) [[unlikely]]
+    return err::negative("MPI_Ineighbor_alltoallv", comm_, "recvcounts", recvcounts[bad], MPI_ERR_COUNT, bad);
+  if (receives > 0 && !rdispls) [[unlikely]]
+    return err::null("MPI_Ineighbor_alltoallv", comm_, "rdispls");
+  auto* const recvtype_ = decode(recvtype);
+  if (!good_data(recvtype_)) [[unlikely]]
+    return err::data("MPI_Ineighbor_alltoallv", comm_, "recvtype", bits(recvtype), recvtype_);
+  if (!request) [[unlikely]]
+    return err::null("MPI_Ineighbor_alltoallv", comm_, "request");
+  const type::Datatype* const sendbuf_type = sendtype_;
+  if (sends > 0 && suspicious(sendbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Ineighbor_alltoallv", comm_, "sendbuf", sendbuf, Counts(sendcounts), sends, &sendbuf_type, true, false)) return bad;
+  const type::Datatype* const recvbuf_type = recvtype_;
+  if (receives > 0 && suspicious(recvbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Ineighbor_alltoallv", comm_, "recvbuf", recvbuf, Counts(recvcounts), receives, &recvbuf_type, true, false)) return bad;
+  if (sendbuf == recvbuf && sends > 0 && receives > 0) [[unlikely]]
+    if (const int bad = err::alias("MPI_Ineighbor_alltoallv", comm_, "sendbuf", "recvbuf", sendbuf, any_positive(Counts(recvcounts), receives))) return bad;
+  return run("MPI_Ineighbor_alltoallv", comm_, [&] { return body::Ineighbor_alltoallv(sendbuf, sendcounts, sdispls, *sendtype_, recvbuf, recvcounts, rdispls, *recvtype_, *comm_, request); });
 }
 WEFT_MPI_NAME(MPI_Ineighbor_alltoallv);
 
 extern "C" int PMPI_Ineighbor_alltoallv_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Request *request) {
-  return err::later("MPI_Ineighbor_alltoallv_c", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Ineighbor_alltoallv_c");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Ineighbor_alltoallv_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!has_topology(*comm_)) [[unlikely]]
+    return err::topology("MPI_Ineighbor_alltoallv_c", *comm_, "comm", "virtual topology");
+  [[maybe_unused]] const int64_t sends = outdegree(*comm_), receives = indegree(*comm_);
+  if (sends > 0 && !sendcounts) [[unlikely]]
+    return err::null("MPI_Ineighbor_alltoallv_c", comm_, "sendcounts");
+  if (const int64_t bad = first_negative(sendcounts, sends); bad >= 0) [[unlikely]]
+    return err::negative("MPI_Ineighbor_alltoallv_c", comm_, "sendcounts", sendcounts[bad], MPI_ERR_COUNT, bad);
+  if (sends > 0 && !sdispls) [[unlikely]]
+    return err::null("MPI_Ineighbor_alltoallv_c", comm_, "sdispls");
+  auto* const sendtype_ = decode(sendtype);
+  if (!good_data(sendtype_)) [[unlikely]]
+    return err::data("MPI_Ineighbor_alltoallv_c", comm_, "sendtype", bits(sendtype), sendtype_);
+  if (receives > 0 && !recvcounts) [[unlikely]]
+    return err::null("MPI_Ineighbor_alltoallv_c", comm_, "recvcounts");
+  if (const int64_t bad = first_negative(recvcounts, receives); bad >= 0) [[unlikely]]
+    return err::negative("MPI_Ineighbor_alltoallv_c", comm_, "recvcounts", recvcounts[bad], MPI_ERR_COUNT, bad);
+  if (receives > 0 && !rdispls) [[unlikely]]
+    return err::null("MPI_Ineighbor_alltoallv_c", comm_, "rdispls");
+  auto* const recvtype_ = decode(recvtype);
+  if (!good_data(recvtype_)) [[unlikely]]
+    return err::data("MPI_Ineighbor_alltoallv_c", comm_, "recvtype", bits(recvtype), recvtype_);
+  if (!request) [[unlikely]]
+    return err::null("MPI_Ineighbor_alltoallv_c", comm_, "request");
+  const type::Datatype* const sendbuf_type = sendtype_;
+  if (sends > 0 && suspicious(sendbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Ineighbor_alltoallv_c", comm_, "sendbuf", sendbuf, Counts(sendcounts), sends, &sendbuf_type, true, false)) return bad;
+  const type::Datatype* const recvbuf_type = recvtype_;
+  if (receives > 0 && suspicious(recvbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Ineighbor_alltoallv_c", comm_, "recvbuf", recvbuf, Counts(recvcounts), receives, &recvbuf_type, true, false)) return bad;
+  if (sendbuf == recvbuf && sends > 0 && receives > 0) [[unlikely]]
+    if (const int bad = err::alias("MPI_Ineighbor_alltoallv_c", comm_, "sendbuf", "recvbuf", sendbuf, any_positive(Counts(recvcounts), receives))) return bad;
+  return run("MPI_Ineighbor_alltoallv_c", comm_, [&] { return body::Ineighbor_alltoallv(sendbuf, sendcounts, sdispls, *sendtype_, recvbuf, recvcounts, rdispls, *recvtype_, *comm_, request); });
 }
 WEFT_MPI_NAME(MPI_Ineighbor_alltoallv_c);
 
 extern "C" int PMPI_Ineighbor_alltoallw(const void *sendbuf, const int sendcounts[], const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const int recvcounts[], const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Request *request) {
-  return err::later("MPI_Ineighbor_alltoallw", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Ineighbor_alltoallw");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Ineighbor_alltoallw", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!has_topology(*comm_)) [[unlikely]]
+    return err::topology("MPI_Ineighbor_alltoallw", *comm_, "comm", "virtual topology");
+  [[maybe_unused]] const int64_t sends = outdegree(*comm_), receives = indegree(*comm_);
+  if (sends > 0 && !sendcounts) [[unlikely]]
+    return err::null("MPI_Ineighbor_alltoallw", comm_, "sendcounts");
+  if (const int64_t bad = first_negative(sendcounts, sends); bad >= 0) [[unlikely]]
+    return err::negative("MPI_Ineighbor_alltoallw", comm_, "sendcounts", sendcounts[bad], MPI_ERR_COUNT, bad);
+  if (sends > 0 && !sdispls) [[unlikely]]
+    return err::null("MPI_Ineighbor_alltoallw", comm_, "sdispls");
+  if (sends > 0 && !sendtypes) [[unlikely]]
+    return err::null("MPI_Ineighbor_alltoallw", comm_, "sendtypes");
+  Types sendtypes_(sendtypes, sends, true, Counts(sendcounts));
+  if (sendtypes_.bad() >= 0) [[unlikely]]
+    return err::data("MPI_Ineighbor_alltoallw", comm_, "sendtypes", bits(sendtypes[sendtypes_.bad()]), decode(sendtypes[sendtypes_.bad()]), sendtypes_.bad());
+  if (receives > 0 && !recvcounts) [[unlikely]]
+    return err::null("MPI_Ineighbor_alltoallw", comm_, "recvcounts");
+  if (const int64_t bad = first_negative(recvcounts, receives); bad >= 0) [[unlikely]]
+    return err::negative("MPI_Ineighbor_alltoallw", comm_, "recvcounts", recvcounts[bad], MPI_ERR_COUNT, bad);
+  if (receives > 0 && !rdispls) [[unlikely]]
+    return err::null("MPI_Ineighbor_alltoallw", comm_, "rdispls");
+  if (receives > 0 && !recvtypes) [[unlikely]]
+    return err::null("MPI_Ineighbor_alltoallw", comm_, "recvtypes");
+  Types recvtypes_(recvtypes, receives, true, Counts(recvcounts));
+  if (recvtypes_.bad() >= 0) [[unlikely]]
+    return err::data("MPI_Ineighbor_alltoallw", comm_, "recvtypes", bits(recvtypes[recvtypes_.bad()]), decode(recvtypes[recvtypes_.bad()]), recvtypes_.bad());
+  if (!request) [[unlikely]]
+    return err::null("MPI_Ineighbor_alltoallw", comm_, "request");
+  if (sends > 0 && suspicious(sendbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Ineighbor_alltoallw", comm_, "sendbuf", sendbuf, Counts(sendcounts), sends, sendtypes_.data(), false, false)) return bad;
+  if (receives > 0 && suspicious(recvbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Ineighbor_alltoallw", comm_, "recvbuf", recvbuf, Counts(recvcounts), receives, recvtypes_.data(), false, false)) return bad;
+  if (sendbuf == recvbuf && sends > 0 && receives > 0) [[unlikely]]
+    if (const int bad = err::alias("MPI_Ineighbor_alltoallw", comm_, "sendbuf", "recvbuf", sendbuf, any_positive(Counts(recvcounts), receives))) return bad;
+  return run("MPI_Ineighbor_alltoallw", comm_, [&] { return body::Ineighbor_alltoallw(sendbuf, sendcounts, sdispls, sendtypes_.data(), recvbuf, recvcounts, rdispls, recvtypes_.data(), *comm_, request); });
 }
 WEFT_MPI_NAME(MPI_Ineighbor_alltoallw);
 
 extern "C" int PMPI_Ineighbor_alltoallw_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Request *request) {
-  return err::later("MPI_Ineighbor_alltoallw_c", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Ineighbor_alltoallw_c");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Ineighbor_alltoallw_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!has_topology(*comm_)) [[unlikely]]
+    return err::topology("MPI_Ineighbor_alltoallw_c", *comm_, "comm", "virtual topology");
+  [[maybe_unused]] const int64_t sends = outdegree(*comm_), receives = indegree(*comm_);
+  if (sends > 0 && !sendcounts) [[unlikely]]
+    return err::null("MPI_Ineighbor_alltoallw_c", comm_, "sendcounts");
+  if (const int64_t bad = first_negative(sendcounts, sends); bad >= 0) [[unlikely]]
+    return err::negative("MPI_Ineighbor_alltoallw_c", comm_, "sendcounts", sendcounts[bad], MPI_ERR_COUNT, bad);
+  if (sends > 0 && !sdispls) [[unlikely]]
+    return err::null("MPI_Ineighbor_alltoallw_c", comm_, "sdispls");
+  if (sends > 0 && !sendtypes) [[unlikely]]
+    return err::null("MPI_Ineighbor_alltoallw_c", comm_, "sendtypes");
+  Types sendtypes_(sendtypes, sends, true, Counts(sendcounts));
+  if (sendtypes_.bad() >= 0) [[unlikely]]
+    return err::data("MPI_Ineighbor_alltoallw_c", comm_, "sendtypes", bits(sendtypes[sendtypes_.bad()]), decode(sendtypes[sendtypes_.bad()]), sendtypes_.bad());
+  if (receives > 0 && !recvcounts) [[unlikely]]
+    return err::null("MPI_Ineighbor_alltoallw_c", comm_, "recvcounts");
+  if (const int64_t bad = first_negative(recvcounts, receives); bad >= 0) [[unlikely]]
+    return err::negative("MPI_Ineighbor_alltoallw_c", comm_, "recvcounts", recvcounts[bad], MPI_ERR_COUNT, bad);
+  if (receives > 0 && !rdispls) [[unlikely]]
+    return err::null("MPI_Ineighbor_alltoallw_c", comm_, "rdispls");
+  if (receives > 0 && !recvtypes) [[unlikely]]
+    return err::null("MPI_Ineighbor_alltoallw_c", comm_, "recvtypes");
+  Types recvtypes_(recvtypes, receives, true, Counts(recvcounts));
+  if (recvtypes_.bad() >= 0) [[unlikely]]
+    return err::data("MPI_Ineighbor_alltoallw_c", comm_, "recvtypes", bits(recvtypes[recvtypes_.bad()]), decode(recvtypes[recvtypes_.bad()]), recvtypes_.bad());
+  if (!request) [[unlikely]]
+    return err::null("MPI_Ineighbor_alltoallw_c", comm_, "request");
+  if (sends > 0 && suspicious(sendbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Ineighbor_alltoallw_c", comm_, "sendbuf", sendbuf, Counts(sendcounts), sends, sendtypes_.data(), false, false)) return bad;
+  if (receives > 0 && suspicious(recvbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Ineighbor_alltoallw_c", comm_, "recvbuf", recvbuf, Counts(recvcounts), receives, recvtypes_.data(), false, false)) return bad;
+  if (sendbuf == recvbuf && sends > 0 && receives > 0) [[unlikely]]
+    if (const int bad = err::alias("MPI_Ineighbor_alltoallw_c", comm_, "sendbuf", "recvbuf", sendbuf, any_positive(Counts(recvcounts), receives))) return bad;
+  return run("MPI_Ineighbor_alltoallw_c", comm_, [&] { return body::Ineighbor_alltoallw(sendbuf, sendcounts, sdispls, sendtypes_.data(), recvbuf, recvcounts, rdispls, recvtypes_.data(), *comm_, request); });
 }
 WEFT_MPI_NAME(MPI_Ineighbor_alltoallw_c);
 
 extern "C" int PMPI_Neighbor_allgather(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm) {
-  return err::later("MPI_Neighbor_allgather", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Neighbor_allgather");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Neighbor_allgather", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!has_topology(*comm_)) [[unlikely]]
+    return err::topology("MPI_Neighbor_allgather", *comm_, "comm", "virtual topology");
+  [[maybe_unused]] const int64_t sends = outdegree(*comm_), receives = indegree(*comm_);
+  if (sendcount < 0) [[unlikely]]
+    return err::negative("MPI_Neighbor_allgather", comm_, "sendcount", sendcount, MPI_ERR_COUNT);
+  auto* const sendtype_ = decode(sendtype);
+  if (!good_data(sendtype_)) [[unlikely]]
+    return err::data("MPI_Neighbor_allgather", comm_, "sendtype", bits(sendtype), sendtype_);
+  if (recvcount < 0) [[unlikely]]
+    return err::negative("MPI_Neighbor_allgather", comm_, "recvcount", recvcount, MPI_ERR_COUNT);
+  auto* const recvtype_ = decode(recvtype);
+  if (!good_data(recvtype_)) [[unlikely]]
+    return err::data("MPI_Neighbor_allgather", comm_, "recvtype", bits(recvtype), recvtype_);
+  if (sends > 0 && suspicious(sendbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Neighbor_allgather", comm_, "sendbuf", sendbuf, sendcount, sendtype_, false)) return bad;
+  if (receives > 0 && suspicious(recvbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Neighbor_allgather", comm_, "recvbuf", recvbuf, recvcount, recvtype_, false)) return bad;
+  if (sendbuf == recvbuf && sends > 0 && receives > 0) [[unlikely]]
+    if (const int bad = err::alias("MPI_Neighbor_allgather", comm_, "sendbuf", "recvbuf", sendbuf, sendcount)) return bad;
+  return run("MPI_Neighbor_allgather", comm_, [&] { return body::Neighbor_allgather(sendbuf, sendcount, *sendtype_, recvbuf, recvcount, *recvtype_, *comm_); });
 }
 WEFT_MPI_NAME(MPI_Neighbor_allgather);
 
 extern "C" int PMPI_Neighbor_allgather_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm) {
-  return err::later("MPI_Neighbor_allgather_c", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Neighbor_allgather_c");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Neighbor_allgather_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!has_topology(*comm_)) [[unlikely]]
+    return err::topology("MPI_Neighbor_allgather_c", *comm_, "comm", "virtual topology");
+  [[maybe_unused]] const int64_t sends = outdegree(*comm_), receives = indegree(*comm_);
+  if (static_cast<uint64_t>(sendcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Neighbor_allgather_c", comm_, "sendcount", sendcount);
+  auto* const sendtype_ = decode(sendtype);
+  if (!good_data(sendtype_)) [[unlikely]]
+    return err::data("MPI_Neighbor_allgather_c", comm_, "sendtype", bits(sendtype), sendtype_);
+  if (static_cast<uint64_t>(recvcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Neighbor_allgather_c", comm_, "recvcount", recvcount);
+  auto* const recvtype_ = decode(recvtype);
+  if (!good_data(recvtype_)) [[unlikely]]
+    return err::data("MPI_Neighbor_allgather_c", comm_, "recvtype", bits(recvtype), recvtype_);
+  if (sends > 0 && suspicious(sendbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Neighbor_allgather_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, false)) return bad;
+  if (receives > 0 && suspicious(recvbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Neighbor_allgather_c", comm_, "recvbuf", recvbuf, recvcount, recvtype_, false)) return bad;
+  if (sendbuf == recvbuf && sends > 0 && receives > 0) [[unlikely]]
+    if (const int bad = err::alias("MPI_Neighbor_allgather_c", comm_, "sendbuf", "recvbuf", sendbuf, sendcount)) return bad;
+  return run("MPI_Neighbor_allgather_c", comm_, [&] { return body::Neighbor_allgather(sendbuf, sendcount, *sendtype_, recvbuf, recvcount, *recvtype_, *comm_); });
 }
 WEFT_MPI_NAME(MPI_Neighbor_allgather_c);
 
 extern "C" int PMPI_Neighbor_allgather_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) {
-  return err::later("MPI_Neighbor_allgather_init", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Neighbor_allgather_init");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Neighbor_allgather_init", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!has_topology(*comm_)) [[unlikely]]
+    return err::topology("MPI_Neighbor_allgather_init", *comm_, "comm", "virtual topology");
+  [[maybe_unused]] const int64_t sends = outdegree(*comm_), receives = indegree(*comm_);
+  if (sendcount < 0) [[unlikely]]
+    return err::negative("MPI_Neighbor_allgather_init", comm_, "sendcount", sendcount, MPI_ERR_COUNT);
+  auto* const sendtype_ = decode(sendtype);
+  if (!good_data(sendtype_)) [[unlikely]]
+    return err::data("MPI_Neighbor_allgather_init", comm_, "sendtype", bits(sendtype), sendtype_);
+  if (recvcount < 0) [[unlikely]]
+    return err::negative("MPI_Neighbor_allgather_init", comm_, "recvcount", recvcount, MPI_ERR_COUNT);
+  auto* const recvtype_ = decode(recvtype);
+  if (!good_data(recvtype_)) [[unlikely]]
+    return err::data("MPI_Neighbor_allgather_init", comm_, "recvtype", bits(recvtype), recvtype_);
+  auto* const info_ = decode(info);
+  if (!info_ && info != MPI_INFO_NULL) [[unlikely]]
+    return err::handle("MPI_Neighbor_allgather_init", comm_, "info", bits(info), MPI_ERR_INFO, "info");
+  if (!request) [[unlikely]]
+    return err::null("MPI_Neighbor_allgather_init", comm_, "request");
+  if (sends > 0 && suspicious(sendbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Neighbor_allgather_init", comm_, "sendbuf", sendbuf, sendcount, sendtype_, false)) return bad;
+  if (receives > 0 && suspicious(recvbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Neighbor_allgather_init", comm_, "recvbuf", recvbuf, recvcount, recvtype_, false)) return bad;
+  if (sendbuf == recvbuf && sends > 0 && receives > 0) [[unlikely]]
+    if (const int bad = err::alias("MPI_Neighbor_allgather_init", comm_, "sendbuf", "recvbuf", sendbuf, sendcount)) return bad;
+  return run("MPI_Neighbor_allgather_init", comm_, [&] { return body::Neighbor_allgather_init(sendbuf, sendcount, *sendtype_, recvbuf, recvcount, *recvtype_, *comm_, info_, request); });
 }
 WEFT_MPI_NAME(MPI_Neighbor_allgather_init);
 
 extern "C" int PMPI_Neighbor_allgather_init_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) {
-  return err::later("MPI_Neighbor_allgather_init_c", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Neighbor_allgather_init_c");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Neighbor_allgather_init_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!has_topology(*comm_)) [[unlikely]]
+    return err::topology("MPI_Neighbor_allgather_init_c", *comm_, "comm", "virtual topology");
+  [[maybe_unused]] const int64_t sends = outdegree(*comm_), receives = indegree(*comm_);
+  if (static_cast<uint64_t>(sendcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Neighbor_allgather_init_c", comm_, "sendcount", sendcount);
+  auto* const sendtype_ = decode(sendtype);
+  if (!good_data(sendtype_)) [[unlikely]]
+    return err::data("MPI_Neighbor_allgather_init_c", comm_, "sendtype", bits(sendtype), sendtype_);
+  if (static_cast<uint64_t>(recvcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Neighbor_allgather_init_c", comm_, "recvcount", recvcount);
+  auto* const recvtype_ = decode(recvtype);
+  if (!good_data(recvtype_)) [[unlikely]]
+    return err::data("MPI_Neighbor_allgather_init_c", comm_, "recvtype", bits(recvtype), recvtype_);
+  auto* const info_ = decode(info);
+  if (!info_ && info != MPI_INFO_NULL) [[unlikely]]
+    return err::handle("MPI_Neighbor_allgather_init_c", comm_, "info", bits(info), MPI_ERR_INFO, "info");
+  if (!request) [[unlikely]]
+    return err::null("MPI_Neighbor_allgather_init_c", comm_, "request");
+  if (sends > 0 && suspicious(sendbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Neighbor_allgather_init_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, false)) return bad;
+  if (receives > 0 && suspicious(recvbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Neighbor_allgather_init_c", comm_, "recvbuf", recvbuf, recvcount, recvtype_, false)) return bad;
+  if (sendbuf == recvbuf && sends > 0 && receives > 0) [[unlikely]]
+    if (const int bad = err::alias("MPI_Neighbor_allgather_init_c", comm_, "sendbuf", "recvbuf", sendbuf, sendcount)) return bad;
+  return run("MPI_Neighbor_allgather_init_c", comm_, [&] { return body::Neighbor_allgather_init(sendbuf, sendcount, *sendtype_, recvbuf, recvcount, *recvtype_, *comm_, info_, request); });
 }
 WEFT_MPI_NAME(MPI_Neighbor_allgather_init_c);
 
 extern "C" int PMPI_Neighbor_allgatherv(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm) {
-  return err::later("MPI_Neighbor_allgatherv", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Neighbor_allgatherv");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Neighbor_allgatherv", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!has_topology(*comm_)) [[unlikely]]
+    return err::topology("MPI_Neighbor_allgatherv", *comm_, "comm", "virtual topology");
+  [[maybe_unused]] const int64_t sends = outdegree(*comm_), receives = indegree(*comm_);
+  if (sendcount < 0) [[unlikely]]
+    return err::negative("MPI_Neighbor_allgatherv", comm_, "sendcount", sendcount, MPI_ERR_COUNT);
+  auto* const sendtype_ = decode(sendtype);
+  if (!good_data(sendtype_)) [[unlikely]]
+    return err::data("MPI_Neighbor_allgatherv", comm_, "sendtype", bits(sendtype), sendtype_);
+  if (receives > 0 && !recvcounts) [[unlikely]]
+    return err::null("MPI_Neighbor_allgatherv", comm_, "recvcounts");
+  if (const int64_t bad = first_negative(recvcounts, receives); bad >= 0) [[unlikely]]
+    return err::negative("MPI_Neighbor_allgatherv", comm_, "recvcounts", recvcounts[bad], MPI_ERR_COUNT, bad);
+  if (receives > 0 && !displs) [[unlikely]]
+    return err::null("MPI_Neighbor_allgatherv", comm_, "displs");
+  auto* const recvtype_ = decode(recvtype);
+  if (!good_data(recvtype_)) [[unlikely]]
+    return err::data("MPI_Neighbor_allgatherv", comm_, "recvtype", bits(recvtype), recvtype_);
+  if (sends > 0 && suspicious(sendbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Neighbor_allgatherv", comm_, "sendbuf", sendbuf, sendcount, sendtype_, false)) return bad;
+  const type::Datatype* const recvbuf_type = recvtype_;
+  if (receives > 0 && suspicious(recvbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Neighbor_allgatherv", comm_, "recvbuf", recvbuf, Counts(recvcounts), receives, &recvbuf_type, true, false)) return bad;
+  if (sendbuf == recvbuf && sends > 0 && receives > 0) [[unlikely]]
+    if (const int bad = err::alias("MPI_Neighbor_allgatherv", comm_, "sendbuf", "recvbuf", sendbuf, sendcount)) return bad;
+  return run("MPI_Neighbor_allgatherv", comm_, [&] { return body::Neighbor_allgatherv(sendbuf, sendcount, *sendtype_, recvbuf, recvcounts, displs, *recvtype_, *comm_); });
 }
 WEFT_MPI_NAME(MPI_Neighbor_allgatherv);
 
 extern "C" int PMPI_Neighbor_allgatherv_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, MPI_Comm comm) {
-  return err::later("MPI_Neighbor_allgatherv_c", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Neighbor_allgatherv_c");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Neighbor_allgatherv_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!has_topology(*comm_)) [[unlikely]]
+    return err::topology("MPI_Neighbor_allgatherv_c", *comm_, "comm", "virtual topology");
+  [[maybe_unused]] const int64_t sends = outdegree(*comm_), receives = indegree(*comm_);
+  if (static_cast<uint64_t>(sendcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Neighbor_allgatherv_c", comm_, "sendcount", sendcount);
+  auto* const sendtype_ = decode(sendtype);
+  if (!good_data(sendtype_)) [[unlikely]]
+    return err::data("MPI_Neighbor_allgatherv_c", comm_, "sendtype", bits(sendtype), sendtype_);
+  if (receives > 0 && !recvcounts) [[unlikely]]
+    return err::null("MPI_Neighbor_allgatherv_c", comm_, "recvcounts");
+  if (const int64_t bad = first_negative(recvcounts, receives); bad >= 0) [[unlikely]]
+    return err::negative("MPI_Neighbor_allgatherv_c", comm_, "recvcounts", recvcounts[bad], MPI_ERR_COUNT, bad);
+  if (receives > 0 && !displs) [[unlikely]]
+    return err::null("MPI_Neighbor_allgatherv_c", comm_, "displs");
+  auto* const recvtype_ = decode(recvtype);
+  if (!good_data(recvtype_)) [[unlikely]]
+    return err::data("MPI_Neighbor_allgatherv_c", comm_, "recvtype", bits(recvtype), recvtype_);
+  if (sends > 0 && suspicious(sendbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Neighbor_allgatherv_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, false)) return bad;
+  const type::Datatype* const recvbuf_type = recvtype_;
+  if (receives > 0 && suspicious(recvbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Neighbor_allgatherv_c", comm_, "recvbuf", recvbuf, Counts(recvcounts), receives, &recvbuf_type, true, false)) return bad;
+  if (sendbuf == recvbuf && sends > 0 && receives > 0) [[unlikely]]
+    if (const int bad = err::alias("MPI_Neighbor_allgatherv_c", comm_, "sendbuf", "recvbuf", sendbuf, sendcount)) return bad;
+  return run("MPI_Neighbor_allgatherv_c", comm_, [&] { return body::Neighbor_allgatherv(sendbuf, sendcount, *sendtype_, recvbuf, recvcounts, displs, *recvtype_, *comm_); });
 }
 WEFT_MPI_NAME(MPI_Neighbor_allgatherv_c);
 
 extern "C" int PMPI_Neighbor_allgatherv_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) {
-  return err::later("MPI_Neighbor_allgatherv_init", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Neighbor_allgatherv_init");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Neighbor_allgatherv_init", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!has_topology(*comm_)) [[unlikely]]
+    return err::topology("MPI_Neighbor_allgatherv_init", *comm_, "comm", "virtual topology");
+  [[maybe_unused]] const int64_t sends = outdegree(*comm_), receives = indegree(*comm_);
+  if (sendcount < 0) [[unlikely]]
+    return err::negative("MPI_Neighbor_allgatherv_init", comm_, "sendcount", sendcount, MPI_ERR_COUNT);
+  auto* const sendtype_ = decode(sendtype);
+  if (!good_data(sendtype_)) [[unlikely]]
+    return err::data("MPI_Neighbor_allgatherv_init", comm_, "sendtype", bits(sendtype), sendtype_);
+  if (receives > 0 && !recvcounts) [[unlikely]]
+    return err::null("MPI_Neighbor_allgatherv_init", comm_, "recvcounts");
+  if (const int64_t bad = first_negative(recvcounts, receives); bad >= 0) [[unlikely]]
+    return err::negative("MPI_Neighbor_allgatherv_init", comm_, "recvcounts", recvcounts[bad], MPI_ERR_COUNT, bad);
+  if (receives > 0 && !displs) [[unlikely]]
+    return err::null("MPI_Neighbor_allgatherv_init", comm_, "displs");
+  auto* const recvtype_ = decode(recvtype);
+  if (!good_data(recvtype_)) [[unlikely]]
+    return err::data("MPI_Neighbor_allgatherv_init", comm_, "recvtype", bits(recvtype), recvtype_);
+  auto* const info_ = decode(info);
+  if (!info_ && info != MPI_INFO_NULL) [[unlikely]]
+    return err::handle("MPI_Neighbor_allgatherv_init", comm_, "info", bits(info), MPI_ERR_INFO, "info");
+  if (!request) [[unlikely]]
+    return err::null("MPI_Neighbor_allgatherv_init", comm_, "request");
+  if (sends > 0 && suspicious(sendbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Neighbor_allgatherv_init", comm_, "sendbuf", sendbuf, sendcount, sendtype_, false)) return bad;
+  const type::Datatype* const recvbuf_type = recvtype_;
+  if (receives > 0 && suspicious(recvbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Neighbor_allgatherv_init", comm_, "recvbuf", recvbuf, Counts(recvcounts), receives, &recvbuf_type, true, false)) return bad;
+  if (sendbuf == recvbuf && sends > 0 && receives > 0) [[unlikely]]
+    if (const int bad = err::alias("MPI_Neighbor_allgatherv_init", comm_, "sendbuf", "recvbuf", sendbuf, sendcount)) return bad;
+  return run("MPI_Neighbor_allgatherv_init", comm_, [&] { return body::Neighbor_allgatherv_init(sendbuf, sendcount, *sendtype_, recvbuf, recvcounts, displs, *recvtype_, *comm_, info_, request); });
 }
 WEFT_MPI_NAME(MPI_Neighbor_allgatherv_init);
 
 extern "C" int PMPI_Neighbor_allgatherv_init_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint displs[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) {
-  return err::later("MPI_Neighbor_allgatherv_init_c", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Neighbor_allgatherv_init_c");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Neighbor_allgatherv_init_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!has_topology(*comm_)) [[unlikely]]
+    return err::topology("MPI_Neighbor_allgatherv_init_c", *comm_, "comm", "virtual topology");
+  [[maybe_unused]] const int64_t sends = outdegree(*comm_), receives = indegree(*comm_);
+  if (static_cast<uint64_t>(sendcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Neighbor_allgatherv_init_c", comm_, "sendcount", sendcount);
+  auto* const sendtype_ = decode(sendtype);
+  if (!good_data(sendtype_)) [[unlikely]]
+    return err::data("MPI_Neighbor_allgatherv_init_c", comm_, "sendtype", bits(sendtype), sendtype_);
+  if (receives > 0 && !recvcounts) [[unlikely]]
+    return err::null("MPI_Neighbor_allgatherv_init_c", comm_, "recvcounts");
+  if (const int64_t bad = first_negative(recvcounts, receives); bad >= 0) [[unlikely]]
+    return err::negative("MPI_Neighbor_allgatherv_init_c", comm_, "recvcounts", recvcounts[bad], MPI_ERR_COUNT, bad);
+  if (receives > 0 && !displs) [[unlikely]]
+    return err::null("MPI_Neighbor_allgatherv_init_c", comm_, "displs");
+  auto* const recvtype_ = decode(recvtype);
+  if (!good_data(recvtype_)) [[unlikely]]
+    return err::data("MPI_Neighbor_allgatherv_init_c", comm_, "recvtype", bits(recvtype), recvtype_);
+  auto* const info_ = decode(info);
+  if (!info_ && info != MPI_INFO_NULL) [[unlikely]]
+    return err::handle("MPI_Neighbor_allgatherv_init_c", comm_, "info", bits(info), MPI_ERR_INFO, "info");
+  if (!request) [[unlikely]]
+    return err::null("MPI_Neighbor_allgatherv_init_c", comm_, "request");
+  if (sends > 0 && suspicious(sendbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Neighbor_allgatherv_init_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, false)) return bad;
+  const type::Datatype* const recvbuf_type = recvtype_;
+  if (receives > 0 && suspicious(recvbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Neighbor_allgatherv_init_c", comm_, "recvbuf", recvbuf, Counts(recvcounts), receives, &recvbuf_type, true, false)) return bad;
+  if (sendbuf == recvbuf && sends > 0 && receives > 0) [[unlikely]]
+    if (const int bad = err::alias("MPI_Neighbor_allgatherv_init_c", comm_, "sendbuf", "recvbuf", sendbuf, sendcount)) return bad;
+  return run("MPI_Neighbor_allgatherv_init_c", comm_, [&] { return body::Neighbor_allgatherv_init(sendbuf, sendcount, *sendtype_, recvbuf, recvcounts, displs, *recvtype_, *comm_, info_, request); });
 }
 WEFT_MPI_NAME(MPI_Neighbor_allgatherv_init_c);
 
 extern "C" int PMPI_Neighbor_alltoall(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm) {
-  return err::later("MPI_Neighbor_alltoall", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Neighbor_alltoall");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Neighbor_alltoall", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!has_topology(*comm_)) [[unlikely]]
+    return err::topology("MPI_Neighbor_alltoall", *comm_, "comm", "virtual topology");
+  [[maybe_unused]] const int64_t sends = outdegree(*comm_), receives = indegree(*comm_);
+  if (sendcount < 0) [[unlikely]]
+    return err::negative("MPI_Neighbor_alltoall", comm_, "sendcount", sendcount, MPI_ERR_COUNT);
+  auto* const sendtype_ = decode(sendtype);
+  if (!good_data(sendtype_)) [[unlikely]]
+    return err::data("MPI_Neighbor_alltoall", comm_, "sendtype", bits(sendtype), sendtype_);
+  if (recvcount < 0) [[unlikely]]
+    return err::negative("MPI_Neighbor_alltoall", comm_, "recvcount", recvcount, MPI_ERR_COUNT);
+  auto* const recvtype_ = decode(recvtype);
+  if (!good_data(recvtype_)) [[unlikely]]
+    return err::data("MPI_Neighbor_alltoall", comm_, "recvtype", bits(recvtype), recvtype_);
+  if (sends > 0 && suspicious(sendbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Neighbor_alltoall", comm_, "sendbuf", sendbuf, sendcount, sendtype_, false)) return bad;
+  if (receives > 0 && suspicious(recvbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Neighbor_alltoall", comm_, "recvbuf", recvbuf, recvcount, recvtype_, false)) return bad;
+  if (sendbuf == recvbuf && sends > 0 && receives > 0) [[unlikely]]
+    if (const int bad = err::alias("MPI_Neighbor_alltoall", comm_, "sendbuf", "recvbuf", sendbuf, sendcount)) return bad;
+  return run("MPI_Neighbor_alltoall", comm_, [&] { return body::Neighbor_alltoall(sendbuf, sendcount, *sendtype_, recvbuf, recvcount, *recvtype_, *comm_); });
 }
 WEFT_MPI_NAME(MPI_Neighbor_alltoall);
 
 extern "C" int PMPI_Neighbor_alltoall_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm) {
-  return err::later("MPI_Neighbor_alltoall_c", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Neighbor_alltoall_c");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Neighbor_alltoall_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!has_topology(*comm_)) [[unlikely]]
+    return err::topology("MPI_Neighbor_alltoall_c", *comm_, "comm", "virtual topology");
+  [[maybe_unused]] const int64_t sends = outdegree(*comm_), receives = indegree(*comm_);
+  if (static_cast<uint64_t>(sendcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Neighbor_alltoall_c", comm_, "sendcount", sendcount);
+  auto* const sendtype_ = decode(sendtype);
+  if (!good_data(sendtype_)) [[unlikely]]
+    return err::data("MPI_Neighbor_alltoall_c", comm_, "sendtype", bits(sendtype), sendtype_);
+  if (static_cast<uint64_t>(recvcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Neighbor_alltoall_c", comm_, "recvcount", recvcount);
+  auto* const recvtype_ = decode(recvtype);
+  if (!good_data(recvtype_)) [[unlikely]]
+    return err::data("MPI_Neighbor_alltoall_c", comm_, "recvtype", bits(recvtype), recvtype_);
+  if (sends > 0 && suspicious(sendbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Neighbor_alltoall_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, false)) return bad;
+  if (receives > 0 && suspicious(recvbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Neighbor_alltoall_c", comm_, "recvbuf", recvbuf, recvcount, recvtype_, false)) return bad;
+  if (sendbuf == recvbuf && sends > 0 && receives > 0) [[unlikely]]
+    if (const int bad = err::alias("MPI_Neighbor_alltoall_c", comm_, "sendbuf", "recvbuf", sendbuf, sendcount)) return bad;
+  return run("MPI_Neighbor_alltoall_c", comm_, [&] { return body::Neighbor_alltoall(sendbuf, sendcount, *sendtype_, recvbuf, recvcount, *recvtype_, *comm_); });
 }
 WEFT_MPI_NAME(MPI_Neighbor_alltoall_c);
 
 extern "C" int PMPI_Neighbor_alltoall_init(const void *sendbuf, int sendcount, MPI_Datatype sendtype, void *recvbuf, int recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) {
-  return err::later("MPI_Neighbor_alltoall_init", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Neighbor_alltoall_init");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Neighbor_alltoall_init", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!has_topology(*comm_)) [[unlikely]]
+    return err::topology("MPI_Neighbor_alltoall_init", *comm_, "comm", "virtual topology");
+  [[maybe_unused]] const int64_t sends = outdegree(*comm_), receives = indegree(*comm_);
+  if (sendcount < 0) [[unlikely]]
+    return err::negative("MPI_Neighbor_alltoall_init", comm_, "sendcount", sendcount, MPI_ERR_COUNT);
+  auto* const sendtype_ = decode(sendtype);
+  if (!good_data(sendtype_)) [[unlikely]]
+    return err::data("MPI_Neighbor_alltoall_init", comm_, "sendtype", bits(sendtype), sendtype_);
+  if (recvcount < 0) [[unlikely]]
+    return err::negative("MPI_Neighbor_alltoall_init", comm_, "recvcount", recvcount, MPI_ERR_COUNT);
+  auto* const recvtype_ = decode(recvtype);
+  if (!good_data(recvtype_)) [[unlikely]]
+    return err::data("MPI_Neighbor_alltoall_init", comm_, "recvtype", bits(recvtype), recvtype_);
+  auto* const info_ = decode(info);
+  if (!info_ && info != MPI_INFO_NULL) [[unlikely]]
+    return err::handle("MPI_Neighbor_alltoall_init", comm_, "info", bits(info), MPI_ERR_INFO, "info");
+  if (!request) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoall_init", comm_, "request");
+  if (sends > 0 && suspicious(sendbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Neighbor_alltoall_init", comm_, "sendbuf", sendbuf, sendcount, sendtype_, false)) return bad;
+  if (receives > 0 && suspicious(recvbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Neighbor_alltoall_init", comm_, "recvbuf", recvbuf, recvcount, recvtype_, false)) return bad;
+  if (sendbuf == recvbuf && sends > 0 && receives > 0) [[unlikely]]
+    if (const int bad = err::alias("MPI_Neighbor_alltoall_init", comm_, "sendbuf", "recvbuf", sendbuf, sendcount)) return bad;
+  return run("MPI_Neighbor_alltoall_init", comm_, [&] { return body::Neighbor_alltoall_init(sendbuf, sendcount, *sendtype_, recvbuf, recvcount, *recvtype_, *comm_, info_, request); });
 }
 WEFT_MPI_NAME(MPI_Neighbor_alltoall_init);
 
 extern "C" int PMPI_Neighbor_alltoall_init_c(const void *sendbuf, MPI_Count sendcount, MPI_Datatype sendtype, void *recvbuf, MPI_Count recvcount, MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) {
-  return err::later("MPI_Neighbor_alltoall_init_c", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Neighbor_alltoall_init_c");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Neighbor_alltoall_init_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!has_topology(*comm_)) [[unlikely]]
+    return err::topology("MPI_Neighbor_alltoall_init_c", *comm_, "comm", "virtual topology");
+  [[maybe_unused]] const int64_t sends = outdegree(*comm_), receives = indegree(*comm_);
+  if (static_cast<uint64_t>(sendcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Neighbor_alltoall_init_c", comm_, "sendcount", sendcount);
+  auto* const sendtype_ = decode(sendtype);
+  if (!good_data(sendtype_)) [[unlikely]]
+    return err::data("MPI_Neighbor_alltoall_init_c", comm_, "sendtype", bits(sendtype), sendtype_);
+  if (static_cast<uint64_t>(recvcount) > kMostElements) [[unlikely]]
+    return err::count("MPI_Neighbor_alltoall_init_c", comm_, "recvcount", recvcount);
+  auto* const recvtype_ = decode(recvtype);
+  if (!good_data(recvtype_)) [[unlikely]]
+    return err::data("MPI_Neighbor_alltoall_init_c", comm_, "recvtype", bits(recvtype), recvtype_);
+  auto* const info_ = decode(info);
+  if (!info_ && info != MPI_INFO_NULL) [[unlikely]]
+    return err::handle("MPI_Neighbor_alltoall_init_c", comm_, "info", bits(info), MPI_ERR_INFO, "info");
+  if (!request) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoall_init_c", comm_, "request");
+  if (sends > 0 && suspicious(sendbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Neighbor_alltoall_init_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, false)) return bad;
+  if (receives > 0 && suspicious(recvbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Neighbor_alltoall_init_c", comm_, "recvbuf", recvbuf, recvcount, recvtype_, false)) return bad;
+  if (sendbuf == recvbuf && sends > 0 && receives > 0) [[unlikely]]
+    if (const int bad = err::alias("MPI_Neighbor_alltoall_init_c", comm_, "sendbuf", "recvbuf", sendbuf, sendcount)) return bad;
+  return run("MPI_Neighbor_alltoall_init_c", comm_, [&] { return body::Neighbor_alltoall_init(sendbuf, sendcount, *sendtype_, recvbuf, recvcount, *recvtype_, *comm_, info_, request); });
 }
 WEFT_MPI_NAME(MPI_Neighbor_alltoall_init_c);
 
 extern "C" int PMPI_Neighbor_alltoallv(const void *sendbuf, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype, MPI_Comm comm) {
-  return err::later("MPI_Neighbor_alltoallv", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Neighbor_alltoallv");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Neighbor_alltoallv", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!has_topology(*comm_)) [[unlikely]]
+    return err::topology("MPI_Neighbor_alltoallv", *comm_, "comm", "virtual topology");
+  [[maybe_unused]] const int64_t sends = outdegree(*comm_), receives = indegree(*comm_);
+  if (sends > 0 && !sendcounts) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallv", comm_, "sendcounts");
+  if (const int64_t bad = first_negative(sendcounts, sends); bad >= 0) [[unlikely]]
+    return err::negative("MPI_Neighbor_alltoallv", comm_, "sendcounts", sendcounts[bad], MPI_ERR_COUNT, bad);
+  if (sends > 0 && !sdispls) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallv", comm_, "sdispls");
+  auto* const sendtype_ = decode(sendtype);
+  if (!good_data(sendtype_)) [[unlikely]]
+    return err::data("MPI_Neighbor_alltoallv", comm_, "sendtype", bits(sendtype), sendtype_);
+  if (receives > 0 && !recvcounts) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallv", comm_, "recvcounts");
+  if (const int64_t bad = first_negative(recvcounts, receives); bad >= 0) [[unlikely]]
+    return err::negative("MPI_Neighbor_alltoallv", comm_, "recvcounts", recvcounts[bad], MPI_ERR_COUNT, bad);
+  if (receives > 0 && !rdispls) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallv", comm_, "rdispls");
+  auto* const recvtype_ = decode(recvtype);
+  if (!good_data(recvtype_)) [[unlikely]]
+    return err::data("MPI_Neighbor_alltoallv", comm_, "recvtype", bits(recvtype), recvtype_);
+  const type::Datatype* const sendbuf_type = sendtype_;
+  if (sends > 0 && suspicious(sendbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Neighbor_alltoallv", comm_, "sendbuf", sendbuf, Counts(sendcounts), sends, &sendbuf_type, true, false)) return bad;
+  const type::Datatype* const recvbuf_type = recvtype_;
+  if (receives > 0 && suspicious(recvbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Neighbor_alltoallv", comm_, "recvbuf", recvbuf, Counts(recvcounts), receives, &recvbuf_type, true, false)) return bad;
+  if (sendbuf == recvbuf && sends > 0 && receives > 0) [[unlikely]]
+    if (const int bad = err::alias("MPI_Neighbor_alltoallv", comm_, "sendbuf", "recvbuf", sendbuf, any_positive(Counts(recvcounts), receives))) return bad;
+  return run("MPI_Neighbor_alltoallv", comm_, [&] { return body::Neighbor_alltoallv(sendbuf, sendcounts, sdispls, *sendtype_, recvbuf, recvcounts, rdispls, *recvtype_, *comm_); });
 }
 WEFT_MPI_NAME(MPI_Neighbor_alltoallv);
 
 extern "C" int PMPI_Neighbor_alltoallv_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], MPI_Datatype recvtype, MPI_Comm comm) {
-  return err::later("MPI_Neighbor_alltoallv_c", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Neighbor_alltoallv_c");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Neighbor_alltoallv_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!has_topology(*comm_)) [[unlikely]]
+    return err::topology("MPI_Neighbor_alltoallv_c", *comm_, "comm", "virtual topology");
+  [[maybe_unused]] const int64_t sends = outdegree(*comm_), receives = indegree(*comm_);
+  if (sends > 0 && !sendcounts) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallv_c", comm_, "sendcounts");
+  if (const int64_t bad = first_negative(sendcounts, sends); bad >= 0) [[unlikely]]
+    return err::negative("MPI_Neighbor_alltoallv_c", comm_, "sendcounts", sendcounts[bad], MPI_ERR_COUNT, bad);
+  if (sends > 0 && !sdispls) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallv_c", comm_, "sdispls");
+  auto* const sendtype_ = decode(sendtype);
+  if (!good_data(sendtype_)) [[unlikely]]
+    return err::data("MPI_Neighbor_alltoallv_c", comm_, "sendtype", bits(sendtype), sendtype_);
+  if (receives > 0 && !recvcounts) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallv_c", comm_, "recvcounts");
+  if (const int64_t bad = first_negative(recvcounts, receives); bad >= 0) [[unlikely]]
+    return err::negative("MPI_Neighbor_alltoallv_c", comm_, "recvcounts", recvcounts[bad], MPI_ERR_COUNT, bad);
+  if (receives > 0 && !rdispls) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallv_c", comm_, "rdispls");
+  auto* const recvtype_ = decode(recvtype);
+  if (!good_data(recvtype_)) [[unlikely]]
+    return err::data("MPI_Neighbor_alltoallv_c", comm_, "recvtype", bits(recvtype), recvtype_);
+  const type::Datatype* const sendbuf_type = sendtype_;
+  if (sends > 0 && suspicious(sendbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Neighbor_alltoallv_c", comm_, "sendbuf", sendbuf, Counts(sendcounts), sends, &sendbuf_type, true, false)) return bad;
+  const type::Datatype* const recvbuf_type = recvtype_;
+  if (receives > 0 && suspicious(recvbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Neighbor_alltoallv_c", comm_, "recvbuf", recvbuf, Counts(recvcounts), receives, &recvbuf_type, true, false)) return bad;
+  if (sendbuf == recvbuf && sends > 0 && receives > 0) [[unlikely]]
+    if (const int bad = err::alias("MPI_Neighbor_alltoallv_c", comm_, "sendbuf", "recvbuf", sendbuf, any_positive(Counts(recvcounts), receives))) return bad;
+  return run("MPI_Neighbor_alltoallv_c", comm_, [&] { return body::Neighbor_alltoallv(sendbuf, sendcounts, sdispls, *sendtype_, recvbuf, recvcounts, rdispls, *recvtype_, *comm_); });
 }
 WEFT_MPI_NAME(MPI_Neighbor_alltoallv_c);
 
 extern "C" int PMPI_Neighbor_alltoallv_init(const void *sendbuf, const int sendcounts[], const int sdispls[], MPI_Datatype sendtype, void *recvbuf, const int recvcounts[], const int rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) {
-  return err::later("MPI_Neighbor_alltoallv_init", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Neighbor_alltoallv_init");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Neighbor_alltoallv_init", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!has_topology(*comm_)) [[unlikely]]
+    return err::topology("MPI_Neighbor_alltoallv_init", *comm_, "comm", "virtual topology");
+  [[maybe_unused]] const int64_t sends = outdegree(*comm_), receives = indegree(*comm_);
+  if (sends > 0 && !sendcounts) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallv_init", comm_, "sendcounts");
+  if (const int64_t bad = first_negative(sendcounts, sends); bad >= 0) [[unlikely]]
+    return err::negative("MPI_Neighbor_alltoallv_init", comm_, "sendcounts", sendcounts[bad], MPI_ERR_COUNT, bad);
+  if (sends > 0 && !sdispls) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallv_init", comm_, "sdispls");
+  auto* const sendtype_ = decode(sendtype);
+  if (!good_data(sendtype_)) [[unlikely]]
+    return err::data("MPI_Neighbor_alltoallv_init", comm_, "sendtype", bits(sendtype), sendtype_);
+  if (receives > 0 && !recvcounts) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallv_init", comm_, "recvcounts");
+  if (const int64_t bad = first_negative(recvcounts, receives); bad >= 0) [[unlikely]]
+    return err::negative("MPI_Neighbor_alltoallv_init", comm_, "recvcounts", recvcounts[bad], MPI_ERR_COUNT, bad);
+  if (receives > 0 && !rdispls) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallv_init", comm_, "rdispls");
+  auto* const recvtype_ = decode(recvtype);
+  if (!good_data(recvtype_)) [[unlikely]]
+    return err::data("MPI_Neighbor_alltoallv_init", comm_, "recvtype", bits(recvtype), recvtype_);
+  auto* const info_ = decode(info);
+  if (!info_ && info != MPI_INFO_NULL) [[unlikely]]
+    return err::handle("MPI_Neighbor_alltoallv_init", comm_, "info", bits(info), MPI_ERR_INFO, "info");
+  if (!request) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallv_init", comm_, "request");
+  const type::Datatype* const sendbuf_type = sendtype_;
+  if (sends > 0 && suspicious(sendbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Neighbor_alltoallv_init", comm_, "sendbuf", sendbuf, Counts(sendcounts), sends, &sendbuf_type, true, false)) return bad;
+  const type::Datatype* const recvbuf_type = recvtype_;
+  if (receives > 0 && suspicious(recvbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Neighbor_alltoallv_init", comm_, "recvbuf", recvbuf, Counts(recvcounts), receives, &recvbuf_type, true, false)) return bad;
+  if (sendbuf == recvbuf && sends > 0 && receives > 0) [[unlikely]]
+    if (const int bad = err::alias("MPI_Neighbor_alltoallv_init", comm_, "sendbuf", "recvbuf", sendbuf, any_positive(Counts(recvcounts), receives))) return bad;
+  return run("MPI_Neighbor_alltoallv_init", comm_, [&] { return body::Neighbor_alltoallv_init(sendbuf, sendcounts, sdispls, *sendtype_, recvbuf, recvcounts, rdispls, *recvtype_, *comm_, info_, request); });
 }
 WEFT_MPI_NAME(MPI_Neighbor_alltoallv_init);
 
 extern "C" int PMPI_Neighbor_alltoallv_init_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], MPI_Datatype sendtype, void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], MPI_Datatype recvtype, MPI_Comm comm, MPI_Info info, MPI_Request *request) {
-  return err::later("MPI_Neighbor_alltoallv_init_c", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Neighbor_alltoallv_init_c");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Neighbor_alltoallv_init_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!has_topology(*comm_)) [[unlikely]]
+    return err::topology("MPI_Neighbor_alltoallv_init_c", *comm_, "comm", "virtual topology");
+  [[maybe_unused]] const int64_t sends = outdegree(*comm_), receives = indegree(*comm_);
+  if (sends > 0 && !sendcounts) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallv_init_c", comm_, "sendcounts");
+  if (const int64_t bad = first_negative(sendcounts, sends); bad >= 0) [[unlikely]]
+    return err::negative("MPI_Neighbor_alltoallv_init_c", comm_, "sendcounts", sendcounts[bad], MPI_ERR_COUNT, bad);
+  if (sends > 0 && !sdispls) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallv_init_c", comm_, "sdispls");
+  auto* const sendtype_ = decode(sendtype);
+  if (!good_data(sendtype_)) [[unlikely]]
+    return err::data("MPI_Neighbor_alltoallv_init_c", comm_, "sendtype", bits(sendtype), sendtype_);
+  if (receives > 0 && !recvcounts) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallv_init_c", comm_, "recvcounts");
+  if (const int64_t bad = first_negative(recvcounts, receives); bad >= 0) [[unlikely]]
+    return err::negative("MPI_Neighbor_alltoallv_init_c", comm_, "recvcounts", recvcounts[bad], MPI_ERR_COUNT, bad);
+  if (receives > 0 && !rdispls) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallv_init_c", comm_, "rdispls");
+  auto* const recvtype_ = decode(recvtype);
+  if (!good_data(recvtype_)) [[unlikely]]
+    return err::data("MPI_Neighbor_alltoallv_init_c", comm_, "recvtype", bits(recvtype), recvtype_);
+  auto* const info_ = decode(info);
+  if (!info_ && info != MPI_INFO_NULL) [[unlikely]]
+    return err::handle("MPI_Neighbor_alltoallv_init_c", comm_, "info", bits(info), MPI_ERR_INFO, "info");
+  if (!request) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallv_init_c", comm_, "request");
+  const type::Datatype* const sendbuf_type = sendtype_;
+  if (sends > 0 && suspicious(sendbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Neighbor_alltoallv_init_c", comm_, "sendbuf", sendbuf, Counts(sendcounts), sends, &sendbuf_type, true, false)) return bad;
+  const type::Datatype* const recvbuf_type = recvtype_;
+  if (receives > 0 && suspicious(recvbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Neighbor_alltoallv_init_c", comm_, "recvbuf", recvbuf, Counts(recvcounts), receives, &recvbuf_type, true, false)) return bad;
+  if (sendbuf == recvbuf && sends > 0 && receives > 0) [[unlikely]]
+    if (const int bad = err::alias("MPI_Neighbor_alltoallv_init_c", comm_, "sendbuf", "recvbuf", sendbuf, any_positive(Counts(recvcounts), receives))) return bad;
+  return run("MPI_Neighbor_alltoallv_init_c", comm_, [&] { return body::Neighbor_alltoallv_init(sendbuf, sendcounts, sdispls, *sendtype_, recvbuf, recvcounts, rdispls, *recvtype_, *comm_, info_, request); });
 }
 WEFT_MPI_NAME(MPI_Neighbor_alltoallv_init_c);
 
 extern "C" int PMPI_Neighbor_alltoallw(const void *sendbuf, const int sendcounts[], const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const int recvcounts[], const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm) {
-  return err::later("MPI_Neighbor_alltoallw", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Neighbor_alltoallw");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Neighbor_alltoallw", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!has_topology(*comm_)) [[unlikely]]
+    return err::topology("MPI_Neighbor_alltoallw", *comm_, "comm", "virtual topology");
+  [[maybe_unused]] const int64_t sends = outdegree(*comm_), receives = indegree(*comm_);
+  if (sends > 0 && !sendcounts) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallw", comm_, "sendcounts");
+  if (const int64_t bad = first_negative(sendcounts, sends); bad >= 0) [[unlikely]]
+    return err::negative("MPI_Neighbor_alltoallw", comm_, "sendcounts", sendcounts[bad], MPI_ERR_COUNT, bad);
+  if (sends > 0 && !sdispls) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallw", comm_, "sdispls");
+  if (sends > 0 && !sendtypes) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallw", comm_, "sendtypes");
+  Types sendtypes_(sendtypes, sends, true, Counts(sendcounts));
+  if (sendtypes_.bad() >= 0) [[unlikely]]
+    return err::data("MPI_Neighbor_alltoallw", comm_, "sendtypes", bits(sendtypes[sendtypes_.bad()]), decode(sendtypes[sendtypes_.bad()]), sendtypes_.bad());
+  if (receives > 0 && !recvcounts) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallw", comm_, "recvcounts");
+  if (const int64_t bad = first_negative(recvcounts, receives); bad >= 0) [[unlikely]]
+    return err::negative("MPI_Neighbor_alltoallw", comm_, "recvcounts", recvcounts[bad], MPI_ERR_COUNT, bad);
+  if (receives > 0 && !rdispls) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallw", comm_, "rdispls");
+  if (receives > 0 && !recvtypes) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallw", comm_, "recvtypes");
+  Types recvtypes_(recvtypes, receives, true, Counts(recvcounts));
+  if (recvtypes_.bad() >= 0) [[unlikely]]
+    return err::data("MPI_Neighbor_alltoallw", comm_, "recvtypes", bits(recvtypes[recvtypes_.bad()]), decode(recvtypes[recvtypes_.bad()]), recvtypes_.bad());
+  if (sends > 0 && suspicious(sendbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Neighbor_alltoallw", comm_, "sendbuf", sendbuf, Counts(sendcounts), sends, sendtypes_.data(), false, false)) return bad;
+  if (receives > 0 && suspicious(recvbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Neighbor_alltoallw", comm_, "recvbuf", recvbuf, Counts(recvcounts), receives, recvtypes_.data(), false, false)) return bad;
+  if (sendbuf == recvbuf && sends > 0 && receives > 0) [[unlikely]]
+    if (const int bad = err::alias("MPI_Neighbor_alltoallw", comm_, "sendbuf", "recvbuf", sendbuf, any_positive(Counts(recvcounts), receives))) return bad;
+  return run("MPI_Neighbor_alltoallw", comm_, [&] { return body::Neighbor_alltoallw(sendbuf, sendcounts, sdispls, sendtypes_.data(), recvbuf, recvcounts, rdispls, recvtypes_.data(), *comm_); });
 }
 WEFT_MPI_NAME(MPI_Neighbor_alltoallw);
 
 extern "C" int PMPI_Neighbor_alltoallw_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm) {
-  return err::later("MPI_Neighbor_alltoallw_c", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Neighbor_alltoallw_c");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Neighbor_alltoallw_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!has_topology(*comm_)) [[unlikely]]
+    return err::topology("MPI_Neighbor_alltoallw_c", *comm_, "comm", "virtual topology");
+  [[maybe_unused]] const int64_t sends = outdegree(*comm_), receives = indegree(*comm_);
+  if (sends > 0 && !sendcounts) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallw_c", comm_, "sendcounts");
+  if (const int64_t bad = first_negative(sendcounts, sends); bad >= 0) [[unlikely]]
+    return err::negative("MPI_Neighbor_alltoallw_c", comm_, "sendcounts", sendcounts[bad], MPI_ERR_COUNT, bad);
+  if (sends > 0 && !sdispls) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallw_c", comm_, "sdispls");
+  if (sends > 0 && !sendtypes) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallw_c", comm_, "sendtypes");
+  Types sendtypes_(sendtypes, sends, true, Counts(sendcounts));
+  if (sendtypes_.bad() >= 0) [[unlikely]]
+    return err::data("MPI_Neighbor_alltoallw_c", comm_, "sendtypes", bits(sendtypes[sendtypes_.bad()]), decode(sendtypes[sendtypes_.bad()]), sendtypes_.bad());
+  if (receives > 0 && !recvcounts) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallw_c", comm_, "recvcounts");
+  if (const int64_t bad = first_negative(recvcounts, receives); bad >= 0) [[unlikely]]
+    return err::negative("MPI_Neighbor_alltoallw_c", comm_, "recvcounts", recvcounts[bad], MPI_ERR_COUNT, bad);
+  if (receives > 0 && !rdispls) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallw_c", comm_, "rdispls");
+  if (receives > 0 && !recvtypes) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallw_c", comm_, "recvtypes");
+  Types recvtypes_(recvtypes, receives, true, Counts(recvcounts));
+  if (recvtypes_.bad() >= 0) [[unlikely]]
+    return err::data("MPI_Neighbor_alltoallw_c", comm_, "recvtypes", bits(recvtypes[recvtypes_.bad()]), decode(recvtypes[recvtypes_.bad()]), recvtypes_.bad());
+  if (sends > 0 && suspicious(sendbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Neighbor_alltoallw_c", comm_, "sendbuf", sendbuf, Counts(sendcounts), sends, sendtypes_.data(), false, false)) return bad;
+  if (receives > 0 && suspicious(recvbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Neighbor_alltoallw_c", comm_, "recvbuf", recvbuf, Counts(recvcounts), receives, recvtypes_.data(), false, false)) return bad;
+  if (sendbuf == recvbuf && sends > 0 && receives > 0) [[unlikely]]
+    if (const int bad = err::alias("MPI_Neighbor_alltoallw_c", comm_, "sendbuf", "recvbuf", sendbuf, any_positive(Counts(recvcounts), receives))) return bad;
+  return run("MPI_Neighbor_alltoallw_c", comm_, [&] { return body::Neighbor_alltoallw(sendbuf, sendcounts, sdispls, sendtypes_.data(), recvbuf, recvcounts, rdispls, recvtypes_.data(), *comm_); });
 }
 WEFT_MPI_NAME(MPI_Neighbor_alltoallw_c);
 
 extern "C" int PMPI_Neighbor_alltoallw_init(const void *sendbuf, const int sendcounts[], const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const int recvcounts[], const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Info info, MPI_Request *request) {
-  return err::later("MPI_Neighbor_alltoallw_init", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Neighbor_alltoallw_init");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Neighbor_alltoallw_init", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!has_topology(*comm_)) [[unlikely]]
+    return err::topology("MPI_Neighbor_alltoallw_init", *comm_, "comm", "virtual topology");
+  [[maybe_unused]] const int64_t sends = outdegree(*comm_), receives = indegree(*comm_);
+  if (sends > 0 && !sendcounts) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallw_init", comm_, "sendcounts");
+  if (const int64_t bad = first_negative(sendcounts, sends); bad >= 0) [[unlikely]]
+    return err::negative("MPI_Neighbor_alltoallw_init", comm_, "sendcounts", sendcounts[bad], MPI_ERR_COUNT, bad);
+  if (sends > 0 && !sdispls) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallw_init", comm_, "sdispls");
+  if (sends > 0 && !sendtypes) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallw_init", comm_, "sendtypes");
+  Types sendtypes_(sendtypes, sends, true, Counts(sendcounts));
+  if (sendtypes_.bad() >= 0) [[unlikely]]
+    return err::data("MPI_Neighbor_alltoallw_init", comm_, "sendtypes", bits(sendtypes[sendtypes_.bad()]), decode(sendtypes[sendtypes_.bad()]), sendtypes_.bad());
+  if (receives > 0 && !recvcounts) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallw_init", comm_, "recvcounts");
+  if (const int64_t bad = first_negative(recvcounts, receives); bad >= 0) [[unlikely]]
+    return err::negative("MPI_Neighbor_alltoallw_init", comm_, "recvcounts", recvcounts[bad], MPI_ERR_COUNT, bad);
+  if (receives > 0 && !rdispls) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallw_init", comm_, "rdispls");
+  if (receives > 0 && !recvtypes) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallw_init", comm_, "recvtypes");
+  Types recvtypes_(recvtypes, receives, true, Counts(recvcounts));
+  if (recvtypes_.bad() >= 0) [[unlikely]]
+    return err::data("MPI_Neighbor_alltoallw_init", comm_, "recvtypes", bits(recvtypes[recvtypes_.bad()]), decode(recvtypes[recvtypes_.bad()]), recvtypes_.bad());
+  auto* const info_ = decode(info);
+  if (!info_ && info != MPI_INFO_NULL) [[unlikely]]
+    return err::handle("MPI_Neighbor_alltoallw_init", comm_, "info", bits(info), MPI_ERR_INFO, "info");
+  if (!request) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallw_init", comm_, "request");
+  if (sends > 0 && suspicious(sendbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Neighbor_alltoallw_init", comm_, "sendbuf", sendbuf, Counts(sendcounts), sends, sendtypes_.data(), false, false)) return bad;
+  if (receives > 0 && suspicious(recvbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Neighbor_alltoallw_init", comm_, "recvbuf", recvbuf, Counts(recvcounts), receives, recvtypes_.data(), false, false)) return bad;
+  if (sendbuf == recvbuf && sends > 0 && receives > 0) [[unlikely]]
+    if (const int bad = err::alias("MPI_Neighbor_alltoallw_init", comm_, "sendbuf", "recvbuf", sendbuf, any_positive(Counts(recvcounts), receives))) return bad;
+  return run("MPI_Neighbor_alltoallw_init", comm_, [&] { return body::Neighbor_alltoallw_init(sendbuf, sendcounts, sdispls, sendtypes_.data(), recvbuf, recvcounts, rdispls, recvtypes_.data(), *comm_, info_, request); });
 }
 WEFT_MPI_NAME(MPI_Neighbor_alltoallw_init);
 
 extern "C" int PMPI_Neighbor_alltoallw_init_c(const void *sendbuf, const MPI_Count sendcounts[], const MPI_Aint sdispls[], const MPI_Datatype sendtypes[], void *recvbuf, const MPI_Count recvcounts[], const MPI_Aint rdispls[], const MPI_Datatype recvtypes[], MPI_Comm comm, MPI_Info info, MPI_Request *request) {
-  return err::later("MPI_Neighbor_alltoallw_init_c", owner(comm), "virtual-topologies");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Neighbor_alltoallw_init_c");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Neighbor_alltoallw_init_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!has_topology(*comm_)) [[unlikely]]
+    return err::topology("MPI_Neighbor_alltoallw_init_c", *comm_, "comm", "virtual topology");
+  [[maybe_unused]] const int64_t sends = outdegree(*comm_), receives = indegree(*comm_);
+  if (sends > 0 && !sendcounts) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallw_init_c", comm_, "sendcounts");
+  if (const int64_t bad = first_negative(sendcounts, sends); bad >= 0) [[unlikely]]
+    return err::negative("MPI_Neighbor_alltoallw_init_c", comm_, "sendcounts", sendcounts[bad], MPI_ERR_COUNT, bad);
+  if (sends > 0 && !sdispls) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallw_init_c", comm_, "sdispls");
+  if (sends > 0 && !sendtypes) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallw_init_c", comm_, "sendtypes");
+  Types sendtypes_(sendtypes, sends, true, Counts(sendcounts));
+  if (sendtypes_.bad() >= 0) [[unlikely]]
+    return err::data("MPI_Neighbor_alltoallw_init_c", comm_, "sendtypes", bits(sendtypes[sendtypes_.bad()]), decode(sendtypes[sendtypes_.bad()]), sendtypes_.bad());
+  if (receives > 0 && !recvcounts) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallw_init_c", comm_, "recvcounts");
+  if (const int64_t bad = first_negative(recvcounts, receives); bad >= 0) [[unlikely]]
+    return err::negative("MPI_Neighbor_alltoallw_init_c", comm_, "recvcounts", recvcounts[bad], MPI_ERR_COUNT, bad);
+  if (receives > 0 && !rdispls) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallw_init_c", comm_, "rdispls");
+  if (receives > 0 && !recvtypes) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallw_init_c", comm_, "recvtypes");
+  Types recvtypes_(recvtypes, receives, true, Counts(recvcounts));
+  if (recvtypes_.bad() >= 0) [[unlikely]]
+    return err::data("MPI_Neighbor_alltoallw_init_c", comm_, "recvtypes", bits(recvtypes[recvtypes_.bad()]), decode(recvtypes[recvtypes_.bad()]), recvtypes_.bad());
+  auto* const info_ = decode(info);
+  if (!info_ && info != MPI_INFO_NULL) [[unlikely]]
+    return err::handle("MPI_Neighbor_alltoallw_init_c", comm_, "info", bits(info), MPI_ERR_INFO, "info");
+  if (!request) [[unlikely]]
+    return err::null("MPI_Neighbor_alltoallw_init_c", comm_, "request");
+  if (sends > 0 && suspicious(sendbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Neighbor_alltoallw_init_c", comm_, "sendbuf", sendbuf, Counts(sendcounts), sends, sendtypes_.data(), false, false)) return bad;
+  if (receives > 0 && suspicious(recvbuf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Neighbor_alltoallw_init_c", comm_, "recvbuf", recvbuf, Counts(recvcounts), receives, recvtypes_.data(), false, false)) return bad;
+  if (sendbuf == recvbuf && sends > 0 && receives > 0) [[unlikely]]
+    if (const int bad = err::alias("MPI_Neighbor_alltoallw_init_c", comm_, "sendbuf", "recvbuf", sendbuf, any_positive(Counts(recvcounts), receives))) return bad;
+  return run("MPI_Neighbor_alltoallw_init_c", comm_, [&] { return body::Neighbor_alltoallw_init(sendbuf, sendcounts, sdispls, sendtypes_.data(), recvbuf, recvcounts, rdispls, recvtypes_.data(), *comm_, info_, request); });
 }
 WEFT_MPI_NAME(MPI_Neighbor_alltoallw_init_c);
 

@@ -39,6 +39,8 @@ constexpr Algorithm kTable[] = {
     {.pattern = Pattern::scan, .name = "chain", .build = scan_chain, .segmented = true},
     {.pattern = Pattern::exscan, .name = "doubling", .build = exscan_doubling},
     {.pattern = Pattern::exscan, .name = "chain", .build = exscan_chain, .segmented = true},
+    {.pattern = Pattern::neighbor_allgather, .name = "linear", .build = neighbor_allgather_linear, .uneven = true},
+    {.pattern = Pattern::neighbor_alltoall, .name = "linear", .build = neighbor_alltoall_linear, .uneven = true},
 };
 
 }  // namespace
@@ -53,8 +55,10 @@ const Algorithm* find_algorithm(Pattern pattern, std::string_view name) {
 }
 
 const char* to_string(Pattern pattern) {
-  static constexpr const char* names[kPatterns] = {"barrier", "bcast",     "gather",         "scatter", "allgather", "alltoall",
-                                                   "reduce",  "allreduce", "reduce_scatter", "scan",    "exscan"};
+  static constexpr const char* names[kPatterns] = {
+      "barrier",   "bcast",          "gather", "scatter", "allgather",          "alltoall",          "reduce",
+      "allreduce", "reduce_scatter", "scan",   "exscan",  "neighbor_allgather", "neighbor_alltoall",
+  };
   return names[static_cast<int>(pattern)];
 }
 

@@ -6,6 +6,8 @@
 //   alltoall              in: p blocks by destination; out: p blocks by source; never in place (the plan stages the input)
 //   reduce, allreduce, scan, exscan   in, out (reduce: of the root only): the data, cut as the algorithm likes
 //   reduce_scatter        in: p blocks; out: block me; in place: out begins where in begins
+//   neighbor_allgather    in: block 0; out: a block a source
+//   neighbor_alltoall     in: a block a destination; out: a block a source
 // The v forms run the same algorithms where these are marked as fit for blocks of different sizes.
 #pragma once
 
@@ -17,8 +19,23 @@
 namespace weft::coll {
 
 /// Collectives as far as schedules tell them apart.
-enum class Pattern : uint8_t { barrier, bcast, gather, scatter, allgather, alltoall, reduce, allreduce, reduce_scatter, scan, exscan };
-constexpr int kPatterns = 11;
+enum class Pattern : uint8_t {
+  barrier,
+  bcast,
+  gather,
+  scatter,
+  allgather,
+  alltoall,
+  reduce,
+  allreduce,
+  reduce_scatter,
+  scan,
+  exscan,
+  neighbor_allgather,
+  neighbor_alltoall,
+};
+constexpr int kPatterns = 13;
+constexpr bool among_neighbors(Pattern p) { return p >= Pattern::neighbor_allgather; }
 const char* to_string(Pattern);
 
 struct Algorithm {
@@ -74,5 +91,8 @@ Schedule scan_doubling(const Topology&, Rank me, int32_t size, const Parameters&
 Schedule scan_chain(const Topology&, Rank me, int32_t size, const Parameters&);
 Schedule exscan_doubling(const Topology&, Rank me, int32_t size, const Parameters&);
 Schedule exscan_chain(const Topology&, Rank me, int32_t size, const Parameters&);
+// neighbor.cc
+Schedule neighbor_allgather_linear(const Topology&, Rank me, int32_t size, const Parameters&);
+Schedule neighbor_alltoall_linear(const Topology&, Rank me, int32_t size, const Parameters&);
 
 }  // namespace weft::coll

@@ -1093,35 +1093,94 @@ static void test_MPI_Cancel(void) {
 }
 
 static void test_MPI_Cart_coords(void) {
-  TRY("MPI_Cart_coords", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Cart_coords(MPI_COMM_WORLD, 0, 1, good.out_ints));
+  TRY("MPI_Cart_coords", "comm", MPI_ERR_COMM, MPI_Cart_coords((MPI_Comm)good.freed_comm, 0, 1, good.out_ints));
+  TRY("MPI_Cart_coords", "comm", MPI_ERR_COMM, MPI_Cart_coords((MPI_Comm)good.other_kind[0], 0, 1, good.out_ints));
+  TRY("MPI_Cart_coords", "comm", MPI_ERR_COMM, MPI_Cart_coords((MPI_Comm)(uintptr_t)7, 0, 1, good.out_ints));
+  TRY("MPI_Cart_coords", "comm", MPI_ERR_COMM, MPI_Cart_coords((MPI_Comm)(uintptr_t)123457, 0, 1, good.out_ints));
+  TRY("MPI_Cart_coords", "comm", MPI_ERR_COMM, MPI_Cart_coords(MPI_COMM_NULL, 0, 1, good.out_ints));
+  TRY("MPI_Cart_coords", "comm", MPI_ERR_TOPOLOGY, MPI_Cart_coords(MPI_COMM_SELF, 0, 1, good.out_ints));
+  TRY("MPI_Cart_coords", "maxdims", MPI_ERR_ARG, MPI_Cart_coords(good.cart, 0, -1, good.out_ints));
+  TRY("MPI_Cart_coords", "coords", MPI_ERR_ARG, MPI_Cart_coords(good.cart, 0, 1, NULL));
 }
 
 static void test_MPI_Cart_create(void) {
-  TRY("MPI_Cart_create", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Cart_create(MPI_COMM_WORLD, 0, good.ints, good.ints, 0, &good.out_comm));
+  TRY("MPI_Cart_create", "comm_old", MPI_ERR_COMM, MPI_Cart_create((MPI_Comm)good.freed_comm, 1, good.ints, good.ints, 0, &good.out_comm));
+  TRY("MPI_Cart_create", "comm_old", MPI_ERR_COMM, MPI_Cart_create((MPI_Comm)good.other_kind[0], 1, good.ints, good.ints, 0, &good.out_comm));
+  TRY("MPI_Cart_create", "comm_old", MPI_ERR_COMM, MPI_Cart_create((MPI_Comm)(uintptr_t)7, 1, good.ints, good.ints, 0, &good.out_comm));
+  TRY("MPI_Cart_create", "comm_old", MPI_ERR_COMM, MPI_Cart_create((MPI_Comm)(uintptr_t)123457, 1, good.ints, good.ints, 0, &good.out_comm));
+  TRY("MPI_Cart_create", "comm_old", MPI_ERR_COMM, MPI_Cart_create(MPI_COMM_NULL, 1, good.ints, good.ints, 0, &good.out_comm));
+  TRY("MPI_Cart_create", "ndims", MPI_ERR_ARG, MPI_Cart_create(MPI_COMM_WORLD, -1, good.ints, good.ints, 0, &good.out_comm));
+  TRY("MPI_Cart_create", "dims", MPI_ERR_ARG, MPI_Cart_create(MPI_COMM_WORLD, 1, NULL, good.ints, 0, &good.out_comm));
+  TRY("MPI_Cart_create", "periods", MPI_ERR_ARG, MPI_Cart_create(MPI_COMM_WORLD, 1, good.ints, NULL, 0, &good.out_comm));
+  TRY("MPI_Cart_create", "comm_cart", MPI_ERR_ARG, MPI_Cart_create(MPI_COMM_WORLD, 1, good.ints, good.ints, 0, NULL));
 }
 
 static void test_MPI_Cart_get(void) {
-  TRY("MPI_Cart_get", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Cart_get(MPI_COMM_WORLD, 1, good.out_ints, good.out_ints, good.out_ints));
+  TRY("MPI_Cart_get", "comm", MPI_ERR_COMM, MPI_Cart_get((MPI_Comm)good.freed_comm, 1, good.out_ints, good.out_ints, good.out_ints));
+  TRY("MPI_Cart_get", "comm", MPI_ERR_COMM, MPI_Cart_get((MPI_Comm)good.other_kind[0], 1, good.out_ints, good.out_ints, good.out_ints));
+  TRY("MPI_Cart_get", "comm", MPI_ERR_COMM, MPI_Cart_get((MPI_Comm)(uintptr_t)7, 1, good.out_ints, good.out_ints, good.out_ints));
+  TRY("MPI_Cart_get", "comm", MPI_ERR_COMM, MPI_Cart_get((MPI_Comm)(uintptr_t)123457, 1, good.out_ints, good.out_ints, good.out_ints));
+  TRY("MPI_Cart_get", "comm", MPI_ERR_COMM, MPI_Cart_get(MPI_COMM_NULL, 1, good.out_ints, good.out_ints, good.out_ints));
+  TRY("MPI_Cart_get", "comm", MPI_ERR_TOPOLOGY, MPI_Cart_get(MPI_COMM_SELF, 1, good.out_ints, good.out_ints, good.out_ints));
+  TRY("MPI_Cart_get", "maxdims", MPI_ERR_ARG, MPI_Cart_get(good.cart, -1, good.out_ints, good.out_ints, good.out_ints));
+  TRY("MPI_Cart_get", "dims", MPI_ERR_ARG, MPI_Cart_get(good.cart, 1, NULL, good.out_ints, good.out_ints));
+  TRY("MPI_Cart_get", "periods", MPI_ERR_ARG, MPI_Cart_get(good.cart, 1, good.out_ints, NULL, good.out_ints));
+  TRY("MPI_Cart_get", "coords", MPI_ERR_ARG, MPI_Cart_get(good.cart, 1, good.out_ints, good.out_ints, NULL));
 }
 
 static void test_MPI_Cart_map(void) {
-  TRY("MPI_Cart_map", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Cart_map(MPI_COMM_WORLD, 0, good.ints, good.ints, good.out_ints));
+  TRY("MPI_Cart_map", "comm", MPI_ERR_COMM, MPI_Cart_map((MPI_Comm)good.freed_comm, 1, good.ints, good.ints, good.out_ints));
+  TRY("MPI_Cart_map", "comm", MPI_ERR_COMM, MPI_Cart_map((MPI_Comm)good.other_kind[0], 1, good.ints, good.ints, good.out_ints));
+  TRY("MPI_Cart_map", "comm", MPI_ERR_COMM, MPI_Cart_map((MPI_Comm)(uintptr_t)7, 1, good.ints, good.ints, good.out_ints));
+  TRY("MPI_Cart_map", "comm", MPI_ERR_COMM, MPI_Cart_map((MPI_Comm)(uintptr_t)123457, 1, good.ints, good.ints, good.out_ints));
+  TRY("MPI_Cart_map", "comm", MPI_ERR_COMM, MPI_Cart_map(MPI_COMM_NULL, 1, good.ints, good.ints, good.out_ints));
+  TRY("MPI_Cart_map", "ndims", MPI_ERR_ARG, MPI_Cart_map(MPI_COMM_WORLD, -1, good.ints, good.ints, good.out_ints));
+  TRY("MPI_Cart_map", "dims", MPI_ERR_ARG, MPI_Cart_map(MPI_COMM_WORLD, 1, NULL, good.ints, good.out_ints));
+  TRY("MPI_Cart_map", "periods", MPI_ERR_ARG, MPI_Cart_map(MPI_COMM_WORLD, 1, good.ints, NULL, good.out_ints));
+  TRY("MPI_Cart_map", "newrank", MPI_ERR_ARG, MPI_Cart_map(MPI_COMM_WORLD, 1, good.ints, good.ints, NULL));
 }
 
 static void test_MPI_Cart_rank(void) {
-  TRY("MPI_Cart_rank", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Cart_rank(MPI_COMM_WORLD, good.ints, good.out_ints));
+  TRY("MPI_Cart_rank", "comm", MPI_ERR_COMM, MPI_Cart_rank((MPI_Comm)good.freed_comm, good.ints, good.out_ints));
+  TRY("MPI_Cart_rank", "comm", MPI_ERR_COMM, MPI_Cart_rank((MPI_Comm)good.other_kind[0], good.ints, good.out_ints));
+  TRY("MPI_Cart_rank", "comm", MPI_ERR_COMM, MPI_Cart_rank((MPI_Comm)(uintptr_t)7, good.ints, good.out_ints));
+  TRY("MPI_Cart_rank", "comm", MPI_ERR_COMM, MPI_Cart_rank((MPI_Comm)(uintptr_t)123457, good.ints, good.out_ints));
+  TRY("MPI_Cart_rank", "comm", MPI_ERR_COMM, MPI_Cart_rank(MPI_COMM_NULL, good.ints, good.out_ints));
+  TRY("MPI_Cart_rank", "comm", MPI_ERR_TOPOLOGY, MPI_Cart_rank(MPI_COMM_SELF, good.ints, good.out_ints));
+  TRY("MPI_Cart_rank", "coords", MPI_ERR_ARG, MPI_Cart_rank(good.cart, NULL, good.out_ints));
+  TRY("MPI_Cart_rank", "rank", MPI_ERR_ARG, MPI_Cart_rank(good.cart, good.ints, NULL));
 }
 
 static void test_MPI_Cart_shift(void) {
-  TRY("MPI_Cart_shift", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Cart_shift(MPI_COMM_WORLD, 0, 0, good.out_ints, good.out_ints));
+  TRY("MPI_Cart_shift", "comm", MPI_ERR_COMM, MPI_Cart_shift((MPI_Comm)good.freed_comm, 0, 0, good.out_ints, good.out_ints));
+  TRY("MPI_Cart_shift", "comm", MPI_ERR_COMM, MPI_Cart_shift((MPI_Comm)good.other_kind[0], 0, 0, good.out_ints, good.out_ints));
+  TRY("MPI_Cart_shift", "comm", MPI_ERR_COMM, MPI_Cart_shift((MPI_Comm)(uintptr_t)7, 0, 0, good.out_ints, good.out_ints));
+  TRY("MPI_Cart_shift", "comm", MPI_ERR_COMM, MPI_Cart_shift((MPI_Comm)(uintptr_t)123457, 0, 0, good.out_ints, good.out_ints));
+  TRY("MPI_Cart_shift", "comm", MPI_ERR_COMM, MPI_Cart_shift(MPI_COMM_NULL, 0, 0, good.out_ints, good.out_ints));
+  TRY("MPI_Cart_shift", "comm", MPI_ERR_TOPOLOGY, MPI_Cart_shift(MPI_COMM_SELF, 0, 0, good.out_ints, good.out_ints));
+  TRY("MPI_Cart_shift", "rank_source", MPI_ERR_ARG, MPI_Cart_shift(good.cart, 0, 0, NULL, good.out_ints));
+  TRY("MPI_Cart_shift", "rank_dest", MPI_ERR_ARG, MPI_Cart_shift(good.cart, 0, 0, good.out_ints, NULL));
 }
 
 static void test_MPI_Cart_sub(void) {
-  TRY("MPI_Cart_sub", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Cart_sub(MPI_COMM_WORLD, good.ints, &good.out_comm));
+  TRY("MPI_Cart_sub", "comm", MPI_ERR_COMM, MPI_Cart_sub((MPI_Comm)good.freed_comm, good.ints, &good.out_comm));
+  TRY("MPI_Cart_sub", "comm", MPI_ERR_COMM, MPI_Cart_sub((MPI_Comm)good.other_kind[0], good.ints, &good.out_comm));
+  TRY("MPI_Cart_sub", "comm", MPI_ERR_COMM, MPI_Cart_sub((MPI_Comm)(uintptr_t)7, good.ints, &good.out_comm));
+  TRY("MPI_Cart_sub", "comm", MPI_ERR_COMM, MPI_Cart_sub((MPI_Comm)(uintptr_t)123457, good.ints, &good.out_comm));
+  TRY("MPI_Cart_sub", "comm", MPI_ERR_COMM, MPI_Cart_sub(MPI_COMM_NULL, good.ints, &good.out_comm));
+  TRY("MPI_Cart_sub", "comm", MPI_ERR_TOPOLOGY, MPI_Cart_sub(MPI_COMM_SELF, good.ints, &good.out_comm));
+  TRY("MPI_Cart_sub", "remain_dims", MPI_ERR_ARG, MPI_Cart_sub(good.cart, NULL, &good.out_comm));
+  TRY("MPI_Cart_sub", "newcomm", MPI_ERR_ARG, MPI_Cart_sub(good.cart, good.ints, NULL));
 }
 
 static void test_MPI_Cartdim_get(void) {
-  TRY("MPI_Cartdim_get", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Cartdim_get(MPI_COMM_WORLD, good.out_ints));
+  TRY("MPI_Cartdim_get", "comm", MPI_ERR_COMM, MPI_Cartdim_get((MPI_Comm)good.freed_comm, good.out_ints));
+  TRY("MPI_Cartdim_get", "comm", MPI_ERR_COMM, MPI_Cartdim_get((MPI_Comm)good.other_kind[0], good.out_ints));
+  TRY("MPI_Cartdim_get", "comm", MPI_ERR_COMM, MPI_Cartdim_get((MPI_Comm)(uintptr_t)7, good.out_ints));
+  TRY("MPI_Cartdim_get", "comm", MPI_ERR_COMM, MPI_Cartdim_get((MPI_Comm)(uintptr_t)123457, good.out_ints));
+  TRY("MPI_Cartdim_get", "comm", MPI_ERR_COMM, MPI_Cartdim_get(MPI_COMM_NULL, good.out_ints));
+  TRY("MPI_Cartdim_get", "comm", MPI_ERR_TOPOLOGY, MPI_Cartdim_get(MPI_COMM_SELF, good.out_ints));
+  TRY("MPI_Cartdim_get", "ndims", MPI_ERR_ARG, MPI_Cartdim_get(good.cart, NULL));
 }
 
 static void test_MPI_Close_port(void) {
@@ -1542,19 +1601,62 @@ static void test_MPI_Dims_create(void) {
 }
 
 static void test_MPI_Dist_graph_create(void) {
-  TRY("MPI_Dist_graph_create", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Dist_graph_create(MPI_COMM_WORLD, 1, good.ints, good.ints, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create", "comm_old", MPI_ERR_COMM, MPI_Dist_graph_create((MPI_Comm)good.freed_comm, 1, good.ints, good.ones, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create", "comm_old", MPI_ERR_COMM, MPI_Dist_graph_create((MPI_Comm)good.other_kind[0], 1, good.ints, good.ones, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create", "comm_old", MPI_ERR_COMM, MPI_Dist_graph_create((MPI_Comm)(uintptr_t)7, 1, good.ints, good.ones, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create", "comm_old", MPI_ERR_COMM, MPI_Dist_graph_create((MPI_Comm)(uintptr_t)123457, 1, good.ints, good.ones, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create", "comm_old", MPI_ERR_COMM, MPI_Dist_graph_create(MPI_COMM_NULL, 1, good.ints, good.ones, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create", "n", MPI_ERR_ARG, MPI_Dist_graph_create(MPI_COMM_WORLD, -1, good.ints, good.ones, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create", "sources", MPI_ERR_ARG, MPI_Dist_graph_create(MPI_COMM_WORLD, 1, NULL, good.ones, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create", "degrees", MPI_ERR_ARG, MPI_Dist_graph_create(MPI_COMM_WORLD, 1, good.ints, NULL, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create", "destinations", MPI_ERR_ARG, MPI_Dist_graph_create(MPI_COMM_WORLD, 1, good.ints, good.ones, NULL, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create", "info", MPI_ERR_INFO, MPI_Dist_graph_create(MPI_COMM_WORLD, 1, good.ints, good.ones, good.ints, MPI_UNWEIGHTED, (MPI_Info)good.freed_info, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create", "info", MPI_ERR_INFO, MPI_Dist_graph_create(MPI_COMM_WORLD, 1, good.ints, good.ones, good.ints, MPI_UNWEIGHTED, (MPI_Info)good.other_kind[0], 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create", "info", MPI_ERR_INFO, MPI_Dist_graph_create(MPI_COMM_WORLD, 1, good.ints, good.ones, good.ints, MPI_UNWEIGHTED, (MPI_Info)(uintptr_t)7, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create", "info", MPI_ERR_INFO, MPI_Dist_graph_create(MPI_COMM_WORLD, 1, good.ints, good.ones, good.ints, MPI_UNWEIGHTED, (MPI_Info)(uintptr_t)123457, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create", "comm_dist_graph", MPI_ERR_ARG, MPI_Dist_graph_create(MPI_COMM_WORLD, 1, good.ints, good.ones, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, NULL));
 }
 
 static void test_MPI_Dist_graph_create_adjacent(void) {
-  TRY("MPI_Dist_graph_create_adjacent", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 0, good.ints, MPI_UNWEIGHTED, 0, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create_adjacent", "comm_old", MPI_ERR_COMM, MPI_Dist_graph_create_adjacent((MPI_Comm)good.freed_comm, 1, good.ints, MPI_UNWEIGHTED, 1, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create_adjacent", "comm_old", MPI_ERR_COMM, MPI_Dist_graph_create_adjacent((MPI_Comm)good.other_kind[0], 1, good.ints, MPI_UNWEIGHTED, 1, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create_adjacent", "comm_old", MPI_ERR_COMM, MPI_Dist_graph_create_adjacent((MPI_Comm)(uintptr_t)7, 1, good.ints, MPI_UNWEIGHTED, 1, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create_adjacent", "comm_old", MPI_ERR_COMM, MPI_Dist_graph_create_adjacent((MPI_Comm)(uintptr_t)123457, 1, good.ints, MPI_UNWEIGHTED, 1, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create_adjacent", "comm_old", MPI_ERR_COMM, MPI_Dist_graph_create_adjacent(MPI_COMM_NULL, 1, good.ints, MPI_UNWEIGHTED, 1, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create_adjacent", "indegree", MPI_ERR_ARG, MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, -1, good.ints, MPI_UNWEIGHTED, 1, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create_adjacent", "sources", MPI_ERR_ARG, MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, NULL, MPI_UNWEIGHTED, 1, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create_adjacent", "outdegree", MPI_ERR_ARG, MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, good.ints, MPI_UNWEIGHTED, -1, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create_adjacent", "destinations", MPI_ERR_ARG, MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, good.ints, MPI_UNWEIGHTED, 1, NULL, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create_adjacent", "info", MPI_ERR_INFO, MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, good.ints, MPI_UNWEIGHTED, 1, good.ints, MPI_UNWEIGHTED, (MPI_Info)good.freed_info, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create_adjacent", "info", MPI_ERR_INFO, MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, good.ints, MPI_UNWEIGHTED, 1, good.ints, MPI_UNWEIGHTED, (MPI_Info)good.other_kind[0], 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create_adjacent", "info", MPI_ERR_INFO, MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, good.ints, MPI_UNWEIGHTED, 1, good.ints, MPI_UNWEIGHTED, (MPI_Info)(uintptr_t)7, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create_adjacent", "info", MPI_ERR_INFO, MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, good.ints, MPI_UNWEIGHTED, 1, good.ints, MPI_UNWEIGHTED, (MPI_Info)(uintptr_t)123457, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create_adjacent", "comm_dist_graph", MPI_ERR_ARG, MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, good.ints, MPI_UNWEIGHTED, 1, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, NULL));
 }
 
 static void test_MPI_Dist_graph_neighbors(void) {
-  TRY("MPI_Dist_graph_neighbors", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Dist_graph_neighbors(MPI_COMM_WORLD, 1, good.out_ints, good.out_ints, 1, good.out_ints, good.out_ints));
+  TRY("MPI_Dist_graph_neighbors", "comm", MPI_ERR_COMM, MPI_Dist_graph_neighbors((MPI_Comm)good.freed_comm, 1, good.out_ints, good.out_ints, 1, good.out_ints, good.out_ints));
+  TRY("MPI_Dist_graph_neighbors", "comm", MPI_ERR_COMM, MPI_Dist_graph_neighbors((MPI_Comm)good.other_kind[0], 1, good.out_ints, good.out_ints, 1, good.out_ints, good.out_ints));
+  TRY("MPI_Dist_graph_neighbors", "comm", MPI_ERR_COMM, MPI_Dist_graph_neighbors((MPI_Comm)(uintptr_t)7, 1, good.out_ints, good.out_ints, 1, good.out_ints, good.out_ints));
+  TRY("MPI_Dist_graph_neighbors", "comm", MPI_ERR_COMM, MPI_Dist_graph_neighbors((MPI_Comm)(uintptr_t)123457, 1, good.out_ints, good.out_ints, 1, good.out_ints, good.out_ints));
+  TRY("MPI_Dist_graph_neighbors", "comm", MPI_ERR_COMM, MPI_Dist_graph_neighbors(MPI_COMM_NULL, 1, good.out_ints, good.out_ints, 1, good.out_ints, good.out_ints));
+  TRY("MPI_Dist_graph_neighbors", "comm", MPI_ERR_TOPOLOGY, MPI_Dist_graph_neighbors(MPI_COMM_SELF, 1, good.out_ints, good.out_ints, 1, good.out_ints, good.out_ints));
+  TRY("MPI_Dist_graph_neighbors", "maxindegree", MPI_ERR_ARG, MPI_Dist_graph_neighbors(good.dist_graph, -1, good.out_ints, good.out_ints, 1, good.out_ints, good.out_ints));
+  TRY("MPI_Dist_graph_neighbors", "sources", MPI_ERR_ARG, MPI_Dist_graph_neighbors(good.dist_graph, 1, NULL, good.out_ints, 1, good.out_ints, good.out_ints));
+  TRY("MPI_Dist_graph_neighbors", "maxoutdegree", MPI_ERR_ARG, MPI_Dist_graph_neighbors(good.dist_graph, 1, good.out_ints, good.out_ints, -1, good.out_ints, good.out_ints));
+  TRY("MPI_Dist_graph_neighbors", "destinations", MPI_ERR_ARG, MPI_Dist_graph_neighbors(good.dist_graph, 1, good.out_ints, good.out_ints, 1, NULL, good.out_ints));
 }
 
 static void test_MPI_Dist_graph_neighbors_count(void) {
-  TRY("MPI_Dist_graph_neighbors_count", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Dist_graph_neighbors_count(MPI_COMM_WORLD, good.out_ints, good.out_ints, good.out_ints));
+  TRY("MPI_Dist_graph_neighbors_count", "comm", MPI_ERR_COMM, MPI_Dist_graph_neighbors_count((MPI_Comm)good.freed_comm, good.out_ints, good.out_ints, good.out_ints));
+  TRY("MPI_Dist_graph_neighbors_count", "comm", MPI_ERR_COMM, MPI_Dist_graph_neighbors_count((MPI_Comm)good.other_kind[0], good.out_ints, good.out_ints, good.out_ints));
+  TRY("MPI_Dist_graph_neighbors_count", "comm", MPI_ERR_COMM, MPI_Dist_graph_neighbors_count((MPI_Comm)(uintptr_t)7, good.out_ints, good.out_ints, good.out_ints));
+  TRY("MPI_Dist_graph_neighbors_count", "comm", MPI_ERR_COMM, MPI_Dist_graph_neighbors_count((MPI_Comm)(uintptr_t)123457, good.out_ints, good.out_ints, good.out_ints));
+  TRY("MPI_Dist_graph_neighbors_count", "comm", MPI_ERR_COMM, MPI_Dist_graph_neighbors_count(MPI_COMM_NULL, good.out_ints, good.out_ints, good.out_ints));
+  TRY("MPI_Dist_graph_neighbors_count", "comm", MPI_ERR_TOPOLOGY, MPI_Dist_graph_neighbors_count(MPI_COMM_SELF, good.out_ints, good.out_ints, good.out_ints));
+  TRY("MPI_Dist_graph_neighbors_count", "indegree", MPI_ERR_ARG, MPI_Dist_graph_neighbors_count(good.dist_graph, NULL, good.out_ints, good.out_ints));
+  TRY("MPI_Dist_graph_neighbors_count", "outdegree", MPI_ERR_ARG, MPI_Dist_graph_neighbors_count(good.dist_graph, good.out_ints, NULL, good.out_ints));
+  TRY("MPI_Dist_graph_neighbors_count", "weighted", MPI_ERR_ARG, MPI_Dist_graph_neighbors_count(good.dist_graph, good.out_ints, good.out_ints, NULL));
 }
 
 static void test_MPI_Errhandler_free(void) {
@@ -2423,27 +2525,72 @@ static void test_MPI_Get_version(void) {
 }
 
 static void test_MPI_Graph_create(void) {
-  TRY("MPI_Graph_create", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Graph_create(MPI_COMM_WORLD, 0, good.ints, good.ints, 0, &good.out_comm));
+  TRY("MPI_Graph_create", "comm_old", MPI_ERR_COMM, MPI_Graph_create((MPI_Comm)good.freed_comm, 1, good.ones, good.ints, 0, &good.out_comm));
+  TRY("MPI_Graph_create", "comm_old", MPI_ERR_COMM, MPI_Graph_create((MPI_Comm)good.other_kind[0], 1, good.ones, good.ints, 0, &good.out_comm));
+  TRY("MPI_Graph_create", "comm_old", MPI_ERR_COMM, MPI_Graph_create((MPI_Comm)(uintptr_t)7, 1, good.ones, good.ints, 0, &good.out_comm));
+  TRY("MPI_Graph_create", "comm_old", MPI_ERR_COMM, MPI_Graph_create((MPI_Comm)(uintptr_t)123457, 1, good.ones, good.ints, 0, &good.out_comm));
+  TRY("MPI_Graph_create", "comm_old", MPI_ERR_COMM, MPI_Graph_create(MPI_COMM_NULL, 1, good.ones, good.ints, 0, &good.out_comm));
+  TRY("MPI_Graph_create", "nnodes", MPI_ERR_ARG, MPI_Graph_create(MPI_COMM_WORLD, -1, good.ones, good.ints, 0, &good.out_comm));
+  TRY("MPI_Graph_create", "index", MPI_ERR_ARG, MPI_Graph_create(MPI_COMM_WORLD, 1, NULL, good.ints, 0, &good.out_comm));
+  TRY("MPI_Graph_create", "edges", MPI_ERR_ARG, MPI_Graph_create(MPI_COMM_WORLD, 1, good.ones, NULL, 0, &good.out_comm));
+  TRY("MPI_Graph_create", "comm_graph", MPI_ERR_ARG, MPI_Graph_create(MPI_COMM_WORLD, 1, good.ones, good.ints, 0, NULL));
 }
 
 static void test_MPI_Graph_get(void) {
-  TRY("MPI_Graph_get", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Graph_get(MPI_COMM_WORLD, 1, 1, good.out_ints, good.out_ints));
+  TRY("MPI_Graph_get", "comm", MPI_ERR_COMM, MPI_Graph_get((MPI_Comm)good.freed_comm, 1, 1, good.out_ints, good.out_ints));
+  TRY("MPI_Graph_get", "comm", MPI_ERR_COMM, MPI_Graph_get((MPI_Comm)good.other_kind[0], 1, 1, good.out_ints, good.out_ints));
+  TRY("MPI_Graph_get", "comm", MPI_ERR_COMM, MPI_Graph_get((MPI_Comm)(uintptr_t)7, 1, 1, good.out_ints, good.out_ints));
+  TRY("MPI_Graph_get", "comm", MPI_ERR_COMM, MPI_Graph_get((MPI_Comm)(uintptr_t)123457, 1, 1, good.out_ints, good.out_ints));
+  TRY("MPI_Graph_get", "comm", MPI_ERR_COMM, MPI_Graph_get(MPI_COMM_NULL, 1, 1, good.out_ints, good.out_ints));
+  TRY("MPI_Graph_get", "comm", MPI_ERR_TOPOLOGY, MPI_Graph_get(MPI_COMM_SELF, 1, 1, good.out_ints, good.out_ints));
+  TRY("MPI_Graph_get", "maxindex", MPI_ERR_ARG, MPI_Graph_get(good.graph, -1, 1, good.out_ints, good.out_ints));
+  TRY("MPI_Graph_get", "maxedges", MPI_ERR_ARG, MPI_Graph_get(good.graph, 1, -1, good.out_ints, good.out_ints));
+  TRY("MPI_Graph_get", "index", MPI_ERR_ARG, MPI_Graph_get(good.graph, 1, 1, NULL, good.out_ints));
+  TRY("MPI_Graph_get", "edges", MPI_ERR_ARG, MPI_Graph_get(good.graph, 1, 1, good.out_ints, NULL));
 }
 
 static void test_MPI_Graph_map(void) {
-  TRY("MPI_Graph_map", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Graph_map(MPI_COMM_WORLD, 1, good.ints, good.ints, good.out_ints));
+  TRY("MPI_Graph_map", "comm", MPI_ERR_COMM, MPI_Graph_map((MPI_Comm)good.freed_comm, 1, good.ones, good.ints, good.out_ints));
+  TRY("MPI_Graph_map", "comm", MPI_ERR_COMM, MPI_Graph_map((MPI_Comm)good.other_kind[0], 1, good.ones, good.ints, good.out_ints));
+  TRY("MPI_Graph_map", "comm", MPI_ERR_COMM, MPI_Graph_map((MPI_Comm)(uintptr_t)7, 1, good.ones, good.ints, good.out_ints));
+  TRY("MPI_Graph_map", "comm", MPI_ERR_COMM, MPI_Graph_map((MPI_Comm)(uintptr_t)123457, 1, good.ones, good.ints, good.out_ints));
+  TRY("MPI_Graph_map", "comm", MPI_ERR_COMM, MPI_Graph_map(MPI_COMM_NULL, 1, good.ones, good.ints, good.out_ints));
+  TRY("MPI_Graph_map", "nnodes", MPI_ERR_ARG, MPI_Graph_map(MPI_COMM_WORLD, -1, good.ones, good.ints, good.out_ints));
+  TRY("MPI_Graph_map", "index", MPI_ERR_ARG, MPI_Graph_map(MPI_COMM_WORLD, 1, NULL, good.ints, good.out_ints));
+  TRY("MPI_Graph_map", "edges", MPI_ERR_ARG, MPI_Graph_map(MPI_COMM_WORLD, 1, good.ones, NULL, good.out_ints));
+  TRY("MPI_Graph_map", "newrank", MPI_ERR_ARG, MPI_Graph_map(MPI_COMM_WORLD, 1, good.ones, good.ints, NULL));
 }
 
 static void test_MPI_Graph_neighbors(void) {
-  TRY("MPI_Graph_neighbors", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Graph_neighbors(MPI_COMM_WORLD, 0, 1, good.out_ints));
+  TRY("MPI_Graph_neighbors", "comm", MPI_ERR_COMM, MPI_Graph_neighbors((MPI_Comm)good.freed_comm, 0, 1, good.out_ints));
+  TRY("MPI_Graph_neighbors", "comm", MPI_ERR_COMM, MPI_Graph_neighbors((MPI_Comm)good.other_kind[0], 0, 1, good.out_ints));
+  TRY("MPI_Graph_neighbors", "comm", MPI_ERR_COMM, MPI_Graph_neighbors((MPI_Comm)(uintptr_t)7, 0, 1, good.out_ints));
+  TRY("MPI_Graph_neighbors", "comm", MPI_ERR_COMM, MPI_Graph_neighbors((MPI_Comm)(uintptr_t)123457, 0, 1, good.out_ints));
+  TRY("MPI_Graph_neighbors", "comm", MPI_ERR_COMM, MPI_Graph_neighbors(MPI_COMM_NULL, 0, 1, good.out_ints));
+  TRY("MPI_Graph_neighbors", "comm", MPI_ERR_TOPOLOGY, MPI_Graph_neighbors(MPI_COMM_SELF, 0, 1, good.out_ints));
+  TRY("MPI_Graph_neighbors", "maxneighbors", MPI_ERR_ARG, MPI_Graph_neighbors(good.graph, 0, -1, good.out_ints));
+  TRY("MPI_Graph_neighbors", "neighbors", MPI_ERR_ARG, MPI_Graph_neighbors(good.graph, 0, 1, NULL));
 }
 
 static void test_MPI_Graph_neighbors_count(void) {
-  TRY("MPI_Graph_neighbors_count", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Graph_neighbors_count(MPI_COMM_WORLD, 0, good.out_ints));
+  TRY("MPI_Graph_neighbors_count", "comm", MPI_ERR_COMM, MPI_Graph_neighbors_count((MPI_Comm)good.freed_comm, 0, good.out_ints));
+  TRY("MPI_Graph_neighbors_count", "comm", MPI_ERR_COMM, MPI_Graph_neighbors_count((MPI_Comm)good.other_kind[0], 0, good.out_ints));
+  TRY("MPI_Graph_neighbors_count", "comm", MPI_ERR_COMM, MPI_Graph_neighbors_count((MPI_Comm)(uintptr_t)7, 0, good.out_ints));
+  TRY("MPI_Graph_neighbors_count", "comm", MPI_ERR_COMM, MPI_Graph_neighbors_count((MPI_Comm)(uintptr_t)123457, 0, good.out_ints));
+  TRY("MPI_Graph_neighbors_count", "comm", MPI_ERR_COMM, MPI_Graph_neighbors_count(MPI_COMM_NULL, 0, good.out_ints));
+  TRY("MPI_Graph_neighbors_count", "comm", MPI_ERR_TOPOLOGY, MPI_Graph_neighbors_count(MPI_COMM_SELF, 0, good.out_ints));
+  TRY("MPI_Graph_neighbors_count", "nneighbors", MPI_ERR_ARG, MPI_Graph_neighbors_count(good.graph, 0, NULL));
 }
 
 static void test_MPI_Graphdims_get(void) {
-  TRY("MPI_Graphdims_get", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Graphdims_get(MPI_COMM_WORLD, good.out_ints, good.out_ints));
+  TRY("MPI_Graphdims_get", "comm", MPI_ERR_COMM, MPI_Graphdims_get((MPI_Comm)good.freed_comm, good.out_ints, good.out_ints));
+  TRY("MPI_Graphdims_get", "comm", MPI_ERR_COMM, MPI_Graphdims_get((MPI_Comm)good.other_kind[0], good.out_ints, good.out_ints));
+  TRY("MPI_Graphdims_get", "comm", MPI_ERR_COMM, MPI_Graphdims_get((MPI_Comm)(uintptr_t)7, good.out_ints, good.out_ints));
+  TRY("MPI_Graphdims_get", "comm", MPI_ERR_COMM, MPI_Graphdims_get((MPI_Comm)(uintptr_t)123457, good.out_ints, good.out_ints));
+  TRY("MPI_Graphdims_get", "comm", MPI_ERR_COMM, MPI_Graphdims_get(MPI_COMM_NULL, good.out_ints, good.out_ints));
+  TRY("MPI_Graphdims_get", "comm", MPI_ERR_TOPOLOGY, MPI_Graphdims_get(MPI_COMM_SELF, good.out_ints, good.out_ints));
+  TRY("MPI_Graphdims_get", "nnodes", MPI_ERR_ARG, MPI_Graphdims_get(good.graph, NULL, good.out_ints));
+  TRY("MPI_Graphdims_get", "nedges", MPI_ERR_ARG, MPI_Graphdims_get(good.graph, good.out_ints, NULL));
 }
 
 static void test_MPI_Grequest_complete(void) {
@@ -3321,43 +3468,322 @@ static void test_MPI_Imrecv_c(void) {
 }
 
 static void test_MPI_Ineighbor_allgather(void) {
-  TRY("MPI_Ineighbor_allgather", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Ineighbor_allgather(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ineighbor_allgather", "sendbuf", MPI_ERR_BUFFER, MPI_Ineighbor_allgather(NULL, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgather", "sendbuf", MPI_ERR_BUFFER, MPI_Ineighbor_allgather(MPI_IN_PLACE, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgather", "sendcount", MPI_ERR_COUNT, MPI_Ineighbor_allgather(good.buffer1, -1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgather", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_allgather(good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgather", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_allgather(good.buffer1, 1, (MPI_Datatype)good.other_kind[1], good.buffer2, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgather", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_allgather(good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgather", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_allgather(good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgather", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_allgather(good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgather", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_allgather(good.buffer1, 1, good.uncommitted, good.buffer2, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgather", "recvbuf", MPI_ERR_BUFFER, MPI_Ineighbor_allgather(good.buffer1, 1, MPI_INT, NULL, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgather", "recvbuf", MPI_ERR_BUFFER, MPI_Ineighbor_allgather(good.buffer1, 1, MPI_INT, MPI_IN_PLACE, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgather", "recvbuf", MPI_ERR_BUFFER, MPI_Ineighbor_allgather(good.buffer1, 1, MPI_INT, good.buffer1, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgather", "recvcount", MPI_ERR_COUNT, MPI_Ineighbor_allgather(good.buffer1, 1, MPI_INT, good.buffer2, -1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgather", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_allgather(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.freed_type, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgather", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_allgather(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.other_kind[1], good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgather", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_allgather(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)7, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgather", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_allgather(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)123457, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgather", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_allgather(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_DATATYPE_NULL, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgather", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_allgather(good.buffer1, 1, MPI_INT, good.buffer2, 1, good.uncommitted, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgather", "comm", MPI_ERR_COMM, MPI_Ineighbor_allgather(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)good.freed_comm, &good.out_request));
+  TRY("MPI_Ineighbor_allgather", "comm", MPI_ERR_COMM, MPI_Ineighbor_allgather(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)good.other_kind[0], &good.out_request));
+  TRY("MPI_Ineighbor_allgather", "comm", MPI_ERR_COMM, MPI_Ineighbor_allgather(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Ineighbor_allgather", "comm", MPI_ERR_COMM, MPI_Ineighbor_allgather(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Ineighbor_allgather", "comm", MPI_ERR_COMM, MPI_Ineighbor_allgather(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, MPI_COMM_NULL, &good.out_request));
+  TRY("MPI_Ineighbor_allgather", "comm", MPI_ERR_TOPOLOGY, MPI_Ineighbor_allgather(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, MPI_COMM_SELF, &good.out_request));
+  TRY("MPI_Ineighbor_allgather", "request", MPI_ERR_ARG, MPI_Ineighbor_allgather(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, NULL));
 }
 
 static void test_MPI_Ineighbor_allgather_c(void) {
-  TRY("MPI_Ineighbor_allgather_c", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Ineighbor_allgather_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ineighbor_allgather_c", "sendbuf", MPI_ERR_BUFFER, MPI_Ineighbor_allgather_c(NULL, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgather_c", "sendbuf", MPI_ERR_BUFFER, MPI_Ineighbor_allgather_c(MPI_IN_PLACE, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgather_c", "sendcount", MPI_ERR_COUNT, MPI_Ineighbor_allgather_c(good.buffer1, -1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgather_c", "sendcount", MPI_ERR_COUNT, MPI_Ineighbor_allgather_c(good.buffer1, INT64_MAX, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgather_c", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_allgather_c(good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgather_c", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_allgather_c(good.buffer1, 1, (MPI_Datatype)good.other_kind[1], good.buffer2, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgather_c", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_allgather_c(good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgather_c", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_allgather_c(good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgather_c", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_allgather_c(good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgather_c", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_allgather_c(good.buffer1, 1, good.uncommitted, good.buffer2, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgather_c", "recvbuf", MPI_ERR_BUFFER, MPI_Ineighbor_allgather_c(good.buffer1, 1, MPI_INT, NULL, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgather_c", "recvbuf", MPI_ERR_BUFFER, MPI_Ineighbor_allgather_c(good.buffer1, 1, MPI_INT, MPI_IN_PLACE, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgather_c", "recvbuf", MPI_ERR_BUFFER, MPI_Ineighbor_allgather_c(good.buffer1, 1, MPI_INT, good.buffer1, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgather_c", "recvcount", MPI_ERR_COUNT, MPI_Ineighbor_allgather_c(good.buffer1, 1, MPI_INT, good.buffer2, -1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgather_c", "recvcount", MPI_ERR_COUNT, MPI_Ineighbor_allgather_c(good.buffer1, 1, MPI_INT, good.buffer2, INT64_MAX, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgather_c", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_allgather_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.freed_type, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgather_c", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_allgather_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.other_kind[1], good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgather_c", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_allgather_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)7, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgather_c", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_allgather_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)123457, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgather_c", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_allgather_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_DATATYPE_NULL, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgather_c", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_allgather_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, good.uncommitted, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgather_c", "comm", MPI_ERR_COMM, MPI_Ineighbor_allgather_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)good.freed_comm, &good.out_request));
+  TRY("MPI_Ineighbor_allgather_c", "comm", MPI_ERR_COMM, MPI_Ineighbor_allgather_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)good.other_kind[0], &good.out_request));
+  TRY("MPI_Ineighbor_allgather_c", "comm", MPI_ERR_COMM, MPI_Ineighbor_allgather_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Ineighbor_allgather_c", "comm", MPI_ERR_COMM, MPI_Ineighbor_allgather_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Ineighbor_allgather_c", "comm", MPI_ERR_COMM, MPI_Ineighbor_allgather_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, MPI_COMM_NULL, &good.out_request));
+  TRY("MPI_Ineighbor_allgather_c", "comm", MPI_ERR_TOPOLOGY, MPI_Ineighbor_allgather_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, MPI_COMM_SELF, &good.out_request));
+  TRY("MPI_Ineighbor_allgather_c", "request", MPI_ERR_ARG, MPI_Ineighbor_allgather_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, NULL));
 }
 
 static void test_MPI_Ineighbor_allgatherv(void) {
-  TRY("MPI_Ineighbor_allgatherv", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Ineighbor_allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv", "sendbuf", MPI_ERR_BUFFER, MPI_Ineighbor_allgatherv(NULL, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv", "sendbuf", MPI_ERR_BUFFER, MPI_Ineighbor_allgatherv(MPI_IN_PLACE, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv", "sendcount", MPI_ERR_COUNT, MPI_Ineighbor_allgatherv(good.buffer1, -1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_allgatherv(good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_allgatherv(good.buffer1, 1, (MPI_Datatype)good.other_kind[1], good.buffer2, good.ones, good.ints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_allgatherv(good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_allgatherv(good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_allgatherv(good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_allgatherv(good.buffer1, 1, good.uncommitted, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv", "recvbuf", MPI_ERR_BUFFER, MPI_Ineighbor_allgatherv(good.buffer1, 1, MPI_INT, NULL, good.ones, good.ints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv", "recvbuf", MPI_ERR_BUFFER, MPI_Ineighbor_allgatherv(good.buffer1, 1, MPI_INT, MPI_IN_PLACE, good.ones, good.ints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv", "recvbuf", MPI_ERR_BUFFER, MPI_Ineighbor_allgatherv(good.buffer1, 1, MPI_INT, good.buffer1, good.ones, good.ints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv", "recvcounts", MPI_ERR_ARG, MPI_Ineighbor_allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, NULL, good.ints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv", "recvcounts", MPI_ERR_COUNT, MPI_Ineighbor_allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, (int[]){-1}, good.ints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv", "displs", MPI_ERR_ARG, MPI_Ineighbor_allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, NULL, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)good.freed_type, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)good.other_kind[1], good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)(uintptr_t)7, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)(uintptr_t)123457, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_DATATYPE_NULL, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, good.uncommitted, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv", "comm", MPI_ERR_COMM, MPI_Ineighbor_allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)good.freed_comm, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv", "comm", MPI_ERR_COMM, MPI_Ineighbor_allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)good.other_kind[0], &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv", "comm", MPI_ERR_COMM, MPI_Ineighbor_allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv", "comm", MPI_ERR_COMM, MPI_Ineighbor_allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv", "comm", MPI_ERR_COMM, MPI_Ineighbor_allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_NULL, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv", "comm", MPI_ERR_TOPOLOGY, MPI_Ineighbor_allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_SELF, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv", "request", MPI_ERR_ARG, MPI_Ineighbor_allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, NULL));
 }
 
 static void test_MPI_Ineighbor_allgatherv_c(void) {
-  TRY("MPI_Ineighbor_allgatherv_c", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Ineighbor_allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv_c", "sendbuf", MPI_ERR_BUFFER, MPI_Ineighbor_allgatherv_c(NULL, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv_c", "sendbuf", MPI_ERR_BUFFER, MPI_Ineighbor_allgatherv_c(MPI_IN_PLACE, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv_c", "sendcount", MPI_ERR_COUNT, MPI_Ineighbor_allgatherv_c(good.buffer1, -1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv_c", "sendcount", MPI_ERR_COUNT, MPI_Ineighbor_allgatherv_c(good.buffer1, INT64_MAX, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_allgatherv_c(good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_allgatherv_c(good.buffer1, 1, (MPI_Datatype)good.other_kind[1], good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_allgatherv_c(good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_allgatherv_c(good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_allgatherv_c(good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_allgatherv_c(good.buffer1, 1, good.uncommitted, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Ineighbor_allgatherv_c(good.buffer1, 1, MPI_INT, NULL, good.large_ones, good.aints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Ineighbor_allgatherv_c(good.buffer1, 1, MPI_INT, MPI_IN_PLACE, good.large_ones, good.aints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Ineighbor_allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer1, good.large_ones, good.aints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv_c", "recvcounts", MPI_ERR_ARG, MPI_Ineighbor_allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, NULL, good.aints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv_c", "recvcounts", MPI_ERR_COUNT, MPI_Ineighbor_allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, (MPI_Count[]){-1}, good.aints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv_c", "displs", MPI_ERR_ARG, MPI_Ineighbor_allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, NULL, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)good.freed_type, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)good.other_kind[1], good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)7, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)123457, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_DATATYPE_NULL, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, good.uncommitted, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv_c", "comm", MPI_ERR_COMM, MPI_Ineighbor_allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)good.freed_comm, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv_c", "comm", MPI_ERR_COMM, MPI_Ineighbor_allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)good.other_kind[0], &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv_c", "comm", MPI_ERR_COMM, MPI_Ineighbor_allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv_c", "comm", MPI_ERR_COMM, MPI_Ineighbor_allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv_c", "comm", MPI_ERR_COMM, MPI_Ineighbor_allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_NULL, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv_c", "comm", MPI_ERR_TOPOLOGY, MPI_Ineighbor_allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_SELF, &good.out_request));
+  TRY("MPI_Ineighbor_allgatherv_c", "request", MPI_ERR_ARG, MPI_Ineighbor_allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, NULL));
 }
 
 static void test_MPI_Ineighbor_alltoall(void) {
-  TRY("MPI_Ineighbor_alltoall", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Ineighbor_alltoall(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall", "sendbuf", MPI_ERR_BUFFER, MPI_Ineighbor_alltoall(NULL, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall", "sendbuf", MPI_ERR_BUFFER, MPI_Ineighbor_alltoall(MPI_IN_PLACE, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall", "sendcount", MPI_ERR_COUNT, MPI_Ineighbor_alltoall(good.buffer1, -1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoall(good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoall(good.buffer1, 1, (MPI_Datatype)good.other_kind[1], good.buffer2, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoall(good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoall(good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoall(good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoall(good.buffer1, 1, good.uncommitted, good.buffer2, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall", "recvbuf", MPI_ERR_BUFFER, MPI_Ineighbor_alltoall(good.buffer1, 1, MPI_INT, NULL, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall", "recvbuf", MPI_ERR_BUFFER, MPI_Ineighbor_alltoall(good.buffer1, 1, MPI_INT, MPI_IN_PLACE, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall", "recvbuf", MPI_ERR_BUFFER, MPI_Ineighbor_alltoall(good.buffer1, 1, MPI_INT, good.buffer1, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall", "recvcount", MPI_ERR_COUNT, MPI_Ineighbor_alltoall(good.buffer1, 1, MPI_INT, good.buffer2, -1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoall(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.freed_type, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoall(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.other_kind[1], good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoall(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)7, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoall(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)123457, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoall(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_DATATYPE_NULL, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoall(good.buffer1, 1, MPI_INT, good.buffer2, 1, good.uncommitted, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall", "comm", MPI_ERR_COMM, MPI_Ineighbor_alltoall(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)good.freed_comm, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall", "comm", MPI_ERR_COMM, MPI_Ineighbor_alltoall(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)good.other_kind[0], &good.out_request));
+  TRY("MPI_Ineighbor_alltoall", "comm", MPI_ERR_COMM, MPI_Ineighbor_alltoall(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall", "comm", MPI_ERR_COMM, MPI_Ineighbor_alltoall(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall", "comm", MPI_ERR_COMM, MPI_Ineighbor_alltoall(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, MPI_COMM_NULL, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall", "comm", MPI_ERR_TOPOLOGY, MPI_Ineighbor_alltoall(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, MPI_COMM_SELF, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall", "request", MPI_ERR_ARG, MPI_Ineighbor_alltoall(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, NULL));
 }
 
 static void test_MPI_Ineighbor_alltoall_c(void) {
-  TRY("MPI_Ineighbor_alltoall_c", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Ineighbor_alltoall_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall_c", "sendbuf", MPI_ERR_BUFFER, MPI_Ineighbor_alltoall_c(NULL, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall_c", "sendbuf", MPI_ERR_BUFFER, MPI_Ineighbor_alltoall_c(MPI_IN_PLACE, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall_c", "sendcount", MPI_ERR_COUNT, MPI_Ineighbor_alltoall_c(good.buffer1, -1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall_c", "sendcount", MPI_ERR_COUNT, MPI_Ineighbor_alltoall_c(good.buffer1, INT64_MAX, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall_c", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoall_c(good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall_c", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoall_c(good.buffer1, 1, (MPI_Datatype)good.other_kind[1], good.buffer2, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall_c", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoall_c(good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall_c", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoall_c(good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall_c", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoall_c(good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall_c", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoall_c(good.buffer1, 1, good.uncommitted, good.buffer2, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall_c", "recvbuf", MPI_ERR_BUFFER, MPI_Ineighbor_alltoall_c(good.buffer1, 1, MPI_INT, NULL, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall_c", "recvbuf", MPI_ERR_BUFFER, MPI_Ineighbor_alltoall_c(good.buffer1, 1, MPI_INT, MPI_IN_PLACE, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall_c", "recvbuf", MPI_ERR_BUFFER, MPI_Ineighbor_alltoall_c(good.buffer1, 1, MPI_INT, good.buffer1, 1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall_c", "recvcount", MPI_ERR_COUNT, MPI_Ineighbor_alltoall_c(good.buffer1, 1, MPI_INT, good.buffer2, -1, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall_c", "recvcount", MPI_ERR_COUNT, MPI_Ineighbor_alltoall_c(good.buffer1, 1, MPI_INT, good.buffer2, INT64_MAX, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall_c", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoall_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.freed_type, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall_c", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoall_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.other_kind[1], good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall_c", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoall_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)7, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall_c", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoall_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)123457, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall_c", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoall_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_DATATYPE_NULL, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall_c", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoall_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, good.uncommitted, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall_c", "comm", MPI_ERR_COMM, MPI_Ineighbor_alltoall_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)good.freed_comm, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall_c", "comm", MPI_ERR_COMM, MPI_Ineighbor_alltoall_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)good.other_kind[0], &good.out_request));
+  TRY("MPI_Ineighbor_alltoall_c", "comm", MPI_ERR_COMM, MPI_Ineighbor_alltoall_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall_c", "comm", MPI_ERR_COMM, MPI_Ineighbor_alltoall_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall_c", "comm", MPI_ERR_COMM, MPI_Ineighbor_alltoall_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, MPI_COMM_NULL, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall_c", "comm", MPI_ERR_TOPOLOGY, MPI_Ineighbor_alltoall_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, MPI_COMM_SELF, &good.out_request));
+  TRY("MPI_Ineighbor_alltoall_c", "request", MPI_ERR_ARG, MPI_Ineighbor_alltoall_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, NULL));
 }
 
 static void test_MPI_Ineighbor_alltoallv(void) {
-  TRY("MPI_Ineighbor_alltoallv", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Ineighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv", "sendbuf", MPI_ERR_BUFFER, MPI_Ineighbor_alltoallv(NULL, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv", "sendbuf", MPI_ERR_BUFFER, MPI_Ineighbor_alltoallv(MPI_IN_PLACE, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv", "sendcounts", MPI_ERR_ARG, MPI_Ineighbor_alltoallv(good.buffer1, NULL, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv", "sendcounts", MPI_ERR_COUNT, MPI_Ineighbor_alltoallv(good.buffer1, (int[]){-1}, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv", "sdispls", MPI_ERR_ARG, MPI_Ineighbor_alltoallv(good.buffer1, good.ones, NULL, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoallv(good.buffer1, good.ones, good.ints, (MPI_Datatype)good.freed_type, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoallv(good.buffer1, good.ones, good.ints, (MPI_Datatype)good.other_kind[1], good.buffer2, good.ones, good.ints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoallv(good.buffer1, good.ones, good.ints, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoallv(good.buffer1, good.ones, good.ints, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_DATATYPE_NULL, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoallv(good.buffer1, good.ones, good.ints, good.uncommitted, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv", "recvbuf", MPI_ERR_BUFFER, MPI_Ineighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, NULL, good.ones, good.ints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv", "recvbuf", MPI_ERR_BUFFER, MPI_Ineighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, MPI_IN_PLACE, good.ones, good.ints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv", "recvbuf", MPI_ERR_BUFFER, MPI_Ineighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer1, good.ones, good.ints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv", "recvcounts", MPI_ERR_ARG, MPI_Ineighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, NULL, good.ints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv", "recvcounts", MPI_ERR_COUNT, MPI_Ineighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, (int[]){-1}, good.ints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv", "rdispls", MPI_ERR_ARG, MPI_Ineighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, NULL, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)good.freed_type, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)good.other_kind[1], good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)(uintptr_t)7, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)(uintptr_t)123457, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_DATATYPE_NULL, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, good.uncommitted, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv", "comm", MPI_ERR_COMM, MPI_Ineighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)good.freed_comm, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv", "comm", MPI_ERR_COMM, MPI_Ineighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)good.other_kind[0], &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv", "comm", MPI_ERR_COMM, MPI_Ineighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv", "comm", MPI_ERR_COMM, MPI_Ineighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv", "comm", MPI_ERR_COMM, MPI_Ineighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_NULL, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv", "comm", MPI_ERR_TOPOLOGY, MPI_Ineighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_SELF, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv", "request", MPI_ERR_ARG, MPI_Ineighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, NULL));
 }
 
 static void test_MPI_Ineighbor_alltoallv_c(void) {
-  TRY("MPI_Ineighbor_alltoallv_c", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Ineighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv_c", "sendbuf", MPI_ERR_BUFFER, MPI_Ineighbor_alltoallv_c(NULL, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv_c", "sendbuf", MPI_ERR_BUFFER, MPI_Ineighbor_alltoallv_c(MPI_IN_PLACE, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv_c", "sendcounts", MPI_ERR_ARG, MPI_Ineighbor_alltoallv_c(good.buffer1, NULL, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv_c", "sendcounts", MPI_ERR_COUNT, MPI_Ineighbor_alltoallv_c(good.buffer1, (MPI_Count[]){-1}, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv_c", "sdispls", MPI_ERR_ARG, MPI_Ineighbor_alltoallv_c(good.buffer1, good.large_ones, NULL, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv_c", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype)good.freed_type, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv_c", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype)good.other_kind[1], good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv_c", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv_c", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv_c", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_DATATYPE_NULL, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv_c", "sendtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, good.uncommitted, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Ineighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, NULL, good.large_ones, good.aints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Ineighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, MPI_IN_PLACE, good.large_ones, good.aints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Ineighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer1, good.large_ones, good.aints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv_c", "recvcounts", MPI_ERR_ARG, MPI_Ineighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, NULL, good.aints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv_c", "recvcounts", MPI_ERR_COUNT, MPI_Ineighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, (MPI_Count[]){-1}, good.aints, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv_c", "rdispls", MPI_ERR_ARG, MPI_Ineighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, NULL, MPI_INT, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv_c", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)good.freed_type, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv_c", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)good.other_kind[1], good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv_c", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)7, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv_c", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)123457, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv_c", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_DATATYPE_NULL, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv_c", "recvtype", MPI_ERR_TYPE, MPI_Ineighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, good.uncommitted, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv_c", "comm", MPI_ERR_COMM, MPI_Ineighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)good.freed_comm, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv_c", "comm", MPI_ERR_COMM, MPI_Ineighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)good.other_kind[0], &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv_c", "comm", MPI_ERR_COMM, MPI_Ineighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv_c", "comm", MPI_ERR_COMM, MPI_Ineighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv_c", "comm", MPI_ERR_COMM, MPI_Ineighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_NULL, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv_c", "comm", MPI_ERR_TOPOLOGY, MPI_Ineighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_SELF, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallv_c", "request", MPI_ERR_ARG, MPI_Ineighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, NULL));
 }
 
 static void test_MPI_Ineighbor_alltoallw(void) {
-  TRY("MPI_Ineighbor_alltoallw", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Ineighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, good.types, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw", "sendbuf", MPI_ERR_BUFFER, MPI_Ineighbor_alltoallw(NULL, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, good.types, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw", "sendbuf", MPI_ERR_BUFFER, MPI_Ineighbor_alltoallw(MPI_IN_PLACE, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, good.types, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw", "sendcounts", MPI_ERR_ARG, MPI_Ineighbor_alltoallw(good.buffer1, NULL, good.aints, good.types, good.buffer2, good.ones, good.aints, good.types, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw", "sendcounts", MPI_ERR_COUNT, MPI_Ineighbor_alltoallw(good.buffer1, (int[]){-1}, good.aints, good.types, good.buffer2, good.ones, good.aints, good.types, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw", "sdispls", MPI_ERR_ARG, MPI_Ineighbor_alltoallw(good.buffer1, good.ones, NULL, good.types, good.buffer2, good.ones, good.aints, good.types, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw", "sendtypes", MPI_ERR_ARG, MPI_Ineighbor_alltoallw(good.buffer1, good.ones, good.aints, NULL, good.buffer2, good.ones, good.aints, good.types, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw", "sendtypes", MPI_ERR_TYPE, MPI_Ineighbor_alltoallw(good.buffer1, good.ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.freed_type}, good.buffer2, good.ones, good.aints, good.types, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw", "sendtypes", MPI_ERR_TYPE, MPI_Ineighbor_alltoallw(good.buffer1, good.ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.other_kind[1]}, good.buffer2, good.ones, good.aints, good.types, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw", "sendtypes", MPI_ERR_TYPE, MPI_Ineighbor_alltoallw(good.buffer1, good.ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)7}, good.buffer2, good.ones, good.aints, good.types, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw", "sendtypes", MPI_ERR_TYPE, MPI_Ineighbor_alltoallw(good.buffer1, good.ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)123457}, good.buffer2, good.ones, good.aints, good.types, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw", "sendtypes", MPI_ERR_TYPE, MPI_Ineighbor_alltoallw(good.buffer1, good.ones, good.aints, (MPI_Datatype[]){MPI_DATATYPE_NULL}, good.buffer2, good.ones, good.aints, good.types, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw", "sendtypes", MPI_ERR_TYPE, MPI_Ineighbor_alltoallw(good.buffer1, good.ones, good.aints, (MPI_Datatype[]){good.uncommitted}, good.buffer2, good.ones, good.aints, good.types, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw", "recvbuf", MPI_ERR_BUFFER, MPI_Ineighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, NULL, good.ones, good.aints, good.types, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw", "recvbuf", MPI_ERR_BUFFER, MPI_Ineighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, MPI_IN_PLACE, good.ones, good.aints, good.types, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw", "recvbuf", MPI_ERR_BUFFER, MPI_Ineighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, good.buffer1, good.ones, good.aints, good.types, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw", "recvcounts", MPI_ERR_ARG, MPI_Ineighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, good.buffer2, NULL, good.aints, good.types, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw", "recvcounts", MPI_ERR_COUNT, MPI_Ineighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, good.buffer2, (int[]){-1}, good.aints, good.types, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw", "rdispls", MPI_ERR_ARG, MPI_Ineighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, NULL, good.types, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw", "recvtypes", MPI_ERR_ARG, MPI_Ineighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, NULL, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw", "recvtypes", MPI_ERR_TYPE, MPI_Ineighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.freed_type}, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw", "recvtypes", MPI_ERR_TYPE, MPI_Ineighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.other_kind[1]}, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw", "recvtypes", MPI_ERR_TYPE, MPI_Ineighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)7}, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw", "recvtypes", MPI_ERR_TYPE, MPI_Ineighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)123457}, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw", "recvtypes", MPI_ERR_TYPE, MPI_Ineighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, (MPI_Datatype[]){MPI_DATATYPE_NULL}, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw", "recvtypes", MPI_ERR_TYPE, MPI_Ineighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, (MPI_Datatype[]){good.uncommitted}, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw", "comm", MPI_ERR_COMM, MPI_Ineighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, good.types, (MPI_Comm)good.freed_comm, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw", "comm", MPI_ERR_COMM, MPI_Ineighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, good.types, (MPI_Comm)good.other_kind[0], &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw", "comm", MPI_ERR_COMM, MPI_Ineighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, good.types, (MPI_Comm)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw", "comm", MPI_ERR_COMM, MPI_Ineighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, good.types, (MPI_Comm)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw", "comm", MPI_ERR_COMM, MPI_Ineighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, good.types, MPI_COMM_NULL, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw", "comm", MPI_ERR_TOPOLOGY, MPI_Ineighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, good.types, MPI_COMM_SELF, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw", "request", MPI_ERR_ARG, MPI_Ineighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, good.types, good.cart, NULL));
 }
 
 static void test_MPI_Ineighbor_alltoallw_c(void) {
-  TRY("MPI_Ineighbor_alltoallw_c", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Ineighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw_c", "sendbuf", MPI_ERR_BUFFER, MPI_Ineighbor_alltoallw_c(NULL, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw_c", "sendbuf", MPI_ERR_BUFFER, MPI_Ineighbor_alltoallw_c(MPI_IN_PLACE, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw_c", "sendcounts", MPI_ERR_ARG, MPI_Ineighbor_alltoallw_c(good.buffer1, NULL, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw_c", "sendcounts", MPI_ERR_COUNT, MPI_Ineighbor_alltoallw_c(good.buffer1, (MPI_Count[]){-1}, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw_c", "sdispls", MPI_ERR_ARG, MPI_Ineighbor_alltoallw_c(good.buffer1, good.large_ones, NULL, good.types, good.buffer2, good.large_ones, good.aints, good.types, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw_c", "sendtypes", MPI_ERR_ARG, MPI_Ineighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, NULL, good.buffer2, good.large_ones, good.aints, good.types, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw_c", "sendtypes", MPI_ERR_TYPE, MPI_Ineighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.freed_type}, good.buffer2, good.large_ones, good.aints, good.types, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw_c", "sendtypes", MPI_ERR_TYPE, MPI_Ineighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.other_kind[1]}, good.buffer2, good.large_ones, good.aints, good.types, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw_c", "sendtypes", MPI_ERR_TYPE, MPI_Ineighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)7}, good.buffer2, good.large_ones, good.aints, good.types, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw_c", "sendtypes", MPI_ERR_TYPE, MPI_Ineighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)123457}, good.buffer2, good.large_ones, good.aints, good.types, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw_c", "sendtypes", MPI_ERR_TYPE, MPI_Ineighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype[]){MPI_DATATYPE_NULL}, good.buffer2, good.large_ones, good.aints, good.types, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw_c", "sendtypes", MPI_ERR_TYPE, MPI_Ineighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype[]){good.uncommitted}, good.buffer2, good.large_ones, good.aints, good.types, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw_c", "recvbuf", MPI_ERR_BUFFER, MPI_Ineighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, NULL, good.large_ones, good.aints, good.types, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw_c", "recvbuf", MPI_ERR_BUFFER, MPI_Ineighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, MPI_IN_PLACE, good.large_ones, good.aints, good.types, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw_c", "recvbuf", MPI_ERR_BUFFER, MPI_Ineighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer1, good.large_ones, good.aints, good.types, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw_c", "recvcounts", MPI_ERR_ARG, MPI_Ineighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, NULL, good.aints, good.types, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw_c", "recvcounts", MPI_ERR_COUNT, MPI_Ineighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, (MPI_Count[]){-1}, good.aints, good.types, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw_c", "rdispls", MPI_ERR_ARG, MPI_Ineighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, NULL, good.types, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw_c", "recvtypes", MPI_ERR_ARG, MPI_Ineighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, NULL, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw_c", "recvtypes", MPI_ERR_TYPE, MPI_Ineighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.freed_type}, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw_c", "recvtypes", MPI_ERR_TYPE, MPI_Ineighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.other_kind[1]}, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw_c", "recvtypes", MPI_ERR_TYPE, MPI_Ineighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)7}, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw_c", "recvtypes", MPI_ERR_TYPE, MPI_Ineighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)123457}, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw_c", "recvtypes", MPI_ERR_TYPE, MPI_Ineighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, (MPI_Datatype[]){MPI_DATATYPE_NULL}, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw_c", "recvtypes", MPI_ERR_TYPE, MPI_Ineighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, (MPI_Datatype[]){good.uncommitted}, good.cart, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw_c", "comm", MPI_ERR_COMM, MPI_Ineighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, (MPI_Comm)good.freed_comm, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw_c", "comm", MPI_ERR_COMM, MPI_Ineighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, (MPI_Comm)good.other_kind[0], &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw_c", "comm", MPI_ERR_COMM, MPI_Ineighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, (MPI_Comm)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw_c", "comm", MPI_ERR_COMM, MPI_Ineighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, (MPI_Comm)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw_c", "comm", MPI_ERR_COMM, MPI_Ineighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_NULL, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw_c", "comm", MPI_ERR_TOPOLOGY, MPI_Ineighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_SELF, &good.out_request));
+  TRY("MPI_Ineighbor_alltoallw_c", "request", MPI_ERR_ARG, MPI_Ineighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, good.cart, NULL));
 }
 
 static void test_MPI_Info_create(void) {
@@ -4289,83 +4715,671 @@ static void test_MPI_Mrecv_c(void) {
 }
 
 static void test_MPI_Neighbor_allgather(void) {
-  TRY("MPI_Neighbor_allgather", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_allgather(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Neighbor_allgather", "sendbuf", MPI_ERR_BUFFER, MPI_Neighbor_allgather(NULL, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgather", "sendbuf", MPI_ERR_BUFFER, MPI_Neighbor_allgather(MPI_IN_PLACE, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgather", "sendcount", MPI_ERR_COUNT, MPI_Neighbor_allgather(good.buffer1, -1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgather", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgather(good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgather", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgather(good.buffer1, 1, (MPI_Datatype)good.other_kind[1], good.buffer2, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgather", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgather(good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgather", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgather(good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgather", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgather(good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgather", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgather(good.buffer1, 1, good.uncommitted, good.buffer2, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgather", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_allgather(good.buffer1, 1, MPI_INT, NULL, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgather", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_allgather(good.buffer1, 1, MPI_INT, MPI_IN_PLACE, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgather", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_allgather(good.buffer1, 1, MPI_INT, good.buffer1, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgather", "recvcount", MPI_ERR_COUNT, MPI_Neighbor_allgather(good.buffer1, 1, MPI_INT, good.buffer2, -1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgather", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgather(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.freed_type, good.cart));
+  TRY("MPI_Neighbor_allgather", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgather(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.other_kind[1], good.cart));
+  TRY("MPI_Neighbor_allgather", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgather(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)7, good.cart));
+  TRY("MPI_Neighbor_allgather", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgather(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)123457, good.cart));
+  TRY("MPI_Neighbor_allgather", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgather(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_DATATYPE_NULL, good.cart));
+  TRY("MPI_Neighbor_allgather", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgather(good.buffer1, 1, MPI_INT, good.buffer2, 1, good.uncommitted, good.cart));
+  TRY("MPI_Neighbor_allgather", "comm", MPI_ERR_COMM, MPI_Neighbor_allgather(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)good.freed_comm));
+  TRY("MPI_Neighbor_allgather", "comm", MPI_ERR_COMM, MPI_Neighbor_allgather(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)good.other_kind[0]));
+  TRY("MPI_Neighbor_allgather", "comm", MPI_ERR_COMM, MPI_Neighbor_allgather(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)(uintptr_t)7));
+  TRY("MPI_Neighbor_allgather", "comm", MPI_ERR_COMM, MPI_Neighbor_allgather(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)(uintptr_t)123457));
+  TRY("MPI_Neighbor_allgather", "comm", MPI_ERR_COMM, MPI_Neighbor_allgather(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, MPI_COMM_NULL));
+  TRY("MPI_Neighbor_allgather", "comm", MPI_ERR_TOPOLOGY, MPI_Neighbor_allgather(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, MPI_COMM_SELF));
 }
 
 static void test_MPI_Neighbor_allgather_c(void) {
-  TRY("MPI_Neighbor_allgather_c", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_allgather_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Neighbor_allgather_c", "sendbuf", MPI_ERR_BUFFER, MPI_Neighbor_allgather_c(NULL, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgather_c", "sendbuf", MPI_ERR_BUFFER, MPI_Neighbor_allgather_c(MPI_IN_PLACE, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgather_c", "sendcount", MPI_ERR_COUNT, MPI_Neighbor_allgather_c(good.buffer1, -1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgather_c", "sendcount", MPI_ERR_COUNT, MPI_Neighbor_allgather_c(good.buffer1, INT64_MAX, MPI_INT, good.buffer2, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgather_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgather_c(good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgather_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgather_c(good.buffer1, 1, (MPI_Datatype)good.other_kind[1], good.buffer2, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgather_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgather_c(good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgather_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgather_c(good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgather_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgather_c(good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgather_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgather_c(good.buffer1, 1, good.uncommitted, good.buffer2, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgather_c", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_allgather_c(good.buffer1, 1, MPI_INT, NULL, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgather_c", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_allgather_c(good.buffer1, 1, MPI_INT, MPI_IN_PLACE, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgather_c", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_allgather_c(good.buffer1, 1, MPI_INT, good.buffer1, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgather_c", "recvcount", MPI_ERR_COUNT, MPI_Neighbor_allgather_c(good.buffer1, 1, MPI_INT, good.buffer2, -1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgather_c", "recvcount", MPI_ERR_COUNT, MPI_Neighbor_allgather_c(good.buffer1, 1, MPI_INT, good.buffer2, INT64_MAX, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgather_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgather_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.freed_type, good.cart));
+  TRY("MPI_Neighbor_allgather_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgather_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.other_kind[1], good.cart));
+  TRY("MPI_Neighbor_allgather_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgather_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)7, good.cart));
+  TRY("MPI_Neighbor_allgather_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgather_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)123457, good.cart));
+  TRY("MPI_Neighbor_allgather_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgather_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_DATATYPE_NULL, good.cart));
+  TRY("MPI_Neighbor_allgather_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgather_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, good.uncommitted, good.cart));
+  TRY("MPI_Neighbor_allgather_c", "comm", MPI_ERR_COMM, MPI_Neighbor_allgather_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)good.freed_comm));
+  TRY("MPI_Neighbor_allgather_c", "comm", MPI_ERR_COMM, MPI_Neighbor_allgather_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)good.other_kind[0]));
+  TRY("MPI_Neighbor_allgather_c", "comm", MPI_ERR_COMM, MPI_Neighbor_allgather_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)(uintptr_t)7));
+  TRY("MPI_Neighbor_allgather_c", "comm", MPI_ERR_COMM, MPI_Neighbor_allgather_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)(uintptr_t)123457));
+  TRY("MPI_Neighbor_allgather_c", "comm", MPI_ERR_COMM, MPI_Neighbor_allgather_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, MPI_COMM_NULL));
+  TRY("MPI_Neighbor_allgather_c", "comm", MPI_ERR_TOPOLOGY, MPI_Neighbor_allgather_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, MPI_COMM_SELF));
 }
 
 static void test_MPI_Neighbor_allgather_init(void) {
-  TRY("MPI_Neighbor_allgather_init", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_allgather_init(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init", "sendbuf", MPI_ERR_BUFFER, MPI_Neighbor_allgather_init(NULL, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init", "sendbuf", MPI_ERR_BUFFER, MPI_Neighbor_allgather_init(MPI_IN_PLACE, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init", "sendcount", MPI_ERR_COUNT, MPI_Neighbor_allgather_init(good.buffer1, -1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgather_init(good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgather_init(good.buffer1, 1, (MPI_Datatype)good.other_kind[1], good.buffer2, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgather_init(good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgather_init(good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgather_init(good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgather_init(good.buffer1, 1, good.uncommitted, good.buffer2, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_allgather_init(good.buffer1, 1, MPI_INT, NULL, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_allgather_init(good.buffer1, 1, MPI_INT, MPI_IN_PLACE, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_allgather_init(good.buffer1, 1, MPI_INT, good.buffer1, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init", "recvcount", MPI_ERR_COUNT, MPI_Neighbor_allgather_init(good.buffer1, 1, MPI_INT, good.buffer2, -1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgather_init(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.freed_type, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgather_init(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.other_kind[1], good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgather_init(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)7, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgather_init(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)123457, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgather_init(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_DATATYPE_NULL, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgather_init(good.buffer1, 1, MPI_INT, good.buffer2, 1, good.uncommitted, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init", "comm", MPI_ERR_COMM, MPI_Neighbor_allgather_init(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init", "comm", MPI_ERR_COMM, MPI_Neighbor_allgather_init(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)good.other_kind[0], MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init", "comm", MPI_ERR_COMM, MPI_Neighbor_allgather_init(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init", "comm", MPI_ERR_COMM, MPI_Neighbor_allgather_init(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)(uintptr_t)123457, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init", "comm", MPI_ERR_COMM, MPI_Neighbor_allgather_init(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, MPI_COMM_NULL, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init", "comm", MPI_ERR_TOPOLOGY, MPI_Neighbor_allgather_init(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, MPI_COMM_SELF, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init", "info", MPI_ERR_INFO, MPI_Neighbor_allgather_init(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, (MPI_Info)good.freed_info, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init", "info", MPI_ERR_INFO, MPI_Neighbor_allgather_init(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, (MPI_Info)good.other_kind[0], &good.out_request));
+  TRY("MPI_Neighbor_allgather_init", "info", MPI_ERR_INFO, MPI_Neighbor_allgather_init(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, (MPI_Info)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init", "info", MPI_ERR_INFO, MPI_Neighbor_allgather_init(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, (MPI_Info)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init", "request", MPI_ERR_ARG, MPI_Neighbor_allgather_init(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, MPI_INFO_NULL, NULL));
 }
 
 static void test_MPI_Neighbor_allgather_init_c(void) {
-  TRY("MPI_Neighbor_allgather_init_c", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_allgather_init_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init_c", "sendbuf", MPI_ERR_BUFFER, MPI_Neighbor_allgather_init_c(NULL, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init_c", "sendbuf", MPI_ERR_BUFFER, MPI_Neighbor_allgather_init_c(MPI_IN_PLACE, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init_c", "sendcount", MPI_ERR_COUNT, MPI_Neighbor_allgather_init_c(good.buffer1, -1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init_c", "sendcount", MPI_ERR_COUNT, MPI_Neighbor_allgather_init_c(good.buffer1, INT64_MAX, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgather_init_c(good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgather_init_c(good.buffer1, 1, (MPI_Datatype)good.other_kind[1], good.buffer2, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgather_init_c(good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgather_init_c(good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgather_init_c(good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgather_init_c(good.buffer1, 1, good.uncommitted, good.buffer2, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_allgather_init_c(good.buffer1, 1, MPI_INT, NULL, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_allgather_init_c(good.buffer1, 1, MPI_INT, MPI_IN_PLACE, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_allgather_init_c(good.buffer1, 1, MPI_INT, good.buffer1, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init_c", "recvcount", MPI_ERR_COUNT, MPI_Neighbor_allgather_init_c(good.buffer1, 1, MPI_INT, good.buffer2, -1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init_c", "recvcount", MPI_ERR_COUNT, MPI_Neighbor_allgather_init_c(good.buffer1, 1, MPI_INT, good.buffer2, INT64_MAX, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgather_init_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.freed_type, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgather_init_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.other_kind[1], good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgather_init_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)7, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgather_init_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)123457, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgather_init_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_DATATYPE_NULL, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgather_init_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, good.uncommitted, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init_c", "comm", MPI_ERR_COMM, MPI_Neighbor_allgather_init_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init_c", "comm", MPI_ERR_COMM, MPI_Neighbor_allgather_init_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)good.other_kind[0], MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init_c", "comm", MPI_ERR_COMM, MPI_Neighbor_allgather_init_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init_c", "comm", MPI_ERR_COMM, MPI_Neighbor_allgather_init_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)(uintptr_t)123457, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init_c", "comm", MPI_ERR_COMM, MPI_Neighbor_allgather_init_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, MPI_COMM_NULL, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init_c", "comm", MPI_ERR_TOPOLOGY, MPI_Neighbor_allgather_init_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, MPI_COMM_SELF, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init_c", "info", MPI_ERR_INFO, MPI_Neighbor_allgather_init_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, (MPI_Info)good.freed_info, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init_c", "info", MPI_ERR_INFO, MPI_Neighbor_allgather_init_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, (MPI_Info)good.other_kind[0], &good.out_request));
+  TRY("MPI_Neighbor_allgather_init_c", "info", MPI_ERR_INFO, MPI_Neighbor_allgather_init_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, (MPI_Info)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init_c", "info", MPI_ERR_INFO, MPI_Neighbor_allgather_init_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, (MPI_Info)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Neighbor_allgather_init_c", "request", MPI_ERR_ARG, MPI_Neighbor_allgather_init_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, MPI_INFO_NULL, NULL));
 }
 
 static void test_MPI_Neighbor_allgatherv(void) {
-  TRY("MPI_Neighbor_allgatherv", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Neighbor_allgatherv", "sendbuf", MPI_ERR_BUFFER, MPI_Neighbor_allgatherv(NULL, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgatherv", "sendbuf", MPI_ERR_BUFFER, MPI_Neighbor_allgatherv(MPI_IN_PLACE, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgatherv", "sendcount", MPI_ERR_COUNT, MPI_Neighbor_allgatherv(good.buffer1, -1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgatherv", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv(good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, good.ones, good.ints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgatherv", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv(good.buffer1, 1, (MPI_Datatype)good.other_kind[1], good.buffer2, good.ones, good.ints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgatherv", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv(good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.ones, good.ints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgatherv", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv(good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.ones, good.ints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgatherv", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv(good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, good.ones, good.ints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgatherv", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv(good.buffer1, 1, good.uncommitted, good.buffer2, good.ones, good.ints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgatherv", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_allgatherv(good.buffer1, 1, MPI_INT, NULL, good.ones, good.ints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgatherv", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_allgatherv(good.buffer1, 1, MPI_INT, MPI_IN_PLACE, good.ones, good.ints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgatherv", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_allgatherv(good.buffer1, 1, MPI_INT, good.buffer1, good.ones, good.ints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgatherv", "recvcounts", MPI_ERR_ARG, MPI_Neighbor_allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, NULL, good.ints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgatherv", "recvcounts", MPI_ERR_COUNT, MPI_Neighbor_allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, (int[]){-1}, good.ints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgatherv", "displs", MPI_ERR_ARG, MPI_Neighbor_allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, NULL, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgatherv", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)good.freed_type, good.cart));
+  TRY("MPI_Neighbor_allgatherv", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)good.other_kind[1], good.cart));
+  TRY("MPI_Neighbor_allgatherv", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)(uintptr_t)7, good.cart));
+  TRY("MPI_Neighbor_allgatherv", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)(uintptr_t)123457, good.cart));
+  TRY("MPI_Neighbor_allgatherv", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_DATATYPE_NULL, good.cart));
+  TRY("MPI_Neighbor_allgatherv", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, good.uncommitted, good.cart));
+  TRY("MPI_Neighbor_allgatherv", "comm", MPI_ERR_COMM, MPI_Neighbor_allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)good.freed_comm));
+  TRY("MPI_Neighbor_allgatherv", "comm", MPI_ERR_COMM, MPI_Neighbor_allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)good.other_kind[0]));
+  TRY("MPI_Neighbor_allgatherv", "comm", MPI_ERR_COMM, MPI_Neighbor_allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)(uintptr_t)7));
+  TRY("MPI_Neighbor_allgatherv", "comm", MPI_ERR_COMM, MPI_Neighbor_allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)(uintptr_t)123457));
+  TRY("MPI_Neighbor_allgatherv", "comm", MPI_ERR_COMM, MPI_Neighbor_allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_NULL));
+  TRY("MPI_Neighbor_allgatherv", "comm", MPI_ERR_TOPOLOGY, MPI_Neighbor_allgatherv(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_SELF));
 }
 
 static void test_MPI_Neighbor_allgatherv_c(void) {
-  TRY("MPI_Neighbor_allgatherv_c", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Neighbor_allgatherv_c", "sendbuf", MPI_ERR_BUFFER, MPI_Neighbor_allgatherv_c(NULL, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgatherv_c", "sendbuf", MPI_ERR_BUFFER, MPI_Neighbor_allgatherv_c(MPI_IN_PLACE, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgatherv_c", "sendcount", MPI_ERR_COUNT, MPI_Neighbor_allgatherv_c(good.buffer1, -1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgatherv_c", "sendcount", MPI_ERR_COUNT, MPI_Neighbor_allgatherv_c(good.buffer1, INT64_MAX, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv_c(good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv_c(good.buffer1, 1, (MPI_Datatype)good.other_kind[1], good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv_c(good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv_c(good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv_c(good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgatherv_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv_c(good.buffer1, 1, good.uncommitted, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgatherv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_allgatherv_c(good.buffer1, 1, MPI_INT, NULL, good.large_ones, good.aints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgatherv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_allgatherv_c(good.buffer1, 1, MPI_INT, MPI_IN_PLACE, good.large_ones, good.aints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgatherv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer1, good.large_ones, good.aints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgatherv_c", "recvcounts", MPI_ERR_ARG, MPI_Neighbor_allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, NULL, good.aints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgatherv_c", "recvcounts", MPI_ERR_COUNT, MPI_Neighbor_allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, (MPI_Count[]){-1}, good.aints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgatherv_c", "displs", MPI_ERR_ARG, MPI_Neighbor_allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, NULL, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_allgatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)good.freed_type, good.cart));
+  TRY("MPI_Neighbor_allgatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)good.other_kind[1], good.cart));
+  TRY("MPI_Neighbor_allgatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)7, good.cart));
+  TRY("MPI_Neighbor_allgatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)123457, good.cart));
+  TRY("MPI_Neighbor_allgatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_DATATYPE_NULL, good.cart));
+  TRY("MPI_Neighbor_allgatherv_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, good.uncommitted, good.cart));
+  TRY("MPI_Neighbor_allgatherv_c", "comm", MPI_ERR_COMM, MPI_Neighbor_allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)good.freed_comm));
+  TRY("MPI_Neighbor_allgatherv_c", "comm", MPI_ERR_COMM, MPI_Neighbor_allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)good.other_kind[0]));
+  TRY("MPI_Neighbor_allgatherv_c", "comm", MPI_ERR_COMM, MPI_Neighbor_allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)(uintptr_t)7));
+  TRY("MPI_Neighbor_allgatherv_c", "comm", MPI_ERR_COMM, MPI_Neighbor_allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)(uintptr_t)123457));
+  TRY("MPI_Neighbor_allgatherv_c", "comm", MPI_ERR_COMM, MPI_Neighbor_allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_NULL));
+  TRY("MPI_Neighbor_allgatherv_c", "comm", MPI_ERR_TOPOLOGY, MPI_Neighbor_allgatherv_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_SELF));
 }
 
 static void test_MPI_Neighbor_allgatherv_init(void) {
-  TRY("MPI_Neighbor_allgatherv_init", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init", "sendbuf", MPI_ERR_BUFFER, MPI_Neighbor_allgatherv_init(NULL, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init", "sendbuf", MPI_ERR_BUFFER, MPI_Neighbor_allgatherv_init(MPI_IN_PLACE, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init", "sendcount", MPI_ERR_COUNT, MPI_Neighbor_allgatherv_init(good.buffer1, -1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv_init(good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv_init(good.buffer1, 1, (MPI_Datatype)good.other_kind[1], good.buffer2, good.ones, good.ints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv_init(good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv_init(good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv_init(good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv_init(good.buffer1, 1, good.uncommitted, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_allgatherv_init(good.buffer1, 1, MPI_INT, NULL, good.ones, good.ints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_allgatherv_init(good.buffer1, 1, MPI_INT, MPI_IN_PLACE, good.ones, good.ints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer1, good.ones, good.ints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init", "recvcounts", MPI_ERR_ARG, MPI_Neighbor_allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, NULL, good.ints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init", "recvcounts", MPI_ERR_COUNT, MPI_Neighbor_allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, (int[]){-1}, good.ints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init", "displs", MPI_ERR_ARG, MPI_Neighbor_allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, NULL, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)good.freed_type, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)good.other_kind[1], good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)(uintptr_t)7, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)(uintptr_t)123457, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_DATATYPE_NULL, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, good.uncommitted, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init", "comm", MPI_ERR_COMM, MPI_Neighbor_allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init", "comm", MPI_ERR_COMM, MPI_Neighbor_allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)good.other_kind[0], MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init", "comm", MPI_ERR_COMM, MPI_Neighbor_allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init", "comm", MPI_ERR_COMM, MPI_Neighbor_allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)(uintptr_t)123457, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init", "comm", MPI_ERR_COMM, MPI_Neighbor_allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_NULL, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init", "comm", MPI_ERR_TOPOLOGY, MPI_Neighbor_allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_SELF, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init", "info", MPI_ERR_INFO, MPI_Neighbor_allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, (MPI_Info)good.freed_info, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init", "info", MPI_ERR_INFO, MPI_Neighbor_allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, (MPI_Info)good.other_kind[0], &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init", "info", MPI_ERR_INFO, MPI_Neighbor_allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, (MPI_Info)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init", "info", MPI_ERR_INFO, MPI_Neighbor_allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, (MPI_Info)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init", "request", MPI_ERR_ARG, MPI_Neighbor_allgatherv_init(good.buffer1, 1, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, MPI_INFO_NULL, NULL));
 }
 
 static void test_MPI_Neighbor_allgatherv_init_c(void) {
-  TRY("MPI_Neighbor_allgatherv_init_c", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init_c", "sendbuf", MPI_ERR_BUFFER, MPI_Neighbor_allgatherv_init_c(NULL, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init_c", "sendbuf", MPI_ERR_BUFFER, MPI_Neighbor_allgatherv_init_c(MPI_IN_PLACE, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init_c", "sendcount", MPI_ERR_COUNT, MPI_Neighbor_allgatherv_init_c(good.buffer1, -1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init_c", "sendcount", MPI_ERR_COUNT, MPI_Neighbor_allgatherv_init_c(good.buffer1, INT64_MAX, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv_init_c(good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv_init_c(good.buffer1, 1, (MPI_Datatype)good.other_kind[1], good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv_init_c(good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv_init_c(good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv_init_c(good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv_init_c(good.buffer1, 1, good.uncommitted, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_allgatherv_init_c(good.buffer1, 1, MPI_INT, NULL, good.large_ones, good.aints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_allgatherv_init_c(good.buffer1, 1, MPI_INT, MPI_IN_PLACE, good.large_ones, good.aints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer1, good.large_ones, good.aints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init_c", "recvcounts", MPI_ERR_ARG, MPI_Neighbor_allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, NULL, good.aints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init_c", "recvcounts", MPI_ERR_COUNT, MPI_Neighbor_allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, (MPI_Count[]){-1}, good.aints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init_c", "displs", MPI_ERR_ARG, MPI_Neighbor_allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, NULL, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)good.freed_type, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)good.other_kind[1], good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)7, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)123457, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_DATATYPE_NULL, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, good.uncommitted, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init_c", "comm", MPI_ERR_COMM, MPI_Neighbor_allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init_c", "comm", MPI_ERR_COMM, MPI_Neighbor_allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)good.other_kind[0], MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init_c", "comm", MPI_ERR_COMM, MPI_Neighbor_allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init_c", "comm", MPI_ERR_COMM, MPI_Neighbor_allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)(uintptr_t)123457, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init_c", "comm", MPI_ERR_COMM, MPI_Neighbor_allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_NULL, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init_c", "comm", MPI_ERR_TOPOLOGY, MPI_Neighbor_allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_SELF, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init_c", "info", MPI_ERR_INFO, MPI_Neighbor_allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, (MPI_Info)good.freed_info, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init_c", "info", MPI_ERR_INFO, MPI_Neighbor_allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, (MPI_Info)good.other_kind[0], &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init_c", "info", MPI_ERR_INFO, MPI_Neighbor_allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, (MPI_Info)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init_c", "info", MPI_ERR_INFO, MPI_Neighbor_allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, (MPI_Info)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Neighbor_allgatherv_init_c", "request", MPI_ERR_ARG, MPI_Neighbor_allgatherv_init_c(good.buffer1, 1, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, MPI_INFO_NULL, NULL));
 }
 
 static void test_MPI_Neighbor_alltoall(void) {
-  TRY("MPI_Neighbor_alltoall", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_alltoall(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Neighbor_alltoall", "sendbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoall(NULL, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoall", "sendbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoall(MPI_IN_PLACE, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoall", "sendcount", MPI_ERR_COUNT, MPI_Neighbor_alltoall(good.buffer1, -1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoall", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall(good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoall", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall(good.buffer1, 1, (MPI_Datatype)good.other_kind[1], good.buffer2, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoall", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall(good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoall", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall(good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoall", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall(good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoall", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall(good.buffer1, 1, good.uncommitted, good.buffer2, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoall", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoall(good.buffer1, 1, MPI_INT, NULL, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoall", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoall(good.buffer1, 1, MPI_INT, MPI_IN_PLACE, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoall", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoall(good.buffer1, 1, MPI_INT, good.buffer1, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoall", "recvcount", MPI_ERR_COUNT, MPI_Neighbor_alltoall(good.buffer1, 1, MPI_INT, good.buffer2, -1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoall", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.freed_type, good.cart));
+  TRY("MPI_Neighbor_alltoall", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.other_kind[1], good.cart));
+  TRY("MPI_Neighbor_alltoall", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)7, good.cart));
+  TRY("MPI_Neighbor_alltoall", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)123457, good.cart));
+  TRY("MPI_Neighbor_alltoall", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_DATATYPE_NULL, good.cart));
+  TRY("MPI_Neighbor_alltoall", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall(good.buffer1, 1, MPI_INT, good.buffer2, 1, good.uncommitted, good.cart));
+  TRY("MPI_Neighbor_alltoall", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoall(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)good.freed_comm));
+  TRY("MPI_Neighbor_alltoall", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoall(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)good.other_kind[0]));
+  TRY("MPI_Neighbor_alltoall", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoall(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)(uintptr_t)7));
+  TRY("MPI_Neighbor_alltoall", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoall(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)(uintptr_t)123457));
+  TRY("MPI_Neighbor_alltoall", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoall(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, MPI_COMM_NULL));
+  TRY("MPI_Neighbor_alltoall", "comm", MPI_ERR_TOPOLOGY, MPI_Neighbor_alltoall(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, MPI_COMM_SELF));
 }
 
 static void test_MPI_Neighbor_alltoall_c(void) {
-  TRY("MPI_Neighbor_alltoall_c", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_alltoall_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Neighbor_alltoall_c", "sendbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoall_c(NULL, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoall_c", "sendbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoall_c(MPI_IN_PLACE, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoall_c", "sendcount", MPI_ERR_COUNT, MPI_Neighbor_alltoall_c(good.buffer1, -1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoall_c", "sendcount", MPI_ERR_COUNT, MPI_Neighbor_alltoall_c(good.buffer1, INT64_MAX, MPI_INT, good.buffer2, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoall_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall_c(good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoall_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall_c(good.buffer1, 1, (MPI_Datatype)good.other_kind[1], good.buffer2, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoall_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall_c(good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoall_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall_c(good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoall_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall_c(good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoall_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall_c(good.buffer1, 1, good.uncommitted, good.buffer2, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoall_c", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoall_c(good.buffer1, 1, MPI_INT, NULL, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoall_c", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoall_c(good.buffer1, 1, MPI_INT, MPI_IN_PLACE, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoall_c", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoall_c(good.buffer1, 1, MPI_INT, good.buffer1, 1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoall_c", "recvcount", MPI_ERR_COUNT, MPI_Neighbor_alltoall_c(good.buffer1, 1, MPI_INT, good.buffer2, -1, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoall_c", "recvcount", MPI_ERR_COUNT, MPI_Neighbor_alltoall_c(good.buffer1, 1, MPI_INT, good.buffer2, INT64_MAX, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoall_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.freed_type, good.cart));
+  TRY("MPI_Neighbor_alltoall_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.other_kind[1], good.cart));
+  TRY("MPI_Neighbor_alltoall_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)7, good.cart));
+  TRY("MPI_Neighbor_alltoall_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)123457, good.cart));
+  TRY("MPI_Neighbor_alltoall_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_DATATYPE_NULL, good.cart));
+  TRY("MPI_Neighbor_alltoall_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, good.uncommitted, good.cart));
+  TRY("MPI_Neighbor_alltoall_c", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoall_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)good.freed_comm));
+  TRY("MPI_Neighbor_alltoall_c", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoall_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)good.other_kind[0]));
+  TRY("MPI_Neighbor_alltoall_c", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoall_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)(uintptr_t)7));
+  TRY("MPI_Neighbor_alltoall_c", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoall_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)(uintptr_t)123457));
+  TRY("MPI_Neighbor_alltoall_c", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoall_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, MPI_COMM_NULL));
+  TRY("MPI_Neighbor_alltoall_c", "comm", MPI_ERR_TOPOLOGY, MPI_Neighbor_alltoall_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, MPI_COMM_SELF));
 }
 
 static void test_MPI_Neighbor_alltoall_init(void) {
-  TRY("MPI_Neighbor_alltoall_init", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_alltoall_init(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init", "sendbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoall_init(NULL, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init", "sendbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoall_init(MPI_IN_PLACE, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init", "sendcount", MPI_ERR_COUNT, MPI_Neighbor_alltoall_init(good.buffer1, -1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall_init(good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall_init(good.buffer1, 1, (MPI_Datatype)good.other_kind[1], good.buffer2, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall_init(good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall_init(good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall_init(good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall_init(good.buffer1, 1, good.uncommitted, good.buffer2, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoall_init(good.buffer1, 1, MPI_INT, NULL, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoall_init(good.buffer1, 1, MPI_INT, MPI_IN_PLACE, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoall_init(good.buffer1, 1, MPI_INT, good.buffer1, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init", "recvcount", MPI_ERR_COUNT, MPI_Neighbor_alltoall_init(good.buffer1, 1, MPI_INT, good.buffer2, -1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall_init(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.freed_type, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall_init(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.other_kind[1], good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall_init(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)7, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall_init(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)123457, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall_init(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_DATATYPE_NULL, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall_init(good.buffer1, 1, MPI_INT, good.buffer2, 1, good.uncommitted, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoall_init(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoall_init(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)good.other_kind[0], MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoall_init(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoall_init(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)(uintptr_t)123457, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoall_init(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, MPI_COMM_NULL, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init", "comm", MPI_ERR_TOPOLOGY, MPI_Neighbor_alltoall_init(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, MPI_COMM_SELF, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init", "info", MPI_ERR_INFO, MPI_Neighbor_alltoall_init(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, (MPI_Info)good.freed_info, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init", "info", MPI_ERR_INFO, MPI_Neighbor_alltoall_init(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, (MPI_Info)good.other_kind[0], &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init", "info", MPI_ERR_INFO, MPI_Neighbor_alltoall_init(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, (MPI_Info)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init", "info", MPI_ERR_INFO, MPI_Neighbor_alltoall_init(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, (MPI_Info)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init", "request", MPI_ERR_ARG, MPI_Neighbor_alltoall_init(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, MPI_INFO_NULL, NULL));
 }
 
 static void test_MPI_Neighbor_alltoall_init_c(void) {
-  TRY("MPI_Neighbor_alltoall_init_c", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_alltoall_init_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init_c", "sendbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoall_init_c(NULL, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init_c", "sendbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoall_init_c(MPI_IN_PLACE, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init_c", "sendcount", MPI_ERR_COUNT, MPI_Neighbor_alltoall_init_c(good.buffer1, -1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init_c", "sendcount", MPI_ERR_COUNT, MPI_Neighbor_alltoall_init_c(good.buffer1, INT64_MAX, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall_init_c(good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall_init_c(good.buffer1, 1, (MPI_Datatype)good.other_kind[1], good.buffer2, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall_init_c(good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall_init_c(good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall_init_c(good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall_init_c(good.buffer1, 1, good.uncommitted, good.buffer2, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoall_init_c(good.buffer1, 1, MPI_INT, NULL, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoall_init_c(good.buffer1, 1, MPI_INT, MPI_IN_PLACE, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoall_init_c(good.buffer1, 1, MPI_INT, good.buffer1, 1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init_c", "recvcount", MPI_ERR_COUNT, MPI_Neighbor_alltoall_init_c(good.buffer1, 1, MPI_INT, good.buffer2, -1, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init_c", "recvcount", MPI_ERR_COUNT, MPI_Neighbor_alltoall_init_c(good.buffer1, 1, MPI_INT, good.buffer2, INT64_MAX, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall_init_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.freed_type, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall_init_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)good.other_kind[1], good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall_init_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)7, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall_init_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, (MPI_Datatype)(uintptr_t)123457, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall_init_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_DATATYPE_NULL, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoall_init_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, good.uncommitted, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init_c", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoall_init_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init_c", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoall_init_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)good.other_kind[0], MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init_c", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoall_init_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init_c", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoall_init_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, (MPI_Comm)(uintptr_t)123457, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init_c", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoall_init_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, MPI_COMM_NULL, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init_c", "comm", MPI_ERR_TOPOLOGY, MPI_Neighbor_alltoall_init_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, MPI_COMM_SELF, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init_c", "info", MPI_ERR_INFO, MPI_Neighbor_alltoall_init_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, (MPI_Info)good.freed_info, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init_c", "info", MPI_ERR_INFO, MPI_Neighbor_alltoall_init_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, (MPI_Info)good.other_kind[0], &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init_c", "info", MPI_ERR_INFO, MPI_Neighbor_alltoall_init_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, (MPI_Info)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init_c", "info", MPI_ERR_INFO, MPI_Neighbor_alltoall_init_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, (MPI_Info)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Neighbor_alltoall_init_c", "request", MPI_ERR_ARG, MPI_Neighbor_alltoall_init_c(good.buffer1, 1, MPI_INT, good.buffer2, 1, MPI_INT, good.cart, MPI_INFO_NULL, NULL));
 }
 
 static void test_MPI_Neighbor_alltoallv(void) {
-  TRY("MPI_Neighbor_alltoallv", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Neighbor_alltoallv", "sendbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoallv(NULL, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoallv", "sendbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoallv(MPI_IN_PLACE, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoallv", "sendcounts", MPI_ERR_ARG, MPI_Neighbor_alltoallv(good.buffer1, NULL, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoallv", "sendcounts", MPI_ERR_COUNT, MPI_Neighbor_alltoallv(good.buffer1, (int[]){-1}, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoallv", "sdispls", MPI_ERR_ARG, MPI_Neighbor_alltoallv(good.buffer1, good.ones, NULL, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoallv", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv(good.buffer1, good.ones, good.ints, (MPI_Datatype)good.freed_type, good.buffer2, good.ones, good.ints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoallv", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv(good.buffer1, good.ones, good.ints, (MPI_Datatype)good.other_kind[1], good.buffer2, good.ones, good.ints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoallv", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv(good.buffer1, good.ones, good.ints, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.ones, good.ints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoallv", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv(good.buffer1, good.ones, good.ints, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.ones, good.ints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoallv", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_DATATYPE_NULL, good.buffer2, good.ones, good.ints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoallv", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv(good.buffer1, good.ones, good.ints, good.uncommitted, good.buffer2, good.ones, good.ints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoallv", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, NULL, good.ones, good.ints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoallv", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, MPI_IN_PLACE, good.ones, good.ints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoallv", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer1, good.ones, good.ints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoallv", "recvcounts", MPI_ERR_ARG, MPI_Neighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, NULL, good.ints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoallv", "recvcounts", MPI_ERR_COUNT, MPI_Neighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, (int[]){-1}, good.ints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoallv", "rdispls", MPI_ERR_ARG, MPI_Neighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, NULL, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoallv", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)good.freed_type, good.cart));
+  TRY("MPI_Neighbor_alltoallv", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)good.other_kind[1], good.cart));
+  TRY("MPI_Neighbor_alltoallv", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)(uintptr_t)7, good.cart));
+  TRY("MPI_Neighbor_alltoallv", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)(uintptr_t)123457, good.cart));
+  TRY("MPI_Neighbor_alltoallv", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_DATATYPE_NULL, good.cart));
+  TRY("MPI_Neighbor_alltoallv", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, good.uncommitted, good.cart));
+  TRY("MPI_Neighbor_alltoallv", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)good.freed_comm));
+  TRY("MPI_Neighbor_alltoallv", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)good.other_kind[0]));
+  TRY("MPI_Neighbor_alltoallv", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)(uintptr_t)7));
+  TRY("MPI_Neighbor_alltoallv", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)(uintptr_t)123457));
+  TRY("MPI_Neighbor_alltoallv", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_NULL));
+  TRY("MPI_Neighbor_alltoallv", "comm", MPI_ERR_TOPOLOGY, MPI_Neighbor_alltoallv(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_SELF));
 }
 
 static void test_MPI_Neighbor_alltoallv_c(void) {
-  TRY("MPI_Neighbor_alltoallv_c", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD));
+  TRY("MPI_Neighbor_alltoallv_c", "sendbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoallv_c(NULL, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoallv_c", "sendbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoallv_c(MPI_IN_PLACE, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoallv_c", "sendcounts", MPI_ERR_ARG, MPI_Neighbor_alltoallv_c(good.buffer1, NULL, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoallv_c", "sendcounts", MPI_ERR_COUNT, MPI_Neighbor_alltoallv_c(good.buffer1, (MPI_Count[]){-1}, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoallv_c", "sdispls", MPI_ERR_ARG, MPI_Neighbor_alltoallv_c(good.buffer1, good.large_ones, NULL, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoallv_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype)good.freed_type, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoallv_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype)good.other_kind[1], good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoallv_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoallv_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoallv_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_DATATYPE_NULL, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoallv_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, good.uncommitted, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoallv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, NULL, good.large_ones, good.aints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoallv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, MPI_IN_PLACE, good.large_ones, good.aints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoallv_c", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer1, good.large_ones, good.aints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoallv_c", "recvcounts", MPI_ERR_ARG, MPI_Neighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, NULL, good.aints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoallv_c", "recvcounts", MPI_ERR_COUNT, MPI_Neighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, (MPI_Count[]){-1}, good.aints, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoallv_c", "rdispls", MPI_ERR_ARG, MPI_Neighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, NULL, MPI_INT, good.cart));
+  TRY("MPI_Neighbor_alltoallv_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)good.freed_type, good.cart));
+  TRY("MPI_Neighbor_alltoallv_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)good.other_kind[1], good.cart));
+  TRY("MPI_Neighbor_alltoallv_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)7, good.cart));
+  TRY("MPI_Neighbor_alltoallv_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)123457, good.cart));
+  TRY("MPI_Neighbor_alltoallv_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_DATATYPE_NULL, good.cart));
+  TRY("MPI_Neighbor_alltoallv_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, good.uncommitted, good.cart));
+  TRY("MPI_Neighbor_alltoallv_c", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)good.freed_comm));
+  TRY("MPI_Neighbor_alltoallv_c", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)good.other_kind[0]));
+  TRY("MPI_Neighbor_alltoallv_c", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)(uintptr_t)7));
+  TRY("MPI_Neighbor_alltoallv_c", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)(uintptr_t)123457));
+  TRY("MPI_Neighbor_alltoallv_c", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_NULL));
+  TRY("MPI_Neighbor_alltoallv_c", "comm", MPI_ERR_TOPOLOGY, MPI_Neighbor_alltoallv_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_SELF));
 }
 
 static void test_MPI_Neighbor_alltoallv_init(void) {
-  TRY("MPI_Neighbor_alltoallv_init", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init", "sendbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoallv_init(NULL, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init", "sendbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoallv_init(MPI_IN_PLACE, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init", "sendcounts", MPI_ERR_ARG, MPI_Neighbor_alltoallv_init(good.buffer1, NULL, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init", "sendcounts", MPI_ERR_COUNT, MPI_Neighbor_alltoallv_init(good.buffer1, (int[]){-1}, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init", "sdispls", MPI_ERR_ARG, MPI_Neighbor_alltoallv_init(good.buffer1, good.ones, NULL, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv_init(good.buffer1, good.ones, good.ints, (MPI_Datatype)good.freed_type, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv_init(good.buffer1, good.ones, good.ints, (MPI_Datatype)good.other_kind[1], good.buffer2, good.ones, good.ints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv_init(good.buffer1, good.ones, good.ints, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv_init(good.buffer1, good.ones, good.ints, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv_init(good.buffer1, good.ones, good.ints, MPI_DATATYPE_NULL, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv_init(good.buffer1, good.ones, good.ints, good.uncommitted, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, NULL, good.ones, good.ints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, MPI_IN_PLACE, good.ones, good.ints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer1, good.ones, good.ints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init", "recvcounts", MPI_ERR_ARG, MPI_Neighbor_alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, NULL, good.ints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init", "recvcounts", MPI_ERR_COUNT, MPI_Neighbor_alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, (int[]){-1}, good.ints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init", "rdispls", MPI_ERR_ARG, MPI_Neighbor_alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, NULL, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)good.freed_type, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)good.other_kind[1], good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)(uintptr_t)7, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, (MPI_Datatype)(uintptr_t)123457, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_DATATYPE_NULL, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, good.uncommitted, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)good.other_kind[0], MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, (MPI_Comm)(uintptr_t)123457, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_NULL, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init", "comm", MPI_ERR_TOPOLOGY, MPI_Neighbor_alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, MPI_COMM_SELF, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init", "info", MPI_ERR_INFO, MPI_Neighbor_alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, (MPI_Info)good.freed_info, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init", "info", MPI_ERR_INFO, MPI_Neighbor_alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, (MPI_Info)good.other_kind[0], &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init", "info", MPI_ERR_INFO, MPI_Neighbor_alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, (MPI_Info)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init", "info", MPI_ERR_INFO, MPI_Neighbor_alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, (MPI_Info)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init", "request", MPI_ERR_ARG, MPI_Neighbor_alltoallv_init(good.buffer1, good.ones, good.ints, MPI_INT, good.buffer2, good.ones, good.ints, MPI_INT, good.cart, MPI_INFO_NULL, NULL));
 }
 
 static void test_MPI_Neighbor_alltoallv_init_c(void) {
-  TRY("MPI_Neighbor_alltoallv_init_c", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init_c", "sendbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoallv_init_c(NULL, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init_c", "sendbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoallv_init_c(MPI_IN_PLACE, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init_c", "sendcounts", MPI_ERR_ARG, MPI_Neighbor_alltoallv_init_c(good.buffer1, NULL, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init_c", "sendcounts", MPI_ERR_COUNT, MPI_Neighbor_alltoallv_init_c(good.buffer1, (MPI_Count[]){-1}, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init_c", "sdispls", MPI_ERR_ARG, MPI_Neighbor_alltoallv_init_c(good.buffer1, good.large_ones, NULL, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv_init_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype)good.freed_type, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv_init_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype)good.other_kind[1], good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv_init_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)7, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv_init_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)123457, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_DATATYPE_NULL, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init_c", "sendtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv_init_c(good.buffer1, good.large_ones, good.aints, good.uncommitted, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, NULL, good.large_ones, good.aints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, MPI_IN_PLACE, good.large_ones, good.aints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer1, good.large_ones, good.aints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init_c", "recvcounts", MPI_ERR_ARG, MPI_Neighbor_alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, NULL, good.aints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init_c", "recvcounts", MPI_ERR_COUNT, MPI_Neighbor_alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, (MPI_Count[]){-1}, good.aints, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init_c", "rdispls", MPI_ERR_ARG, MPI_Neighbor_alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, NULL, MPI_INT, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)good.freed_type, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)good.other_kind[1], good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)7, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, (MPI_Datatype)(uintptr_t)123457, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_DATATYPE_NULL, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init_c", "recvtype", MPI_ERR_TYPE, MPI_Neighbor_alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, good.uncommitted, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init_c", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init_c", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)good.other_kind[0], MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init_c", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init_c", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, (MPI_Comm)(uintptr_t)123457, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init_c", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_NULL, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init_c", "comm", MPI_ERR_TOPOLOGY, MPI_Neighbor_alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, MPI_COMM_SELF, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init_c", "info", MPI_ERR_INFO, MPI_Neighbor_alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, (MPI_Info)good.freed_info, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init_c", "info", MPI_ERR_INFO, MPI_Neighbor_alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, (MPI_Info)good.other_kind[0], &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init_c", "info", MPI_ERR_INFO, MPI_Neighbor_alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, (MPI_Info)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init_c", "info", MPI_ERR_INFO, MPI_Neighbor_alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, (MPI_Info)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Neighbor_alltoallv_init_c", "request", MPI_ERR_ARG, MPI_Neighbor_alltoallv_init_c(good.buffer1, good.large_ones, good.aints, MPI_INT, good.buffer2, good.large_ones, good.aints, MPI_INT, good.cart, MPI_INFO_NULL, NULL));
 }
 
 static void test_MPI_Neighbor_alltoallw(void) {
-  TRY("MPI_Neighbor_alltoallw", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, good.types, MPI_COMM_WORLD));
+  TRY("MPI_Neighbor_alltoallw", "sendbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoallw(NULL, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, good.types, good.cart));
+  TRY("MPI_Neighbor_alltoallw", "sendbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoallw(MPI_IN_PLACE, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, good.types, good.cart));
+  TRY("MPI_Neighbor_alltoallw", "sendcounts", MPI_ERR_ARG, MPI_Neighbor_alltoallw(good.buffer1, NULL, good.aints, good.types, good.buffer2, good.ones, good.aints, good.types, good.cart));
+  TRY("MPI_Neighbor_alltoallw", "sendcounts", MPI_ERR_COUNT, MPI_Neighbor_alltoallw(good.buffer1, (int[]){-1}, good.aints, good.types, good.buffer2, good.ones, good.aints, good.types, good.cart));
+  TRY("MPI_Neighbor_alltoallw", "sdispls", MPI_ERR_ARG, MPI_Neighbor_alltoallw(good.buffer1, good.ones, NULL, good.types, good.buffer2, good.ones, good.aints, good.types, good.cart));
+  TRY("MPI_Neighbor_alltoallw", "sendtypes", MPI_ERR_ARG, MPI_Neighbor_alltoallw(good.buffer1, good.ones, good.aints, NULL, good.buffer2, good.ones, good.aints, good.types, good.cart));
+  TRY("MPI_Neighbor_alltoallw", "sendtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw(good.buffer1, good.ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.freed_type}, good.buffer2, good.ones, good.aints, good.types, good.cart));
+  TRY("MPI_Neighbor_alltoallw", "sendtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw(good.buffer1, good.ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.other_kind[1]}, good.buffer2, good.ones, good.aints, good.types, good.cart));
+  TRY("MPI_Neighbor_alltoallw", "sendtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw(good.buffer1, good.ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)7}, good.buffer2, good.ones, good.aints, good.types, good.cart));
+  TRY("MPI_Neighbor_alltoallw", "sendtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw(good.buffer1, good.ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)123457}, good.buffer2, good.ones, good.aints, good.types, good.cart));
+  TRY("MPI_Neighbor_alltoallw", "sendtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw(good.buffer1, good.ones, good.aints, (MPI_Datatype[]){MPI_DATATYPE_NULL}, good.buffer2, good.ones, good.aints, good.types, good.cart));
+  TRY("MPI_Neighbor_alltoallw", "sendtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw(good.buffer1, good.ones, good.aints, (MPI_Datatype[]){good.uncommitted}, good.buffer2, good.ones, good.aints, good.types, good.cart));
+  TRY("MPI_Neighbor_alltoallw", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, NULL, good.ones, good.aints, good.types, good.cart));
+  TRY("MPI_Neighbor_alltoallw", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, MPI_IN_PLACE, good.ones, good.aints, good.types, good.cart));
+  TRY("MPI_Neighbor_alltoallw", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, good.buffer1, good.ones, good.aints, good.types, good.cart));
+  TRY("MPI_Neighbor_alltoallw", "recvcounts", MPI_ERR_ARG, MPI_Neighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, good.buffer2, NULL, good.aints, good.types, good.cart));
+  TRY("MPI_Neighbor_alltoallw", "recvcounts", MPI_ERR_COUNT, MPI_Neighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, good.buffer2, (int[]){-1}, good.aints, good.types, good.cart));
+  TRY("MPI_Neighbor_alltoallw", "rdispls", MPI_ERR_ARG, MPI_Neighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, NULL, good.types, good.cart));
+  TRY("MPI_Neighbor_alltoallw", "recvtypes", MPI_ERR_ARG, MPI_Neighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, NULL, good.cart));
+  TRY("MPI_Neighbor_alltoallw", "recvtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.freed_type}, good.cart));
+  TRY("MPI_Neighbor_alltoallw", "recvtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.other_kind[1]}, good.cart));
+  TRY("MPI_Neighbor_alltoallw", "recvtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)7}, good.cart));
+  TRY("MPI_Neighbor_alltoallw", "recvtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)123457}, good.cart));
+  TRY("MPI_Neighbor_alltoallw", "recvtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, (MPI_Datatype[]){MPI_DATATYPE_NULL}, good.cart));
+  TRY("MPI_Neighbor_alltoallw", "recvtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, (MPI_Datatype[]){good.uncommitted}, good.cart));
+  TRY("MPI_Neighbor_alltoallw", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, good.types, (MPI_Comm)good.freed_comm));
+  TRY("MPI_Neighbor_alltoallw", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, good.types, (MPI_Comm)good.other_kind[0]));
+  TRY("MPI_Neighbor_alltoallw", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, good.types, (MPI_Comm)(uintptr_t)7));
+  TRY("MPI_Neighbor_alltoallw", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, good.types, (MPI_Comm)(uintptr_t)123457));
+  TRY("MPI_Neighbor_alltoallw", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, good.types, MPI_COMM_NULL));
+  TRY("MPI_Neighbor_alltoallw", "comm", MPI_ERR_TOPOLOGY, MPI_Neighbor_alltoallw(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, good.types, MPI_COMM_SELF));
 }
 
 static void test_MPI_Neighbor_alltoallw_c(void) {
-  TRY("MPI_Neighbor_alltoallw_c", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD));
+  TRY("MPI_Neighbor_alltoallw_c", "sendbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoallw_c(NULL, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, good.cart));
+  TRY("MPI_Neighbor_alltoallw_c", "sendbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoallw_c(MPI_IN_PLACE, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, good.cart));
+  TRY("MPI_Neighbor_alltoallw_c", "sendcounts", MPI_ERR_ARG, MPI_Neighbor_alltoallw_c(good.buffer1, NULL, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, good.cart));
+  TRY("MPI_Neighbor_alltoallw_c", "sendcounts", MPI_ERR_COUNT, MPI_Neighbor_alltoallw_c(good.buffer1, (MPI_Count[]){-1}, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, good.cart));
+  TRY("MPI_Neighbor_alltoallw_c", "sdispls", MPI_ERR_ARG, MPI_Neighbor_alltoallw_c(good.buffer1, good.large_ones, NULL, good.types, good.buffer2, good.large_ones, good.aints, good.types, good.cart));
+  TRY("MPI_Neighbor_alltoallw_c", "sendtypes", MPI_ERR_ARG, MPI_Neighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, NULL, good.buffer2, good.large_ones, good.aints, good.types, good.cart));
+  TRY("MPI_Neighbor_alltoallw_c", "sendtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.freed_type}, good.buffer2, good.large_ones, good.aints, good.types, good.cart));
+  TRY("MPI_Neighbor_alltoallw_c", "sendtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.other_kind[1]}, good.buffer2, good.large_ones, good.aints, good.types, good.cart));
+  TRY("MPI_Neighbor_alltoallw_c", "sendtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)7}, good.buffer2, good.large_ones, good.aints, good.types, good.cart));
+  TRY("MPI_Neighbor_alltoallw_c", "sendtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)123457}, good.buffer2, good.large_ones, good.aints, good.types, good.cart));
+  TRY("MPI_Neighbor_alltoallw_c", "sendtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype[]){MPI_DATATYPE_NULL}, good.buffer2, good.large_ones, good.aints, good.types, good.cart));
+  TRY("MPI_Neighbor_alltoallw_c", "sendtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype[]){good.uncommitted}, good.buffer2, good.large_ones, good.aints, good.types, good.cart));
+  TRY("MPI_Neighbor_alltoallw_c", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, NULL, good.large_ones, good.aints, good.types, good.cart));
+  TRY("MPI_Neighbor_alltoallw_c", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, MPI_IN_PLACE, good.large_ones, good.aints, good.types, good.cart));
+  TRY("MPI_Neighbor_alltoallw_c", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer1, good.large_ones, good.aints, good.types, good.cart));
+  TRY("MPI_Neighbor_alltoallw_c", "recvcounts", MPI_ERR_ARG, MPI_Neighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, NULL, good.aints, good.types, good.cart));
+  TRY("MPI_Neighbor_alltoallw_c", "recvcounts", MPI_ERR_COUNT, MPI_Neighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, (MPI_Count[]){-1}, good.aints, good.types, good.cart));
+  TRY("MPI_Neighbor_alltoallw_c", "rdispls", MPI_ERR_ARG, MPI_Neighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, NULL, good.types, good.cart));
+  TRY("MPI_Neighbor_alltoallw_c", "recvtypes", MPI_ERR_ARG, MPI_Neighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, NULL, good.cart));
+  TRY("MPI_Neighbor_alltoallw_c", "recvtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.freed_type}, good.cart));
+  TRY("MPI_Neighbor_alltoallw_c", "recvtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.other_kind[1]}, good.cart));
+  TRY("MPI_Neighbor_alltoallw_c", "recvtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)7}, good.cart));
+  TRY("MPI_Neighbor_alltoallw_c", "recvtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)123457}, good.cart));
+  TRY("MPI_Neighbor_alltoallw_c", "recvtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, (MPI_Datatype[]){MPI_DATATYPE_NULL}, good.cart));
+  TRY("MPI_Neighbor_alltoallw_c", "recvtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, (MPI_Datatype[]){good.uncommitted}, good.cart));
+  TRY("MPI_Neighbor_alltoallw_c", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, (MPI_Comm)good.freed_comm));
+  TRY("MPI_Neighbor_alltoallw_c", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, (MPI_Comm)good.other_kind[0]));
+  TRY("MPI_Neighbor_alltoallw_c", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, (MPI_Comm)(uintptr_t)7));
+  TRY("MPI_Neighbor_alltoallw_c", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, (MPI_Comm)(uintptr_t)123457));
+  TRY("MPI_Neighbor_alltoallw_c", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_NULL));
+  TRY("MPI_Neighbor_alltoallw_c", "comm", MPI_ERR_TOPOLOGY, MPI_Neighbor_alltoallw_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_SELF));
 }
 
 static void test_MPI_Neighbor_alltoallw_init(void) {
-  TRY("MPI_Neighbor_alltoallw_init", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_alltoallw_init(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init", "sendbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoallw_init(NULL, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, good.types, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init", "sendbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoallw_init(MPI_IN_PLACE, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, good.types, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init", "sendcounts", MPI_ERR_ARG, MPI_Neighbor_alltoallw_init(good.buffer1, NULL, good.aints, good.types, good.buffer2, good.ones, good.aints, good.types, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init", "sendcounts", MPI_ERR_COUNT, MPI_Neighbor_alltoallw_init(good.buffer1, (int[]){-1}, good.aints, good.types, good.buffer2, good.ones, good.aints, good.types, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init", "sdispls", MPI_ERR_ARG, MPI_Neighbor_alltoallw_init(good.buffer1, good.ones, NULL, good.types, good.buffer2, good.ones, good.aints, good.types, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init", "sendtypes", MPI_ERR_ARG, MPI_Neighbor_alltoallw_init(good.buffer1, good.ones, good.aints, NULL, good.buffer2, good.ones, good.aints, good.types, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init", "sendtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw_init(good.buffer1, good.ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.freed_type}, good.buffer2, good.ones, good.aints, good.types, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init", "sendtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw_init(good.buffer1, good.ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.other_kind[1]}, good.buffer2, good.ones, good.aints, good.types, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init", "sendtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw_init(good.buffer1, good.ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)7}, good.buffer2, good.ones, good.aints, good.types, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init", "sendtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw_init(good.buffer1, good.ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)123457}, good.buffer2, good.ones, good.aints, good.types, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init", "sendtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw_init(good.buffer1, good.ones, good.aints, (MPI_Datatype[]){MPI_DATATYPE_NULL}, good.buffer2, good.ones, good.aints, good.types, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init", "sendtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw_init(good.buffer1, good.ones, good.aints, (MPI_Datatype[]){good.uncommitted}, good.buffer2, good.ones, good.aints, good.types, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoallw_init(good.buffer1, good.ones, good.aints, good.types, NULL, good.ones, good.aints, good.types, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoallw_init(good.buffer1, good.ones, good.aints, good.types, MPI_IN_PLACE, good.ones, good.aints, good.types, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoallw_init(good.buffer1, good.ones, good.aints, good.types, good.buffer1, good.ones, good.aints, good.types, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init", "recvcounts", MPI_ERR_ARG, MPI_Neighbor_alltoallw_init(good.buffer1, good.ones, good.aints, good.types, good.buffer2, NULL, good.aints, good.types, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init", "recvcounts", MPI_ERR_COUNT, MPI_Neighbor_alltoallw_init(good.buffer1, good.ones, good.aints, good.types, good.buffer2, (int[]){-1}, good.aints, good.types, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init", "rdispls", MPI_ERR_ARG, MPI_Neighbor_alltoallw_init(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, NULL, good.types, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init", "recvtypes", MPI_ERR_ARG, MPI_Neighbor_alltoallw_init(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, NULL, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init", "recvtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw_init(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.freed_type}, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init", "recvtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw_init(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.other_kind[1]}, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init", "recvtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw_init(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)7}, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init", "recvtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw_init(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)123457}, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init", "recvtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw_init(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, (MPI_Datatype[]){MPI_DATATYPE_NULL}, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init", "recvtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw_init(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, (MPI_Datatype[]){good.uncommitted}, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoallw_init(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, good.types, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoallw_init(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, good.types, (MPI_Comm)good.other_kind[0], MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoallw_init(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, good.types, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoallw_init(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, good.types, (MPI_Comm)(uintptr_t)123457, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoallw_init(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, good.types, MPI_COMM_NULL, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init", "comm", MPI_ERR_TOPOLOGY, MPI_Neighbor_alltoallw_init(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, good.types, MPI_COMM_SELF, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init", "info", MPI_ERR_INFO, MPI_Neighbor_alltoallw_init(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, good.types, good.cart, (MPI_Info)good.freed_info, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init", "info", MPI_ERR_INFO, MPI_Neighbor_alltoallw_init(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, good.types, good.cart, (MPI_Info)good.other_kind[0], &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init", "info", MPI_ERR_INFO, MPI_Neighbor_alltoallw_init(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, good.types, good.cart, (MPI_Info)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init", "info", MPI_ERR_INFO, MPI_Neighbor_alltoallw_init(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, good.types, good.cart, (MPI_Info)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init", "request", MPI_ERR_ARG, MPI_Neighbor_alltoallw_init(good.buffer1, good.ones, good.aints, good.types, good.buffer2, good.ones, good.aints, good.types, good.cart, MPI_INFO_NULL, NULL));
 }
 
 static void test_MPI_Neighbor_alltoallw_init_c(void) {
-  TRY("MPI_Neighbor_alltoallw_init_c", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Neighbor_alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init_c", "sendbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoallw_init_c(NULL, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init_c", "sendbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoallw_init_c(MPI_IN_PLACE, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init_c", "sendcounts", MPI_ERR_ARG, MPI_Neighbor_alltoallw_init_c(good.buffer1, NULL, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init_c", "sendcounts", MPI_ERR_COUNT, MPI_Neighbor_alltoallw_init_c(good.buffer1, (MPI_Count[]){-1}, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init_c", "sdispls", MPI_ERR_ARG, MPI_Neighbor_alltoallw_init_c(good.buffer1, good.large_ones, NULL, good.types, good.buffer2, good.large_ones, good.aints, good.types, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init_c", "sendtypes", MPI_ERR_ARG, MPI_Neighbor_alltoallw_init_c(good.buffer1, good.large_ones, good.aints, NULL, good.buffer2, good.large_ones, good.aints, good.types, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init_c", "sendtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw_init_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.freed_type}, good.buffer2, good.large_ones, good.aints, good.types, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init_c", "sendtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw_init_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.other_kind[1]}, good.buffer2, good.large_ones, good.aints, good.types, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init_c", "sendtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw_init_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)7}, good.buffer2, good.large_ones, good.aints, good.types, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init_c", "sendtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw_init_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)123457}, good.buffer2, good.large_ones, good.aints, good.types, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init_c", "sendtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw_init_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype[]){MPI_DATATYPE_NULL}, good.buffer2, good.large_ones, good.aints, good.types, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init_c", "sendtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw_init_c(good.buffer1, good.large_ones, good.aints, (MPI_Datatype[]){good.uncommitted}, good.buffer2, good.large_ones, good.aints, good.types, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, NULL, good.large_ones, good.aints, good.types, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, MPI_IN_PLACE, good.large_ones, good.aints, good.types, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init_c", "recvbuf", MPI_ERR_BUFFER, MPI_Neighbor_alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer1, good.large_ones, good.aints, good.types, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init_c", "recvcounts", MPI_ERR_ARG, MPI_Neighbor_alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, NULL, good.aints, good.types, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init_c", "recvcounts", MPI_ERR_COUNT, MPI_Neighbor_alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, (MPI_Count[]){-1}, good.aints, good.types, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init_c", "rdispls", MPI_ERR_ARG, MPI_Neighbor_alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, NULL, good.types, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init_c", "recvtypes", MPI_ERR_ARG, MPI_Neighbor_alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, NULL, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init_c", "recvtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.freed_type}, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init_c", "recvtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)good.other_kind[1]}, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init_c", "recvtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)7}, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init_c", "recvtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, (MPI_Datatype[]){(MPI_Datatype)(uintptr_t)123457}, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init_c", "recvtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, (MPI_Datatype[]){MPI_DATATYPE_NULL}, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init_c", "recvtypes", MPI_ERR_TYPE, MPI_Neighbor_alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, (MPI_Datatype[]){good.uncommitted}, good.cart, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init_c", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init_c", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, (MPI_Comm)good.other_kind[0], MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init_c", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init_c", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, (MPI_Comm)(uintptr_t)123457, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init_c", "comm", MPI_ERR_COMM, MPI_Neighbor_alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_NULL, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init_c", "comm", MPI_ERR_TOPOLOGY, MPI_Neighbor_alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, MPI_COMM_SELF, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init_c", "info", MPI_ERR_INFO, MPI_Neighbor_alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, good.cart, (MPI_Info)good.freed_info, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init_c", "info", MPI_ERR_INFO, MPI_Neighbor_alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, good.cart, (MPI_Info)good.other_kind[0], &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init_c", "info", MPI_ERR_INFO, MPI_Neighbor_alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, good.cart, (MPI_Info)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init_c", "info", MPI_ERR_INFO, MPI_Neighbor_alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, good.cart, (MPI_Info)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Neighbor_alltoallw_init_c", "request", MPI_ERR_ARG, MPI_Neighbor_alltoallw_init_c(good.buffer1, good.large_ones, good.aints, good.types, good.buffer2, good.large_ones, good.aints, good.types, good.cart, MPI_INFO_NULL, NULL));
 }
 
 static void test_MPI_Op_commutative(void) {

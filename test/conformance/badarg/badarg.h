@@ -27,6 +27,7 @@ extern struct Good {
   MPI_Info info, infos[64];
   MPI_Group group;
   MPI_Session session;
+  MPI_Comm cart, graph, dist_graph;
   int keyval, type_keyval, win_keyval;
   void* other_kind[2]; /* handles of a datatype and of a group */
   MPI_Comm freed_comm;

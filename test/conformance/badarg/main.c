@@ -121,6 +121,9 @@ static void prepare(void) {
   MPI_Type_contiguous(3, MPI_INT, &good.uncommitted);
   MPI_Comm_group(MPI_COMM_WORLD, &good.group);
   MPI_Info_create(&good.info);
+  MPI_Cart_create(MPI_COMM_SELF, 1, good.ones, good.ones, 0, &good.cart);
+  MPI_Graph_create(MPI_COMM_SELF, 1, good.ones, good.ints, 0, &good.graph);
+  MPI_Dist_graph_create(MPI_COMM_SELF, 1, good.ints, good.ones, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.dist_graph);
   MPI_Recv_init(good.buffer1, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD, &good.request);
   MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &good.keyval, NULL);
   MPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, MPI_TYPE_NULL_DELETE_FN, &good.type_keyval, NULL);
@@ -174,6 +177,9 @@ int main(int argc, char** argv) {
   catch_signals();
   test_all();
   printf("result: %d bad arguments, %d answered well, %d not\n", passed + failed, passed, failed);
+  MPI_Comm_free(&good.cart);
+  MPI_Comm_free(&good.graph);
+  MPI_Comm_free(&good.dist_graph);
   MPI_Session_finalize(&good.session);
   MPI_Finalize();
   MPI_T_finalize();

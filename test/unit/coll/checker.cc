@@ -79,7 +79,7 @@ class Simulation {
     throw Wrong(s.str());
   }
 
-  bool reduces() const { return q_.pattern >= Pattern::reduce; }
+  bool reduces() const { return q_.pattern >= Pattern::reduce && !among_neighbors(q_.pattern); }
   bool rooted() const { return q_.pattern == Pattern::gather || q_.pattern == Pattern::reduce || q_.pattern == Pattern::scatter; }
   bool in_place(Rank r) const { return q_.parameters.in_place && (!rooted() || r == q_.parameters.root); }
   bool own_block_only(int buffer) const {
@@ -107,13 +107,18 @@ class Simulation {
     State& s = ranks_[r];
     s.schedule = &schedule;
     s.known = {r};
-    if (schedule.blocks != ranks_[0].schedule->blocks) wrong(r, "cuts the data otherwise than rank 0");
+    if (!q_.graph && schedule.blocks != ranks_[0].schedule->blocks) wrong(r, "cuts the data otherwise than rank 0");
     const int32_t blocks = schedule.blocks;
     if (q_.pattern == Pattern::bcast && r == q_.parameters.root) {
       for (int32_t b = 0; b < blocks; ++b) s.memory[{buffer_out, b}] = {b, {r}};
     }
     if (q_.pattern == Pattern::barrier || q_.pattern == Pattern::bcast) return;
     if (!usable(r, buffer_in)) return;
+    if (q_.graph) {
+      const auto n = q_.pattern == Pattern::neighbor_allgather ? 1 : static_cast<int32_t>((*q_.graph)[r].destinations.size());
+      for (int32_t b = 0; b < n; ++b) s.memory[{buffer_in, b}] = {b, {r}};
+      return;
+    }
     for (int32_t b = 0; b < blocks; ++b) {
       if (!own_block_only(buffer_in) || b == r) s.memory[cell_of(r, buffer_in, b)] = {b, {r}};
     }
@@ -150,6 +155,7 @@ class Simulation {
   }
 
   void may_hold(Rank r, int buffer, int32_t number, const Value& v) const {
+    if (q_.graph) return;
     if (q_.pattern == Pattern::alltoall) {
       if (q_.uneven && (buffer != buffer_out || v.block != r || v.ranks != std::vector<Rank>{number})) {
         wrong(r, "puts " + show(v) + " where a block of another size belongs");
@@ -372,7 +378,33 @@ class Simulation {
           }
         }
         break;
+      case Pattern::neighbor_allgather:
+      case Pattern::neighbor_alltoall: judge_neighbors(r); break;
     }
+  }
+
+  void judge_neighbors(Rank r) const {
+    const auto& sources = (*q_.graph)[r].sources;
+    for (int32_t b = 0; b < static_cast<int32_t>(sources.size()); ++b) {
+      if (sources[b] >= 0) {
+        expect(r, {buffer_out, b}, q_.pattern == Pattern::neighbor_allgather ? 0 : block_for(r, b), {sources[b]});
+      } else if (ranks_[r].memory.count({buffer_out, b})) {
+        wrong(r, "touches the block of no neighbour");
+      }
+    }
+  }
+
+  /// Which block of its source arrives in block `b` of a rank.
+  int32_t block_for(Rank r, int32_t b) const {
+    const Neighborhood& here = (*q_.graph)[r];
+    if (here.crossed) return b ^ 1;
+    const Rank source = here.sources[b];
+    auto before = std::count(here.sources.begin(), here.sources.begin() + b, source);
+    const auto& there = (*q_.graph)[source].destinations;
+    for (size_t i = 0; i < there.size(); ++i) {
+      if (there[i] == r && before-- == 0) return static_cast<int32_t>(i);
+    }
+    wrong(r, "stands in a graph that its neighbours do not know");
   }
 
   const Question& q_;
@@ -399,7 +431,7 @@ std::string verdict(const Algorithm& a, const Question& q) {
     Parameters p = q.parameters;
     const bool rooted = q.pattern == Pattern::gather || q.pattern == Pattern::scatter || q.pattern == Pattern::reduce;
     if (rooted && r != p.root) p.in_place = false;
-    schedules.push_back(a.build({}, r, q.size, p));
+    schedules.push_back(a.build({.neighborhood = q.graph ? &(*q.graph)[r] : nullptr}, r, q.size, p));
   }
   const std::string wrong = verdict(q, schedules);
   return wrong.empty() ? wrong : std::string(a.name) + ": " + wrong;

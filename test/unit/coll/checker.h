@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "coll/algorithms/algorithms.h"
+#include "coll/neighborhood.h"
 
 namespace weft::coll::check {
 
@@ -12,7 +13,8 @@ struct Question {
   Pattern pattern;
   int32_t size;
   Parameters parameters;
-  bool uneven = false;  ///< blocks differ in size: no block may pass through a place made for another one
+  bool uneven = false;                               ///< blocks differ in size: no block may pass through a place made for another one
+  const std::vector<Neighborhood>* graph = nullptr;  ///< a rank each, for the collectives among neighbours
 };
 
 /// Empty if the schedules (one a rank) do what the standard says of the collective:
