@@ -1,0 +1,44 @@
+// Communicators drawn at random, with the model of who is in them.
+#pragma once
+
+#include "base.h"
+
+namespace random_test {
+
+/// A communicator and its members by their ranks in MPI_COMM_WORLD. Not a member: `handle` is null and nothing else is of use.
+struct Comm {
+  MPI_Comm handle = MPI_COMM_NULL;
+  std::vector<int> members;
+  int rank = 0;
+  uint64_t id = 0;     ///< the same on all members, and only there
+  bool owned = false;  ///< to be freed
+  std::string text;
+  int size() const { return int(members.size()); }
+  bool in() const { return handle != MPI_COMM_NULL; }
+};
+
+Comm world_comm();
+
+/// A communicator made from another one by a constructor drawn at random: to be called by all members of `parent`. The seed is shared.
+Comm draw_comm(const Comm& parent, uint64_t seed);
+
+void free_comm(Comm& comm);
+
+/// The communicators of one thread: the first is given, each of the others is made from one before it.
+class Pool {
+ public:
+  /// `wanted`: which of them the program needs; those that they are made from are made as well.
+  Pool(const Comm& first, uint64_t seed, const std::vector<size_t>& wanted);
+  ~Pool();
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+  const Comm& operator[](size_t i) const { return comms_[i]; }
+
+  static constexpr size_t size = 8;
+
+ private:
+  static size_t parent(uint64_t seed, size_t i) { return size_t(mix(seed, 500 + i) % i); }
+  std::vector<Comm> comms_;
+};
+
+}  // namespace random_test

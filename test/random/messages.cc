@@ -1,0 +1,347 @@
+// Messages between any ranks of a communicator, sent and received in all of MPI's ways.
+//
+// The receives of one destination are divided into streams: by source and tag, by tag (any source), by source (any tag), or one for all.
+// Within a stream the messages of one source arrive in the order in which they were sent; which source comes when is not determined, so
+// statuses are looked at only when all receives are complete. A stream is either posted before anything is sent, or received after all
+// sends have been started: sends that may block go to posted streams only.
+#include <sched.h>
+
+#include <algorithm>
+#include <map>
+
+#include "part.h"
+
+namespace random_test {
+
+namespace {
+
+enum class Kind { standard, synchronous, buffered, ready };
+
+struct Message {
+  int source, dest, tag;
+  int64_t units;
+  Kind kind;
+  Mode mode;
+};
+
+struct Stream {
+  int dest, source, tag;
+  bool posted;
+  std::vector<size_t> messages;
+};
+
+struct Out {
+  size_t message;
+  Layout layout;
+  Area area;
+  MPI_Request persistent = MPI_REQUEST_NULL;
+};
+
+enum class How { immediate, persistent, blocking, probe, iprobe, mprobe, improbe };
+
+struct In {
+  size_t stream;
+  How how;
+  Layout layout;
+  int64_t capacity;  ///< units
+  Area area;
+  MPI_Request persistent = MPI_REQUEST_NULL;
+  MPI_Status status{};
+};
+
+class Messages : public Part {
+ public:
+  explicit Messages(const Draw& draw);
+  ~Messages() override;
+  std::string text() const override;
+  void begin(int round) override;
+  void post(Pending& pending) override;
+  void send(Pending& pending) override;
+  void take(Pending& pending) override;
+  void check() override;
+  bool fence() const override { return wild_; }
+
+ private:
+  void draw_all(Rng& rng);
+  void sort_into_streams(Rng& rng);
+  void draw_kind(Message& message, bool posted, Rng& rng);
+  void add_out(size_t message, Rng& rng);
+  void add_in(size_t stream, Rng& rng);
+  void start(Out& out, Pending& pending);
+  void start_posted(In& in, Pending& pending);
+  void take_one(In& in, Pending& pending);
+  void attach();
+  void check_in(In& in, std::map<int, size_t>& taken);
+  uint64_t key(size_t message) const { return mix(mix(draw_.seed, uint64_t(round_)), 50 + message); }
+  int elements(const Layout& layout, int64_t units) const { return int(units * unit_ / layout.patterns); }
+
+  Draw draw_;
+  Pattern pattern_;
+  int64_t unit_ = 1;
+  std::vector<Message> messages_;
+  std::vector<Stream> streams_;
+  std::vector<Out> outs_;
+  std::vector<In> ins_;
+  bool wild_ = false, ready_ = false, cancels_ = false;
+  std::vector<char> buffer_;
+  MPI_Request cancelled_ = MPI_REQUEST_NULL;
+  int unused_ = 0;
+  int round_ = 0;
+};
+
+Messages::Messages(const Draw& draw) : draw_(draw) {
+  Rng rng = draw.shared();
+  pattern_ = draw_pattern(rng);
+  unit_ = draw_unit(rng);
+  draw_all(rng);
+  sort_into_streams(rng);
+  for (const Message& m : messages_) ready_ |= m.kind == Kind::ready;
+  Rng local = draw.local();
+  cancels_ = local.chance(15);
+  for (size_t i = 0; i < messages_.size(); ++i) {
+    if (messages_[i].source == draw.comm.rank) add_out(i, local);
+  }
+  for (size_t s = 0; s < streams_.size(); ++s) {
+    if (streams_[s].dest == draw.comm.rank) {
+      for (size_t i = 0; i < streams_[s].messages.size(); ++i) add_in(s, local);
+    }
+  }
+}
+
+Messages::~Messages() {
+  for (Out& out : outs_) {
+    if (out.persistent != MPI_REQUEST_NULL) MPI_Request_free(&out.persistent);
+  }
+  for (In& in : ins_) {
+    if (in.persistent != MPI_REQUEST_NULL) MPI_Request_free(&in.persistent);
+  }
+}
+
+std::string Messages::text() const {
+  std::string all = std::to_string(messages_.size()) + " messages of " + pattern_.text() + " x" + std::to_string(unit_);
+  static const char* const kinds[] = {"", " synchronous", " buffered", " ready"};
+  for (const Stream& s : streams_) {
+    all += "; to " + std::to_string(s.dest) + (s.posted ? " posted" : " late");
+    if (s.source == MPI_ANY_SOURCE) all += " any source";
+    if (s.tag == MPI_ANY_TAG) all += " any tag";
+    for (size_t i : s.messages) {
+      const Message& m = messages_[i];
+      all += ", " + std::to_string(m.units) + " from " + std::to_string(m.source) + kinds[int(m.kind)] + " " + mode_text(m.mode);
+    }
+  }
+  return all;
+}
+
+void Messages::draw_all(Rng& rng) {
+  const int size = draw_.comm.size();
+  const int64_t count = rng.between(1, 3 * size);
+  const int64_t tags = rng.between(1, 3);
+  const int hot = rng.chance(30) ? int(rng.below(size)) : -1;  // sometimes most go to one
+  for (int64_t i = 0; i < count; ++i) {
+    Message m{};
+    m.source = int(rng.below(size));
+    m.dest = hot >= 0 && rng.chance(70) ? hot : int(rng.below(size));
+    m.tag = draw_.tag + int(rng.below(tags));
+    m.units = draw_units(rng, pattern_.bytes() * unit_, 400000);
+    messages_.push_back(m);
+  }
+}
+
+void Messages::sort_into_streams(Rng& rng) {
+  for (int dest = 0; dest < draw_.comm.size(); ++dest) {
+    const int64_t style = rng.below(100);
+    const bool any_source = style >= 50 && style < 85, any_tag = style >= 70;
+    std::map<std::pair<int, int>, size_t> found;
+    for (size_t i = 0; i < messages_.size(); ++i) {
+      Message& m = messages_[i];
+      if (m.dest != dest) continue;
+      wild_ |= any_source || any_tag;
+      const std::pair<int, int> which{any_source ? MPI_ANY_SOURCE : m.source, any_tag ? MPI_ANY_TAG : m.tag};
+      if (!found.contains(which)) {
+        found[which] = streams_.size();
+        streams_.push_back({dest, which.first, which.second, rng.chance(60), {}});
+      }
+      Stream& stream = streams_[found[which]];
+      stream.messages.push_back(i);
+      draw_kind(m, stream.posted, rng);
+    }
+  }
+}
+
+void Messages::draw_kind(Message& message, bool posted, Rng& rng) {
+  const int64_t kind = rng.below(100);
+  message.kind = kind < 50 ? Kind::standard : kind < 75 ? Kind::synchronous : kind < 90 ? Kind::buffered : Kind::ready;
+  if ((message.kind == Kind::buffered && !draw_.alone) || (message.kind == Kind::ready && !posted)) message.kind = Kind::standard;
+  message.mode = Mode(rng.below(3));
+  if (message.mode == Mode::blocking && message.kind != Kind::buffered && !posted) message.mode = Mode::nonblocking;
+}
+
+void Messages::add_out(size_t message, Rng& rng) {
+  Out out{message, draw_layout(rng, pattern_, unit_), {}};
+  const Message& m = messages_[message];
+  const int count = elements(out.layout, m.units);
+  out.area.reserve(out.layout, 0, count);
+  out.area.open(0);
+  if (m.mode == Mode::persistent) {
+    using Init = int(const void*, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request*);
+    Init* const init[] = {MPI_Send_init, MPI_Ssend_init, MPI_Bsend_init, MPI_Rsend_init};
+    ok(init[int(m.kind)](out.area.base(), count, out.layout.type, m.dest, m.tag, draw_.comm.handle, &out.persistent));
+  }
+  outs_.push_back(std::move(out));
+}
+
+void Messages::add_in(size_t stream, Rng& rng) {
+  const Stream& s = streams_[stream];
+  int64_t most = 0;
+  for (size_t i : s.messages) most = std::max(most, messages_[i].units);
+  if (s.messages.size() == 1 && rng.chance(30)) most += rng.below(5);
+  const How how = How(s.posted ? rng.below(2) : rng.below(7));
+  In in{stream, how, draw_layout(rng, pattern_, unit_), most, {}};
+  const int count = elements(in.layout, most);
+  in.area.reserve(in.layout, 0, count);
+  in.area.open(0);
+  if (how == How::persistent) ok(MPI_Recv_init(in.area.base(), count, in.layout.type, s.source, s.tag, draw_.comm.handle, &in.persistent));
+  ins_.push_back(std::move(in));
+}
+
+void Messages::begin(int round) {
+  round_ = round;
+  for (Out& out : outs_) {
+    out.area.open(key(out.message));
+    out.area.fill(out.layout, 0, elements(out.layout, messages_[out.message].units), Content{key(out.message)});
+  }
+  for (In& in : ins_) in.area.open(mix(draw_.seed, uint64_t(round)));
+}
+
+void Messages::start_posted(In& in, Pending& pending) {
+  const Stream& s = streams_[in.stream];
+  MPI_Request request = in.persistent;
+  if (in.how == How::persistent)
+    ok(MPI_Start(&in.persistent));
+  else
+    ok(MPI_Irecv(in.area.base(), elements(in.layout, in.capacity), in.layout.type, s.source, s.tag, draw_.comm.handle, &request));
+  pending.add(request, [&in](const MPI_Status& status) { in.status = status; });
+}
+
+void Messages::post(Pending& pending) {
+  if (cancels_) {
+    ok(MPI_Irecv(&unused_, 1, MPI_INT, MPI_ANY_SOURCE, draw_.tag + Draw::tags - 1, draw_.comm.handle, &cancelled_));
+    pending.add(cancelled_, [](const MPI_Status& status) {
+      int flag = 0;
+      ok(MPI_Test_cancelled(&status, &flag));
+      same(flag, 1, "whether the receive was cancelled");
+    });
+  }
+  for (In& in : ins_) {
+    if (streams_[in.stream].posted) start_posted(in, pending);
+  }
+}
+
+void Messages::attach() {
+  int64_t room = 0;
+  for (const Out& out : outs_) {
+    if (messages_[out.message].kind != Kind::buffered) continue;
+    int packed = 0;
+    ok(MPI_Pack_size(elements(out.layout, messages_[out.message].units), out.layout.type, draw_.comm.handle, &packed));
+    room += packed + MPI_BSEND_OVERHEAD;
+  }
+  if (room == 0) return;
+  buffer_.resize(size_t(room));
+  ok(MPI_Buffer_attach(buffer_.data(), int(room)));
+}
+
+void Messages::start(Out& out, Pending& pending) {
+  using Blocking = int(const void*, int, MPI_Datatype, int, int, MPI_Comm);
+  using Immediate = int(const void*, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request*);
+  Blocking* const blocking[] = {MPI_Send, MPI_Ssend, MPI_Bsend, MPI_Rsend};
+  Immediate* const immediate[] = {MPI_Isend, MPI_Issend, MPI_Ibsend, MPI_Irsend};
+  const Message& m = messages_[out.message];
+  const int count = elements(out.layout, m.units);
+  MPI_Request request = out.persistent;
+  if (m.mode == Mode::blocking) return ok(blocking[int(m.kind)](out.area.base(), count, out.layout.type, m.dest, m.tag, draw_.comm.handle));
+  if (m.mode == Mode::persistent)
+    ok(MPI_Startall(1, &out.persistent));
+  else
+    ok(immediate[int(m.kind)](out.area.base(), count, out.layout.type, m.dest, m.tag, draw_.comm.handle, &request));
+  pending.add(request);
+}
+
+void Messages::send(Pending& pending) {
+  attach();
+  if (ready_) ok(MPI_Barrier(draw_.comm.handle));
+  for (Out& out : outs_) start(out, pending);
+  if (cancels_) ok(MPI_Cancel(&cancelled_));
+}
+
+void Messages::take_one(In& in, Pending& pending) {
+  const Stream& s = streams_[in.stream];
+  const MPI_Comm comm = draw_.comm.handle;
+  const int count = elements(in.layout, in.capacity);
+  if (in.how == How::immediate || in.how == How::persistent) return start_posted(in, pending);
+  if (in.how == How::blocking) return ok(MPI_Recv(in.area.base(), count, in.layout.type, s.source, s.tag, comm, &in.status));
+  MPI_Status seen{};
+  MPI_Message message = MPI_MESSAGE_NULL;
+  if (in.how == How::probe) ok(MPI_Probe(s.source, s.tag, comm, &seen));
+  if (in.how == How::mprobe) ok(MPI_Mprobe(s.source, s.tag, comm, &message, &seen));
+  for (int flag = 0; in.how == How::iprobe && !flag; sched_yield()) ok(MPI_Iprobe(s.source, s.tag, comm, &flag, &seen));
+  for (int flag = 0; in.how == How::improbe && !flag; sched_yield()) ok(MPI_Improbe(s.source, s.tag, comm, &flag, &message, &seen));
+  if (in.how == How::probe || in.how == How::iprobe) {
+    ok(MPI_Recv(in.area.base(), count, in.layout.type, seen.MPI_SOURCE, seen.MPI_TAG, comm, &in.status));
+  } else if (in.how == How::mprobe) {
+    ok(MPI_Mrecv(in.area.base(), count, in.layout.type, &message, &in.status));
+  } else {
+    MPI_Request request;
+    ok(MPI_Imrecv(in.area.base(), count, in.layout.type, &message, &request));
+    ok(MPI_Wait(&request, &in.status));
+  }
+  int probed = 0, received = 0;
+  ok(MPI_Get_count(&seen, in.layout.type, &probed));
+  ok(MPI_Get_count(&in.status, in.layout.type, &received));
+  same(in.status.MPI_SOURCE, seen.MPI_SOURCE, "source of the message that was probed");
+  same(in.status.MPI_TAG, seen.MPI_TAG, "tag of the message that was probed");
+  same(received, probed, "count of the message that was probed");
+}
+
+void Messages::take(Pending& pending) {
+  for (In& in : ins_) {
+    if (!streams_[in.stream].posted) take_one(in, pending);
+  }
+}
+
+void Messages::check_in(In& in, std::map<int, size_t>& taken) {
+  const Stream& s = streams_[in.stream];
+  const int source = in.status.MPI_SOURCE;
+  size_t& at = taken[source];
+  while (at < s.messages.size() && messages_[s.messages[at]].source != source) ++at;
+  if (at == s.messages.size()) throw Failure("more messages from rank " + std::to_string(source) + " than it sent");
+  const size_t message = s.messages[at++];
+  const Message& m = messages_[message];
+  const std::string what = "message from " + std::to_string(source) + " received as " + in.layout.text;
+  same(in.status.MPI_TAG, m.tag, "tag of the " + what);
+  int count = 0, pieces = 0;
+  ok(MPI_Get_count(&in.status, in.layout.type, &count));
+  ok(MPI_Get_elements(&in.status, in.layout.type, &pieces));
+  same(count, elements(in.layout, m.units), "count of the " + what);
+  same(pieces, m.units * unit_ * int64_t(pattern_.basics.size()), "number of basic elements of the " + what);
+  in.area.expect(in.layout, 0, count, Content{key(message)});
+  in.area.check(what);
+}
+
+void Messages::check() {
+  if (!buffer_.empty()) {
+    void* buffer = nullptr;
+    int size = 0;
+    ok(MPI_Buffer_detach(&buffer, &size));
+    same(size, int64_t(buffer_.size()), "size of the buffer that was attached");
+    buffer_.clear();
+  }
+  std::map<size_t, std::map<int, size_t>> taken;
+  for (In& in : ins_) check_in(in, taken[in.stream]);
+  for (const Out& out : outs_) out.area.check("send buffer");
+}
+
+}  // namespace
+
+std::unique_ptr<Part> draw_messages(const Draw& draw) { return std::make_unique<Messages>(draw); }
+
+}  // namespace random_test

@@ -1,0 +1,228 @@
+// Collectives that reduce, in all modes: every type and operation, in place or not, the order of ranks kept where it matters.
+#include "numbers.h"
+#include "part.h"
+
+namespace random_test {
+
+namespace {
+
+enum class Kind { reduce, allreduce, reduce_scatter_block, reduce_scatter, scan, exscan, local };
+constexpr const char* names[] = {"reduce", "allreduce", "reduce_scatter_block", "reduce_scatter", "scan", "exscan", "reduce_local"};
+
+class Reduction : public Part {
+ public:
+  explicit Reduction(const Draw& draw);
+  ~Reduction() override;
+  std::string text() const override;
+  void begin(int round) override;
+  void post(Pending& pending) override;
+  void check() override;
+
+ private:
+  using Values = std::vector<char>;  ///< elements one after the other, each of the number's extent
+
+  void make_layout(Rng& rng);
+  int64_t total() const;
+  Values values(int rank) const;
+  Values folded(int first, int end) const;
+  void fill(Area& area, const Values& values, bool both);
+  void ignore_padding();
+  void run(Mode mode, MPI_Request* request);
+  int64_t in_count() const;
+  int64_t first_of_mine() const;
+  bool writes() const { return kind_ != Kind::reduce || me_ == root_; }
+
+  Draw draw_;
+  int me_, size_;
+  Kind kind_ = Kind::reduce;
+  Mode mode_ = Mode::blocking;
+  const Number* number_ = nullptr;
+  Op op_ = Op::sum;
+  std::unique_ptr<Operation> operation_;
+  Layout layout_;
+  std::vector<int> counts_;  ///< per rank, where the result is scattered; else one
+  int root_ = 0;
+  bool in_place_ = false;
+  Area out_, in_;
+  MPI_Request persistent_ = MPI_REQUEST_NULL;
+  int round_ = 0;
+};
+
+Reduction::Reduction(const Draw& draw) : draw_(draw), me_(draw.comm.rank), size_(draw.comm.size()) {
+  Rng rng = draw.shared();
+  kind_ = Kind(rng.below(7));
+  mode_ = kind_ == Kind::local ? Mode::blocking : Mode(rng.below(3));
+  number_ = &draw_number(rng);
+  op_ = rng.pick(number_->ops);
+  operation_ = std::make_unique<Operation>(op_);
+  root_ = int(rng.below(size_));
+  in_place_ = kind_ != Kind::local && rng.chance(30);
+  if (kind_ == Kind::reduce) in_place_ &= me_ == root_;
+  const bool scattered = kind_ == Kind::reduce_scatter_block || kind_ == Kind::reduce_scatter;
+  const int64_t count = draw_units(rng, number_->extent, scattered ? 30000 : 150000);
+  counts_.assign(scattered ? size_t(size_) : 1, int(count));
+  for (int& c : counts_) {
+    if (kind_ == Kind::reduce_scatter) c = rng.chance(20) ? 0 : int(rng.between(0, count));
+  }
+  make_layout(rng);
+  if (!in_place_) out_.reserve(layout_, 0, total());
+  if (writes()) in_.reserve(layout_, 0, in_count());
+  if (mode_ == Mode::persistent) {
+    begin(0);
+    run(mode_, &persistent_);
+  }
+}
+
+Reduction::~Reduction() {
+  if (persistent_ != MPI_REQUEST_NULL) MPI_Request_free(&persistent_);
+}
+
+/// Predefined operations take predefined types only; the user's own may have room between elements.
+void Reduction::make_layout(Rng& rng) {
+  layout_.type = number_->type;
+  layout_.map = number_->places;
+  layout_.extent = number_->extent;
+  layout_.text = number_->name;
+  if (number_->type != MPI_DATATYPE_NULL) return;
+  layout_.owned = true;
+  ok(MPI_Type_contiguous(2, MPI_UINT32_T, &layout_.type));
+  if (rng.chance(40)) {
+    MPI_Datatype narrow = layout_.type;
+    layout_.extent += 4 * rng.between(1, 3);
+    ok(MPI_Type_create_resized(narrow, 0, layout_.extent, &layout_.type));
+    ok(MPI_Type_free(&narrow));
+  }
+  ok(MPI_Type_commit(&layout_.type));
+}
+
+std::string Reduction::text() const {
+  return std::string(mode_text(mode_)) + " " + names[int(kind_)] + " (" + operation_->text + ") of " + std::to_string(total()) + " " +
+         number_->name + " of extent " + std::to_string(layout_.extent) + ", root " + std::to_string(root_) +
+         (in_place_ ? ", in place" : "");
+}
+
+int64_t Reduction::total() const {
+  int64_t sum = 0;
+  for (int c : counts_) sum += c;
+  return sum;
+}
+
+/// Elements in the receive buffer: all, if they are input as well.
+int64_t Reduction::in_count() const { return in_place_ || counts_.size() == 1 ? total() : counts_[size_t(me_)]; }
+
+int64_t Reduction::first_of_mine() const {
+  int64_t first = 0;
+  for (int i = 0; counts_.size() > 1 && i < me_; ++i) first += counts_[size_t(i)];
+  return first;
+}
+
+Reduction::Values Reduction::values(int rank) const {
+  Values all(size_t(total() * number_->extent));
+  const uint64_t key = mix(mix(draw_.seed, uint64_t(round_)), uint64_t(rank) + 50);
+  for (int64_t i = 0; i < total(); ++i) number_->draw(op_, mix(key, uint64_t(i)), &all[size_t(i * number_->extent)]);
+  return all;
+}
+
+/// What the ranks from `first` to before `end` give together.
+Reduction::Values Reduction::folded(int first, int end) const {
+  Values sum = values(end - 1);
+  for (int rank = end - 2; rank >= first; --rank) {
+    const Values next = values(rank);
+    for (int64_t i = 0; i < total(); ++i) number_->fold(op_, &next[size_t(i * number_->extent)], &sum[size_t(i * number_->extent)]);
+  }
+  return sum;
+}
+
+void Reduction::fill(Area& area, const Values& values, bool both) {
+  const int64_t count = int64_t(values.size()) / number_->extent;
+  const auto source = [&](int64_t index, int size, char* to) {
+    const int64_t places = int64_t(number_->places.size());
+    const Place& place = number_->places[size_t(index % places)];
+    std::memcpy(to, &values[size_t(index / places * number_->extent + place.offset)], size_t(size));
+  };
+  if (both)
+    area.fill(layout_, 0, count, source);
+  else
+    area.expect(layout_, 0, count, source);
+}
+
+void Reduction::begin(int round) {
+  round_ = round;
+  out_.open(mix(draw_.seed, 5));
+  in_.open(mix(draw_.seed, 6));
+  if (in_place_)
+    fill(in_, values(me_), true);
+  else
+    fill(out_, values(me_), true);
+  if (kind_ == Kind::local) fill(in_, values(me_ + 1), true);
+}
+
+void Reduction::run(Mode mode, MPI_Request* request) {
+  const MPI_Datatype type = layout_.type;
+  const MPI_Op op = operation_->handle;
+  const MPI_Comm comm = draw_.comm.handle;
+  const int count = counts_[0];
+  void* const out = in_place_ ? MPI_IN_PLACE : out_.base();
+  void* const in = writes() ? in_.base() : nullptr;
+  switch (kind_) {
+    case Kind::reduce: return call(mode, request, MPI_Reduce, MPI_Ireduce, MPI_Reduce_init, out, in, count, type, op, root_, comm);
+    case Kind::allreduce: return call(mode, request, MPI_Allreduce, MPI_Iallreduce, MPI_Allreduce_init, out, in, count, type, op, comm);
+    case Kind::reduce_scatter_block:
+      return call(mode, request, MPI_Reduce_scatter_block, MPI_Ireduce_scatter_block, MPI_Reduce_scatter_block_init, out, in, count, type,
+                  op, comm);
+    case Kind::reduce_scatter:
+      return call(mode, request, MPI_Reduce_scatter, MPI_Ireduce_scatter, MPI_Reduce_scatter_init, out, in, counts_.data(), type, op, comm);
+    case Kind::scan: return call(mode, request, MPI_Scan, MPI_Iscan, MPI_Scan_init, out, in, count, type, op, comm);
+    case Kind::exscan: return call(mode, request, MPI_Exscan, MPI_Iexscan, MPI_Exscan_init, out, in, count, type, op, comm);
+    case Kind::local: return ok(MPI_Reduce_local(out, in, count, type, op));
+  }
+}
+
+void Reduction::post(Pending& pending) {
+  MPI_Request request = persistent_;
+  if (mode_ == Mode::persistent)
+    ok(MPI_Start(&persistent_));
+  else
+    run(mode_, &request);
+  if (mode_ != Mode::blocking) pending.add(request);
+}
+
+void Reduction::check() {
+  out_.check("send buffer");
+  if (!writes()) return;
+  Values result;
+  if (kind_ == Kind::local)
+    result = folded(me_, me_ + 2);
+  else if (kind_ == Kind::scan)
+    result = folded(0, me_ + 1);
+  else if (kind_ == Kind::exscan)
+    result = me_ > 0 ? folded(0, me_) : Values();
+  else
+    result = folded(0, size_);
+  const auto begin = result.begin() + std::ptrdiff_t(first_of_mine() * number_->extent);
+  const int64_t mine = counts_.size() > 1 ? counts_[size_t(me_)] : total();
+  if (kind_ == Kind::exscan && me_ == 0)
+    in_.ignore(0, mine * layout_.extent);  // undefined
+  else
+    fill(in_, Values(begin, begin + std::ptrdiff_t(mine * number_->extent)), false);
+  if (in_place_ && counts_.size() > 1) in_.ignore(mine * layout_.extent, (total() - mine) * layout_.extent);
+  ignore_padding();
+  in_.check("receive buffer");
+}
+
+/// What lies between the values of a predefined type; gaps of a user's type have to stay as they are.
+void Reduction::ignore_padding() {
+  for (int64_t i = 0; number_->type != MPI_DATATYPE_NULL && i < in_count(); ++i) {
+    for (size_t p = 0; p < number_->places.size(); ++p) {
+      const int64_t from = number_->places[p].offset + number_->places[p].size;
+      const int64_t to = p + 1 < number_->places.size() ? number_->places[p + 1].offset : number_->extent;
+      if (to > from) in_.ignore(i * number_->extent + from, to - from);
+    }
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Part> draw_reduction(const Draw& draw) { return std::make_unique<Reduction>(draw); }
+
+}  // namespace random_test
