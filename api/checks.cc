@@ -116,7 +116,8 @@ int peer(const char* function, comm::Communicator& comm, const char* name, int v
 int root(const char* function, comm::Communicator& comm, const char* name, int value) {
   return raise(
       function, &comm,
-      fail(MPI_ERR_ROOT, "%s is %d, but the ranks of %s are 0..%u", name, value, name_of(comm).c_str(), comm.team->remote_size() - 1));
+      fail(MPI_ERR_ROOT, "%s is %d, but the ranks of %s are 0..%u%s", name, value, name_of(comm).c_str(), comm.team->remote_size() - 1,
+           comm.team->inter() ? " (in the other group; MPI_ROOT or MPI_PROC_NULL in the root's group)" : ""));
 }
 
 int topology(const char* function, comm::Communicator& comm, const char* name, const char* needed) {

@@ -43,6 +43,8 @@ inline bool good_data(const type::Datatype* type) { return type && type->committ
 struct Role {
   bool root;  ///< those of the root
   bool leaf;  ///< those of the others (in intra-communicators the root's as well)
+  /// False between two groups in the root's group but at the root (MPI_PROC_NULL).
+  bool part() const { return root || leaf; }
 };
 inline Role role_of(const comm::Communicator& comm, int root) {
   if (!comm.team->inter()) [[likely]]

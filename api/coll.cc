@@ -56,7 +56,7 @@ Call gatherv_of(const void* sendbuf, MPI_Count sendcount, type::Datatype& sendty
                 type::Datatype& recvtype, int root, const comm::Communicator& comm) {
   Call c = gather_of(sendbuf, sendcount, sendtype, recvbuf, 0, recvtype, root);
   c.what = Collective::gatherv;
-  if (comm.rank() == root) {
+  if (api::role_of(comm, root).root) {
     c.out_counts = recvcounts;
     c.out_displs = displs;
   }
@@ -67,7 +67,7 @@ Call scatterv_of(const void* sendbuf, Counts sendcounts, Counts displs, type::Da
                  type::Datatype& recvtype, int root, const comm::Communicator& comm) {
   Call c = scatter_of(sendbuf, 0, sendtype, recvbuf, recvcount, recvtype, root);
   c.what = Collective::scatterv;
-  if (comm.rank() == root) {
+  if (api::role_of(comm, root).root) {
     c.in_counts = sendcounts;
     c.in_displs = displs;
   }

@@ -1,10 +1,12 @@
 // Communicators (MPI 5.0, 7.4).
 #include <cstring>
+#include <string>
 #include <string_view>
 
 #include "api/generated/bodies.h"
 #include "api/handles.h"
 #include "comm/create.h"
+#include "comm/inter.h"
 #include "runtime/base/error.h"
 
 namespace weft::body {
@@ -33,6 +35,22 @@ int check_subset(const comm::Communicator& comm, const comm::Group& group) {
 
 int no_remote_group() {
   return fail(MPI_ERR_COMM, "comm is an intra-communicator and has no remote group; MPI_Comm_test_inter tells them apart");
+}
+
+bool in_group(int rank, int size) { return rank >= 0 && rank < size; }
+
+int no_leader(const char* name, int rank, const char* where, int size) {
+  return fail(MPI_ERR_RANK, "%s is %d, but the ranks of %s are 0..%d", name, rank, where, size - 1);
+}
+
+/// The other group's leader, by the arguments of our leader.
+int find_leader(MPI_Comm peer_comm, int rank, comm::RemoteLeader& there) {
+  const comm::Communicator* peer = decode(peer_comm);
+  if (!peer) return fail(MPI_ERR_COMM, "peer_comm is no valid communicator in the local leader");
+  const auto size = static_cast<int>(peer->team->remote_size());
+  if (!in_group(rank, size)) return no_leader("remote_leader", rank, "peer_comm", size);
+  there = {peer->team, rank};
+  return MPI_SUCCESS;
 }
 
 }  // namespace
@@ -70,7 +88,7 @@ int Comm_remote_size(comm::Communicator& comm, int* size) {
 
 int Comm_remote_group(comm::Communicator& comm, MPI_Group* group) {
   if (!comm.team->inter()) return no_remote_group();
-  *group = encode(comm::make_group(*comm.instance, std::make_shared<pml::Members>(comm.team->remote_members())));
+  *group = encode(comm::make_group(*comm.instance, comm.team->share_remote_members()));
   return MPI_SUCCESS;
 }
 
@@ -87,6 +105,11 @@ int Comm_idup_with_info(comm::Communicator& comm, comm::Info* info, MPI_Comm* ne
   pml::Request* running = nullptr;
   const int error = comm::idup(comm, info, &made, &running);
   *request = error ? MPI_REQUEST_NULL : encode(running);
+  if (!error) {
+    // What runs uses the communicator, which the user may free at once.
+    running->team_owner = retain(&comm);
+    running->drop_owner = [](void* owner) { release(static_cast<comm::Communicator*>(owner)); };
+  }
   return give(error, made, newcomm);
 }
 
@@ -114,6 +137,7 @@ int Comm_create(comm::Communicator& comm, comm::Group& group, MPI_Comm* newcomm)
 }
 
 int Comm_create_group(comm::Communicator& comm, comm::Group& group, int tag, MPI_Comm* newcomm) {
+  if (comm.team->inter()) return fail(MPI_ERR_COMM, "comm is an inter-communicator, of which only MPI_Comm_create makes a part");
   if (const int error = check_subset(comm, group)) return error;
   comm::Communicator* made = nullptr;
   const int error = comm::create_group(comm, group, tag, &made);
@@ -129,6 +153,52 @@ int Comm_create_from_group(comm::Group& group, const char* stringtag, comm::Info
   comm::Communicator* made = nullptr;
   const int error = comm::create_from_group(group, stringtag, info, errhandler, &made);
   return give(error, made, newcomm);
+}
+
+int Intercomm_create(comm::Communicator& local_comm, int local_leader, MPI_Comm peer_comm, int remote_leader, int tag,
+                     MPI_Comm* newintercomm) {
+  if (local_comm.team->inter()) return fail(MPI_ERR_COMM, "local_comm is an inter-communicator; it must have one group");
+  if (!in_group(local_leader, local_comm.size())) return no_leader("local_leader", local_leader, "local_comm", local_comm.size());
+  comm::RemoteLeader there;
+  int mistake = MPI_SUCCESS;
+  if (local_comm.rank() == local_leader) mistake = find_leader(peer_comm, remote_leader, there);
+  const std::string why(last_failure());
+  comm::Communicator* made = nullptr;
+  const int error = comm::create_inter(local_comm, local_leader, there, tag, &made);
+  if (mistake) return fail(mistake, "%s", why.c_str());
+  return give(error, made, newintercomm);
+}
+
+int Intercomm_create_from_groups(comm::Group& local_group, int local_leader, MPI_Group remote_group, int remote_leader,
+                                 const char* stringtag, comm::Info* info, comm::Errhandler& errhandler, MPI_Comm* newintercomm) {
+  if (local_group.size() == 0) {
+    *newintercomm = MPI_COMM_NULL;
+    return MPI_SUCCESS;
+  }
+  if (local_group.rank == MPI_UNDEFINED) return fail(MPI_ERR_GROUP, "local_group: this process is not in it; only members may call");
+  if (!in_group(local_leader, local_group.size())) return no_leader("local_leader", local_leader, "local_group", local_group.size());
+  const comm::Group* remote = nullptr;
+  int mistake = MPI_SUCCESS;
+  if (local_group.rank == local_leader) {
+    remote = decode(remote_group);
+    if (!remote || remote->size() == 0)
+      mistake = fail(MPI_ERR_GROUP, "remote_group is no group or has no members");
+    else if (!in_group(remote_leader, remote->size()))
+      mistake = no_leader("remote_leader", remote_leader, "remote_group", remote->size());
+  }
+  const std::string why(last_failure());
+  comm::Communicator* made = nullptr;
+  const int error = comm::create_inter_from_groups(local_group, local_leader, mistake ? nullptr : remote, remote_leader, stringtag, info,
+                                                   errhandler, &made);
+  if (mistake) return fail(mistake, "%s", why.c_str());
+  return give(error, made, newintercomm);
+}
+
+int Intercomm_merge(comm::Communicator& intercomm, int high, MPI_Comm* newintracomm) {
+  if (!intercomm.team->inter()) return fail(MPI_ERR_COMM, "intercomm is an intra-communicator; there is nothing to merge");
+  comm::Communicator* made = nullptr;
+  const int error = comm::merge(intercomm, high != 0, &made);
+  return give(error, made, newintracomm);
 }
 
 int Comm_free(MPI_Comm* comm) {

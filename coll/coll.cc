@@ -39,22 +39,53 @@ uint64_t agreed_bytes(const Call& c, size_t size, bool root) {
 }
 
 int refused(const TeamState& s, const Call& c) {
-  if (s.team().inter()) return fail(MPI_ERR_UNSUPPORTED_OPERATION, "collectives on inter-communicators are not there yet");
+  if (s.between_groups(c) && (c.what == Collective::scan || c.what == Collective::exscan))
+    return fail(MPI_ERR_COMM, "comm is an inter-communicator, whose processes have no order in which to scan");
   if (among_neighbors(pattern_of(c.what)) && !s.has_neighborhood())
-    return fail(MPI_ERR_TOPOLOGY, "the communicator has no topology that says who the neighbours are (of MPI_Graph_create: with each edge named at both ends)");
+    return fail(
+        MPI_ERR_TOPOLOGY,
+        "the communicator has no topology that says who the neighbours are (of MPI_Graph_create: with each edge named at both ends)");
   return MPI_SUCCESS;
 }
 
 /// Leaves the operation in the lane's ring.
-void record(TeamState& s, const Call& c) {
-  const pml::Team& team = s.team();
-  const int root = rooted(pattern_of(c.what)) ? c.root : -1;
-  const uint64_t bytes = agreed_bytes(c, team.size(), root == static_cast<int>(team.rank()));
-  pml::Lane& lane = team.lane();
+void record(TeamState& s, const Call& c, const Agreed& a) {
+  pml::Lane& lane = s.team().lane();
   lane.locked([&] {
     const int number = s.next_number();
-    lane.ring().add(obs::What::collective, team.context(), root, number, bytes).detail = static_cast<uint8_t>(c.what);
+    const int root = rooted(a.pattern) ? a.root : -1;
+    lane.ring().add(obs::What::collective, s.team().context(), root, number, a.bytes).detail = static_cast<uint8_t>(c.what);
   });
+}
+
+/// The root as the schedules know it: a rank of the team, -1 where this rank takes no part.
+int root_of(const TeamState& s, const Call& c) {
+  if (!s.between_groups(c)) return c.root;
+  if (c.root == MPI_ROOT) return static_cast<int>(s.team().rank());
+  return c.root == MPI_PROC_NULL ? -1 : s.groups()->other_first + c.root;
+}
+
+Agreed agree_between_groups(const TeamState& s, const Call& c, Agreed a) {
+  a.front = s.groups()->front;
+  // Arrays are known to one side only.
+  if (a.uneven && c.what != Collective::reduce_scatter) a.bytes = 0;
+  if (c.what == Collective::allgather) a.bytes = c.in_count * c.in_type->size + c.out_count * c.out_type->size;
+  const bool root = a.root == static_cast<int>(s.team().rank());
+  if (c.what == Collective::gather && root) a.bytes = c.out_count * c.out_type->size;
+  if (a.root < 0) a.bytes = 0;
+  return a;
+}
+
+std::unique_ptr<pml::Team> unite(pml::Team& team) {
+  if (!team.inter()) return nullptr;
+  return std::make_unique<pml::Team>(team.lane(), pml::united_context(team.context()), team.united_members(), team.united_rank());
+}
+
+std::unique_ptr<const TeamState::Groups> groups_of(const pml::Team& team) {
+  if (!team.inter()) return nullptr;
+  const auto own = static_cast<int32_t>(team.size()), other = static_cast<int32_t>(team.remote_size());
+  const bool in_front = team.in_front();
+  return std::make_unique<TeamState::Groups>(TeamState::Groups{in_front ? own : other, in_front, own, other, in_front ? own : 0});
 }
 
 }  // namespace
@@ -65,12 +96,14 @@ Agreed agree(const TeamState& s, const Call& c) {
   Agreed a;
   a.pattern = pattern;
   a.size = static_cast<int32_t>(team.size());
-  a.root = rooted(pattern) ? c.root : 0;
-  a.bytes = agreed_bytes(c, team.size(), c.root == static_cast<int>(team.rank()));
+  a.root = rooted(pattern) ? root_of(s, c) : 0;
+  a.bytes = agreed_bytes(c, static_cast<size_t>(array_length(s, c)), a.root == static_cast<int>(team.rank()));
   a.commutative = !c.op || c.op->commutative;
   a.uneven = c.what == Collective::gatherv || c.what == Collective::scatterv || c.what == Collective::allgatherv ||
              c.what == Collective::alltoallv || c.what == Collective::alltoallw || c.what == Collective::reduce_scatter ||
              among_neighbors(pattern);
+  if (s.between_groups(c)) [[unlikely]]
+    return agree_between_groups(s, c, a);
   return a;
 }
 
@@ -80,7 +113,20 @@ bool in_place_here(const TeamState& s, const Call& c) {
   return c.in_place && p != Pattern::alltoall && (!only_root || c.root == static_cast<int>(s.team().rank()));
 }
 
+int32_t array_length(const TeamState& s, const Call& c) {
+  if (!s.between_groups(c)) return static_cast<int32_t>(s.team().size());
+  const bool own = c.what == Collective::reduce_scatter || c.what == Collective::reduce_scatter_block;
+  return own ? s.groups()->own : s.groups()->other;
+}
+
 void TeamStateDeleter::operator()(TeamState* s) const { delete s; }
+
+TeamState::TeamState(pml::Team& team, std::shared_ptr<const Neighborhood> neighborhood)
+    : united_(unite(team)),
+      team_(united_ ? *united_ : team),
+      groups_(groups_of(team)),
+      neighborhood_(std::move(neighborhood)),
+      plans_({.neighborhood = neighborhood_.get()}) {}
 
 TeamStatePtr attach(pml::Team& team, std::shared_ptr<const Neighborhood> neighborhood) {
   return TeamStatePtr(new TeamState(team, std::move(neighborhood)));
@@ -94,7 +140,7 @@ int TeamState::next_tag(Form form) {
 int TeamState::run_schedule(const Call& c, const Agreed& a) {
   const SchedulePtr& schedule = plans_.find(a, in_place_here(*this, c), static_cast<Rank>(team_.rank()));
   const int tag = next_tag(Form::blocking);
-  if (!frame_.bind(*schedule, c, static_cast<int32_t>(team_.rank()), static_cast<int32_t>(team_.size()))) return MPI_ERR_NO_MEM;
+  if (!frame_.bind(*schedule, c, a.root, static_cast<Rank>(team_.rank()), static_cast<int32_t>(team_.size()))) return MPI_ERR_NO_MEM;
   const int error = run_rounds(team_, tag, frame_, requests_);
   frame_.trim(kKeepScratch);
   return error;
@@ -102,8 +148,8 @@ int TeamState::run_schedule(const Call& c, const Agreed& a) {
 
 int run(TeamState& s, const Call& c) {
   if (const int error = refused(s, c)) return error;
-  record(s, c);
   const Agreed a = agree(s, c);
+  record(s, c, a);
   int error = MPI_SUCCESS;
   if (s.try_node(c, a, error)) return error;
   return s.run_schedule(c, a);
@@ -111,13 +157,14 @@ int run(TeamState& s, const Call& c) {
 
 int start(TeamState& s, const Call& c, pml::Request** request) {
   if (const int error = refused(s, c)) return error;
-  record(s, c);
-  return make_operation(s, c, false, request);
+  const Agreed a = agree(s, c);
+  record(s, c, a);
+  return make_operation(s, c, a, false, request);
 }
 
 int init(TeamState& s, const Call& c, pml::Request** request) {
   if (const int error = refused(s, c)) return error;
-  return make_operation(s, c, true, request);
+  return make_operation(s, c, agree(s, c), true, request);
 }
 
 }  // namespace weft::coll

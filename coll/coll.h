@@ -59,11 +59,14 @@ class Counts {
 ///   reduce_scatter(_block)              in, out; out_counts (out_count a rank) elements of out_type
 ///   scatter in place (root)             in_place set, out ignored
 ///   neighbor_...                        never in place
+/// On inter-communicators the root is MPI_ROOT, MPI_PROC_NULL or a rank of the other group, and in_counts, out_counts and their like are
+/// as long as the other group is large (reduce_scatter: the own one).
 struct Call {
   Collective what = Collective::barrier;
   const void* in = nullptr;  ///< send buffer; ignored if `in_place`
   void* out = nullptr;       ///< receive buffer; bcast: the buffer
   bool in_place = false;
+  bool united = false;  ///< on an inter-communicator: as among the members of both groups in one (pml::Team::united_members)
   uint64_t in_count = 0, out_count = 0;
   Counts in_counts, in_displs;  ///< v and w forms (w: displacements in bytes)
   Counts out_counts, out_displs;

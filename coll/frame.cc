@@ -76,8 +76,8 @@ pml::Buffer View::at(int32_t block, int32_t n) const {
   return {base + static_cast<int64_t>(from) * type->extent, count, type};
 }
 
-void Frame::keep_arrays(Call& c, int32_t size) {
-  const auto ins = static_cast<size_t>(in_blocks(c, size)), outs = static_cast<size_t>(out_blocks(c, size));
+void Frame::keep_arrays(Call& c, int32_t length) {
+  const auto ins = static_cast<size_t>(in_blocks(c, length)), outs = static_cast<size_t>(out_blocks(c, length));
   kept_.clear();
   kept_.reserve(2 * (ins + outs));
   const auto keep = [this](Counts& array, size_t n) {
@@ -123,9 +123,11 @@ void Frame::sum(Counts counts, const type::Datatype* const* types, uint64_t unit
   for (size_t i = 0; i < n; ++i) starts_[i + 1] = starts_[i] + static_cast<uint64_t>(counts[i]) * (types ? types[i]->size : unit);
 }
 
-bool Frame::bind(const Schedule& s, const Call& call, int32_t me, int32_t size) {
+bool Frame::bind(const Schedule& s, const Call& given, Rank root, Rank me, int32_t size) {
   schedule = &s;
-  call_ = call;
+  call_ = given;
+  call_.root = root;
+  const Call& call = call_;
   op_ = call.op;
   size_ = size;
   stage_ = Stage::none;

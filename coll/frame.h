@@ -71,8 +71,8 @@ class Scratch {
 /// Everything that running a schedule needs. Reused from call to call.
 class Frame {
  public:
-  /// Binds; false if there is no memory (fail() has been called).
-  bool bind(const Schedule&, const Call&, int32_t me, int32_t size);
+  /// Binds; `root` is a rank of the team, as `me` (-1: this rank takes no part). False if there is no memory (fail() has been called).
+  bool bind(const Schedule&, const Call&, Rank root, Rank me, int32_t size);
 
   /// Before the first and after the last round: layouts that messages cannot use as they are.
   void prologue();
@@ -90,8 +90,8 @@ class Frame {
 
   const Schedule* schedule = nullptr;
 
-  /// Copies the arrays that the caller may change after a nonblocking call has returned. Before bind().
-  void keep_arrays(Call&, int32_t size);
+  /// Copies the arrays, so long, that the caller may change after a nonblocking call has returned. Before bind().
+  void keep_arrays(Call&, int32_t length);
   void trim(size_t bytes) { scratch_.trim(bytes); }
 
  private:
@@ -125,7 +125,7 @@ class Frame {
 
 /// Which pattern a collective runs.
 Pattern pattern_of(Collective);
-/// How long the arrays of a call of v or w form are, for a team of `size`.
+/// How long the arrays of a call of v or w form are, where those that are not among neighbours have `size`.
 inline int32_t in_blocks(const Call& c, int32_t size) { return c.what < Collective::neighbor_allgather ? size : c.outdegree; }
 inline int32_t out_blocks(const Call& c, int32_t size) { return c.what < Collective::neighbor_allgather ? size : c.indegree; }
 /// Of a reduction: elements and their type.

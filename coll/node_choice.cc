@@ -29,6 +29,7 @@ bool on_one_node(const pml::Team& team) {
 
 bool TeamState::node_wanted(const Call& c, const Agreed& a) {
   if (a.size == 1 || !has_kernel(a.pattern)) return false;
+  if (a.front > 0 && a.pattern != Pattern::barrier) return false;
   if (c.op && (!node::Segment::fits(reduced_type(c)) || reduced_type(c).size == 0)) return false;
   const Forced user = forced(a.pattern);
   return user.anything ? user.node : node_kernel_pays(a, a.bytes);

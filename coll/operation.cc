@@ -9,9 +9,9 @@ namespace {
 
 class Operation final : public pml::Request {
  public:
-  Operation(TeamState& s, bool persistent);
+  Operation(TeamState& s, const Call&, bool persistent);
 
-  int bind(const Call&, SchedulePtr);
+  int bind(const Call&, Rank root, SchedulePtr);
   void begin();
   void free_handles();
 
@@ -27,7 +27,7 @@ class Operation final : public pml::Request {
   void end();
 
   pml::Team& team_;
-  const int32_t team_size_;  // the team may be gone when the last reference goes
+  const int32_t length_;  // of arrays
   Frame frame_;
   SchedulePtr schedule_;
   Call call_;
@@ -57,18 +57,18 @@ constexpr pml::Request::Ops kPersistent{start_operation, nullptr, nullptr, destr
 
 /// The datatypes and the operation of a call live as long as it does.
 template <class Visit>
-void each_type(const Call& c, int32_t size, Visit visit) {
+void each_type(const Call& c, int32_t length, Visit visit) {
   if (c.in_type) visit(c.in_type);
   if (c.out_type) visit(c.out_type);
-  for (int32_t i = 0; c.in_types && !c.in_place && i < in_blocks(c, size); ++i) visit(c.in_types[i]);
-  for (int32_t i = 0; c.out_types && i < out_blocks(c, size); ++i) visit(c.out_types[i]);
+  for (int32_t i = 0; c.in_types && !c.in_place && i < in_blocks(c, length); ++i) visit(c.in_types[i]);
+  for (int32_t i = 0; c.out_types && i < out_blocks(c, length); ++i) visit(c.out_types[i]);
 }
 
-Operation::Operation(TeamState& s, bool is_persistent)
+Operation::Operation(TeamState& s, const Call& c, bool is_persistent)
     : Request(is_persistent ? pml::RequestKind::persistent_collective : pml::RequestKind::collective, is_persistent ? &kPersistent : &kOnce,
               &s.team().lane()),
       team_(s.team()),
-      team_size_(static_cast<int32_t>(s.team().size())) {
+      length_(array_length(s, c)) {
   persistent = is_persistent;
   active = !is_persistent;
   complete.store(is_persistent, std::memory_order_relaxed);
@@ -77,18 +77,18 @@ Operation::Operation(TeamState& s, bool is_persistent)
   work_.operation = this;
 }
 
-int Operation::bind(const Call& call, SchedulePtr schedule) {
-  const int32_t size = team_size_;
+int Operation::bind(const Call& call, Rank root, SchedulePtr schedule) {
   call_ = call;
   schedule_ = std::move(schedule);
-  frame_.keep_arrays(call_, size);
-  each_type(call_, size, [](const type::Datatype* t) { retain(const_cast<type::Datatype*>(t)); });
+  frame_.keep_arrays(call_, length_);
+  each_type(call_, length_, [](const type::Datatype* t) { retain(const_cast<type::Datatype*>(t)); });
   if (call_.op) retain(const_cast<op::Op*>(call_.op));
-  return frame_.bind(*schedule_, call_, static_cast<int32_t>(team_.rank()), size) ? MPI_SUCCESS : MPI_ERR_NO_MEM;
+  return frame_.bind(*schedule_, call_, root, static_cast<Rank>(team_.rank()), static_cast<int32_t>(team_.size())) ? MPI_SUCCESS
+                                                                                                                   : MPI_ERR_NO_MEM;
 }
 
 void Operation::free_handles() {
-  each_type(call_, team_size_, [](const type::Datatype* t) { release(const_cast<type::Datatype*>(t)); });
+  each_type(call_, length_, [](const type::Datatype* t) { release(const_cast<type::Datatype*>(t)); });
   if (call_.op) release(const_cast<op::Op*>(call_.op));
 }
 
@@ -153,10 +153,10 @@ void Operation::end() {
 
 }  // namespace
 
-int make_operation(TeamState& s, const Call& call, bool persistent, pml::Request** request) {
-  SchedulePtr schedule = s.plans().find(agree(s, call), in_place_here(s, call), static_cast<Rank>(s.team().rank()));
-  Operation* const o = pool().make(s, persistent);
-  if (const int error = o->bind(call, std::move(schedule))) {
+int make_operation(TeamState& s, const Call& call, const Agreed& agreed, bool persistent, pml::Request** request) {
+  SchedulePtr schedule = s.plans().find(agreed, in_place_here(s, call), static_cast<Rank>(s.team().rank()));
+  Operation* const o = pool().make(s, call, persistent);
+  if (const int error = o->bind(call, agreed.root, std::move(schedule))) {
     release(static_cast<pml::Request*>(o));
     return error;
   }

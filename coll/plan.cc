@@ -1,5 +1,6 @@
 #include "coll/plan.h"
 
+#include "coll/inter.h"
 #include "include/mpi.h"
 #include "runtime/base/error.h"
 
@@ -9,7 +10,7 @@ namespace {
 
 uint64_t key_of(const Agreed& a, bool in_place) {
   return static_cast<uint64_t>(a.pattern) | uint64_t(size_class(a.bytes)) << 8 | uint64_t(in_place) << 16 | uint64_t(a.commutative) << 17 |
-         uint64_t(a.uneven) << 18 | uint64_t(static_cast<uint32_t>(a.root)) << 32;
+         uint64_t(a.uneven) << 18 | uint64_t(a.front > 0) << 19 | uint64_t(static_cast<uint32_t>(a.root)) << 32;
 }
 
 }  // namespace
@@ -28,6 +29,7 @@ const SchedulePtr& Plans::find(const Agreed& a, bool in_place, Rank me) {
 SchedulePtr Plans::make(const Agreed& a, bool in_place, Rank me) const {
   Agreed of_class = a;
   of_class.bytes = class_bytes(size_class(a.bytes));
+  if (a.front > 0) return std::make_shared<Schedule>(between_groups(of_class, topology_, me));
   const Choice choice = choose(of_class, topology_);
   const Parameters p{.root = a.root, .commutative = a.commutative, .in_place = in_place, .segments = choice.segments};
   return std::make_shared<Schedule>(choice.algorithm->build(topology_, me, a.size, p));

@@ -116,10 +116,12 @@ class Builder {
   Builder& begin_loop();
   Builder& end_loop(int32_t times);
 
+  /// A step of another schedule, as it stands.
+  Builder& add(Step);
+
   Schedule done();
 
  private:
-  Builder& add(Step);
   Schedule out_;
   uint32_t round_start_ = 0;
   uint32_t loop_start_ = 0;

@@ -11,6 +11,7 @@ namespace weft::coll {
 struct Agreed {
   Pattern pattern = Pattern::barrier;
   int32_t size = 1;
+  int32_t front = 0;  ///< between groups: how many of the `size` ranks are the front group's; 0: there is one group
   Rank root = 0;
   uint64_t bytes = 0;  ///< packed: of the whole vector (bcast, reductions), of one block (gather, scatter, all-to-all forms)
   bool commutative = true;

@@ -15,9 +15,20 @@ namespace weft::coll {
 /// Used by the thread that calls a collective on the team; MPI lets only one do so at a time.
 class TeamState {
  public:
-  TeamState(pml::Team& team, std::shared_ptr<const Neighborhood> neighborhood)
-      : team_(team), neighborhood_(std::move(neighborhood)), plans_({.neighborhood = neighborhood_.get()}) {}
+  TeamState(pml::Team&, std::shared_ptr<const Neighborhood>);
+  /// What messages go over: the team; of inter-communicators one of both groups.
   pml::Team& team() const { return team_; }
+  /// Is the call one between two groups?
+  bool between_groups(const Call& c) const { return groups_ && !c.united; }
+  /// How the team is made up of two groups.
+  struct Groups {
+    int32_t front = 0;  ///< ranks of the front group
+    bool in_front = false;
+    int32_t own = 0, other = 0;  ///< ranks of the own and of the other group
+    Rank other_first = 0;        ///< the other group's rank 0 in the team
+  };
+  /// Null on intra-communicators.
+  const Groups* groups() const { return groups_.get(); }
   Plans& plans() { return plans_; }
   bool has_neighborhood() const { return neighborhood_ != nullptr; }
 
@@ -36,7 +47,9 @@ class TeamState {
  private:
   bool node_wanted(const Call&, const Agreed&);
 
+  std::unique_ptr<pml::Team> united_;  // of inter-communicators
   pml::Team& team_;
+  std::unique_ptr<const Groups> groups_;
   std::shared_ptr<const Neighborhood> neighborhood_;
   uint32_t sequences_[3] = {};
   uint32_t number_ = 0;
@@ -53,7 +66,10 @@ Agreed agree(const TeamState&, const Call&);
 /// In place where it matters: for some collectives at the root only. All-to-all forms stage their input instead.
 bool in_place_here(const TeamState&, const Call&);
 
+/// How long arrays of counts, displacements and types are.
+int32_t array_length(const TeamState&, const Call&);
+
 /// A nonblocking or persistent operation.
-int make_operation(TeamState&, const Call&, bool persistent, pml::Request** request);
+int make_operation(TeamState&, const Call&, const Agreed&, bool persistent, pml::Request** request);
 
 }  // namespace weft::coll

@@ -28,9 +28,11 @@ Communicator* make_without_team(Instance& instance, const Communicator* like) {
   return made;
 }
 
-coll::Call broadcast_bytes(void* data, uint64_t bytes) {
+coll::Call broadcast_bytes(void* data, uint64_t bytes, int root = 0) {
   coll::Call call;
   call.what = coll::Collective::bcast;
+  call.united = true;
+  call.root = root;
   call.out = data;
   call.out_count = bytes;
   call.out_type = &type::of(type::Basic::byte);
@@ -46,10 +48,15 @@ struct Ballot {
   pml::Context proposal;
 };
 
+/// All members of the communicator by rank; on an inter-communicator the groups stand as where they are united.
+uint32_t total_size(const pml::Team& team) { return team.inter() ? team.size() + team.remote_size() : team.size(); }
+uint32_t total_rank(const pml::Team& team) { return team.inter() ? team.united_rank() : team.rank(); }
+
 int gather_ballots(Communicator& comm, const Ballot& mine, std::vector<Ballot>& all) {
-  all.resize(static_cast<size_t>(comm.size()));
+  all.resize(total_size(*comm.team));
   coll::Call call;
   call.what = coll::Collective::allgather;
+  call.united = true;
   call.in = &mine;
   call.out = all.data();
   call.in_count = call.out_count = sizeof(Ballot);
@@ -61,14 +68,32 @@ int gather_ballots(Communicator& comm, const Ballot& mine, std::vector<Ballot>& 
 struct PendingDup {
   pml::Context context = 0;
   Communicator* made;
-  std::shared_ptr<const pml::Members> members;
+  std::shared_ptr<const pml::Members> members, remote;
   uint32_t rank;
 };
+
+std::shared_ptr<const pml::Members> remote_group(const pml::Team& team) { return team.inter() ? team.share_remote_members() : nullptr; }
+
+/// Ranks of a group, which begins at `first` of all ballots, that voted for a color, in the order of their keys.
+std::vector<uint32_t> voters(const std::vector<Ballot>& ballots, uint32_t first, uint32_t size, int color) {
+  std::vector<uint32_t> order;
+  for (uint32_t rank = 0; rank < size; ++rank)
+    if (ballots[first + rank].color == color) order.push_back(rank);
+  std::ranges::stable_sort(order, {}, [&](uint32_t rank) { return ballots[first + rank].key; });
+  return order;
+}
+
+std::shared_ptr<const pml::Members> pick(const pml::Members& group, const std::vector<uint32_t>& ranks) {
+  std::vector<ProcessId> members;
+  for (uint32_t rank : ranks) members.push_back(group.at(rank));
+  return std::make_shared<const pml::Members>(pml::Members::list(std::move(members)));
+}
 
 void finish_dup(pml::Request& request) {
   std::unique_ptr<PendingDup> pending(static_cast<PendingDup*>(request.context));
   request.context = nullptr;
-  adopt_team(*pending->made, std::make_unique<pml::Team>(*request.lane, pending->context, pending->members, pending->rank));
+  adopt_team(*pending->made,
+             std::make_unique<pml::Team>(*request.lane, pending->context, pending->members, pending->rank, pending->remote));
   if (pending->made->topology) attach_topology(*pending->made, pending->made->topology);
 }
 
@@ -87,9 +112,9 @@ void Communicator::destroy(Communicator* comm) {
 }
 
 Communicator* make_communicator(Instance& instance, pml::Context context, std::shared_ptr<const pml::Members> members, uint32_t rank,
-                                const Communicator* like) {
+                                const Communicator* like, std::shared_ptr<const pml::Members> remote) {
   Communicator* made = make_without_team(instance, like);
-  adopt_team(*made, std::make_unique<pml::Team>(instance.lane(), context, std::move(members), rank));
+  adopt_team(*made, std::make_unique<pml::Team>(instance.lane(), context, std::move(members), rank, std::move(remote)));
   return made;
 }
 
@@ -99,10 +124,15 @@ int copy_attributes(const Communicator& from, Communicator& to) {
   return error;
 }
 
+int broadcast_united(Communicator& comm, void* data, uint64_t bytes, int root) {
+  return coll::run(*comm.coll, broadcast_bytes(data, bytes, root));
+}
+
 int dup(Communicator& comm, const Info* info, Communicator** made) {
-  pml::Context context = comm.rank() == 0 ? comm.lane().new_context() : 0;
-  if (const int error = coll::run(*comm.coll, broadcast_bytes(&context, sizeof context))) return error;
-  Communicator* copy = make_communicator(*comm.instance, context, comm.team->share_members(), comm.team->rank(), &comm);
+  const pml::Team& team = *comm.team;
+  pml::Context context = total_rank(team) == 0 ? comm.lane().new_context() : 0;
+  if (const int error = broadcast_united(comm, &context, sizeof context, 0)) return error;
+  Communicator* copy = make_communicator(*comm.instance, context, team.share_members(), team.rank(), &comm, remote_group(team));
   if (comm.topology) attach_topology(*copy, comm.topology);
   set_info(*copy, info);
   if (const int error = copy_attributes(comm, *copy)) {
@@ -114,6 +144,7 @@ int dup(Communicator& comm, const Info* info, Communicator** made) {
 }
 
 int idup(Communicator& comm, const Info* info, Communicator** made, pml::Request** request) {
+  const pml::Team& team = *comm.team;
   Communicator* copy = make_without_team(*comm.instance, &comm);
   copy->topology = comm.topology;  // attached once there is a team
   set_info(*copy, info);
@@ -121,8 +152,8 @@ int idup(Communicator& comm, const Info* info, Communicator** made, pml::Request
     release(copy);
     return error;
   }
-  auto pending = std::make_unique<PendingDup>(PendingDup{0, copy, comm.team->share_members(), comm.team->rank()});
-  if (comm.rank() == 0) pending->context = comm.lane().new_context();
+  auto pending = std::make_unique<PendingDup>(PendingDup{0, copy, team.share_members(), remote_group(team), team.rank()});
+  if (total_rank(team) == 0) pending->context = comm.lane().new_context();
   if (const int error = coll::start(*comm.coll, broadcast_bytes(&pending->context, sizeof pending->context), request)) {
     release(copy);
     return error;
@@ -146,16 +177,20 @@ int split(Communicator& comm, int color, int key, Communicator** made) {
   if (const int error = gather_ballots(comm, {color, key, proposal}, ballots)) return error;
   if (color == MPI_UNDEFINED) return MPI_SUCCESS;
 
-  std::vector<uint32_t> order;
-  for (uint32_t rank = 0; rank < ballots.size(); ++rank)
-    if (ballots[rank].color == color) order.push_back(rank);
-  std::ranges::stable_sort(order, {}, [&](uint32_t rank) { return ballots[rank].key; });
-
-  std::vector<ProcessId> members;
-  for (uint32_t rank : order) members.push_back(comm.team->members().at(rank));
-  const auto mine = static_cast<uint32_t>(std::ranges::find(order, comm.team->rank()) - order.begin());
-  *made = make_communicator(*comm.instance, ballots[order[0]].proposal,
-                            std::make_shared<pml::Members>(pml::Members::list(std::move(members))), mine, &comm);
+  const pml::Team& team = *comm.team;
+  const uint32_t own_first = total_rank(team) - team.rank();
+  const std::vector<uint32_t> own = voters(ballots, own_first, team.size(), color);
+  const auto mine = static_cast<uint32_t>(std::ranges::find(own, team.rank()) - own.begin());
+  auto members = pick(team.members(), own);
+  if (!team.inter()) {
+    *made = make_communicator(*comm.instance, ballots[own[0]].proposal, std::move(members), mine, &comm);
+    return MPI_SUCCESS;
+  }
+  const uint32_t other_first = own_first == 0 ? team.size() : 0;
+  const std::vector<uint32_t> other = voters(ballots, other_first, team.remote_size(), color);
+  if (other.empty()) return MPI_SUCCESS;
+  const Ballot& decides = ballots[own_first == 0 ? own[0] : other[0]];
+  *made = make_communicator(*comm.instance, decides.proposal, std::move(members), mine, &comm, pick(team.remote_members(), other));
   return MPI_SUCCESS;
 }
 
@@ -171,6 +206,7 @@ int create_group(Communicator& comm, const Group& group, int tag, Communicator**
 }
 
 int create(Communicator& comm, const Group& group, Communicator** made) {
+  if (comm.team->inter()) return split(comm, group.rank == MPI_UNDEFINED ? MPI_UNDEFINED : 0, group.rank, made);
   // A tag that no MPI_Comm_create_group can have (user tags end below), so that both may run on one communicator.
   constexpr int tag_of_create = 0x3fffffff;
   return create_group(comm, group, tag_of_create, made);
@@ -180,8 +216,7 @@ int create_from_group(const Group& group, std::string_view stringtag, const Info
   *made = nullptr;
   pml::Context context = 0;
   const auto rank = static_cast<uint32_t>(group.rank);
-  const int tag = agreement_tag(static_cast<int>(std::hash<std::string_view>{}(stringtag)&0x3fffffff));
-  const Status status = agree_on_context(group.instance->carrier(), *group.members, rank, tag, context);
+  const Status status = agree_on_context(group.instance->carrier(), *group.members, rank, agreement_tag(stringtag), context);
   if (status != Status::ok) return fail(status);
   *made = make_communicator(*group.instance, context, group.members, rank, nullptr);
   (*made)->errhandler = retain(&errhandler);
@@ -191,7 +226,10 @@ int create_from_group(const Group& group, std::string_view stringtag, const Info
 
 int compare(const Communicator& a, const Communicator& b) {
   if (&a == &b) return MPI_IDENT;
-  const int groups = compare(a.team->members(), b.team->members());
+  if (a.team->inter() != b.team->inter()) return MPI_UNEQUAL;
+  int groups = compare(a.team->members(), b.team->members());
+  // From the closest to the loosest the results are increasing numbers.
+  if (a.team->inter()) groups = std::max(groups, compare(a.team->remote_members(), b.team->remote_members()));
   return groups == MPI_IDENT ? MPI_CONGRUENT : groups;
 }
 

@@ -200,7 +200,7 @@ Context Lane::new_context() {
   std::lock_guard hold(lock_);
   const boot::Job& job = boot_.job();
   constexpr uint32_t reserved = 16;  // for what comm numbers itself
-  const uint64_t counter = (reserved + 2 * uint64_t{next_context_++}) & 0x0ffffffe;
+  const uint64_t counter = (reserved + 4 * uint64_t{next_context_++}) & 0x0ffffffc;
   return uint64_t{job.rank & 0x0fffffffu} << 28 | counter;
 }
 

@@ -53,6 +53,14 @@ Team::Team(Lane& lane, Context context, std::shared_ptr<const Members> local, ui
 
 Team::~Team() { lane_->discharge(*this); }
 
+std::shared_ptr<const Members> Team::united_members() const {
+  std::vector<ProcessId> all;
+  all.reserve(size_t{size()} + remote_size());
+  for (const Members* group : {in_front() ? local_.get() : remote_.get(), in_front() ? remote_.get() : local_.get()})
+    for (uint32_t rank = 0; rank < group->size(); ++rank) all.push_back(group->at(rank));
+  return std::make_shared<const Members>(Members::list(std::move(all)));
+}
+
 Peer& Team::find_peer(uint32_t rank) {
   if (rank >= cached_.size()) cached_.resize(rank + 1);
   cached_[rank] = &lane_->peer(process(rank));

@@ -37,9 +37,11 @@ class Members {
 };
 
 /// A context id is {job 8 | leader's world rank 28 | counter of that leader 28}: unique by construction, so that agreeing on
-/// one is a broadcast from the leader. Bit 0 of the counter is clear; bit 0 set marks the collectives' traffic.
+/// one is a broadcast from the leader. Bits 0 and 1 of the counter are clear; bit 0 set marks the collectives' traffic.
 using Context = uint64_t;
 constexpr Context collective_context(Context c) { return c | 1; }
+/// Of the team that unites both groups of an inter-communicator (bit 1 of the counter).
+constexpr Context united_context(Context c) { return c | 2; }
 
 /// An ordered set of peers with a context id. `remote` differs from `local` for inter-communicators only.
 class Team {
@@ -57,7 +59,16 @@ class Team {
   const Members& members() const { return *local_; }
   const Members& remote_members() const { return *remote_; }
   std::shared_ptr<const Members> share_members() const { return local_; }
+  std::shared_ptr<const Members> share_remote_members() const { return remote_; }
   ProcessId process(uint32_t rank) const { return remote_->at(rank); }
+
+  /// Of inter-communicators: whether the local group stands before the remote one where they are united. The other side sees it alike:
+  /// groups stand in the order of their first processes.
+  bool in_front() const { return local_->at(0) < remote_->at(0); }
+  /// All members of an inter-communicator: those of the front group, then those of the other one.
+  std::shared_ptr<const Members> united_members() const;
+  /// The own rank among them.
+  uint32_t united_rank() const { return in_front() ? rank_ : remote_size() + rank_; }
 
   /// The peer behind a (remote) rank: cached after first use.
   Peer& peer(uint32_t rank) {

@@ -189,6 +189,9 @@ class Case:
         elif kind == "SOURCE":
             for value in ("-7", "1", "INT_MAX", "INT_MIN"):
                 yield value, "MPI_ERR_RANK"
+        elif kind == "RANK" and p.name == "local_leader":
+            for value in ("-1", "1", "MPI_PROC_NULL", "INT_MAX", "INT_MIN"):
+                yield value, "MPI_ERR_RANK"
         elif kind == "ROOT":
             for value in ("-1", "1", "MPI_PROC_NULL", "MPI_ROOT", "INT_MAX"):
                 yield value, "MPI_ERR_ROOT"

@@ -32,6 +32,9 @@ NOT_NEGATIVE = {
 # Functions whose handle argument, given by address, may be predefined.
 PREDEFINED_WELCOME = {"MPI_Type_commit", "MPI_Group_free", "MPI_Errhandler_free", "MPI_Mrecv", "MPI_Imrecv"}
 
+# Collectives whose arrays are as long as the own group is large, also between two groups.
+OWN_BLOCKS = {"MPI_Reduce_scatter", "MPI_Ireduce_scatter", "MPI_Reduce_scatter_init"}
+
 # Narrow results that have a value for "too large".
 UNDEFINED_IF_LARGE = {"COUNT", "BYTES"}
 
@@ -128,8 +131,10 @@ class Entry:
         if self.root and self.f.chapter == "coll" and p.kind in ("BUF", "COUNT", "DATA", "DISPL", "OP"):
             if "root" in p.flags:
                 terms.append("role.root")
-            elif self.sided or p.kind == "BUF":
+            elif self.sided or (p.kind == "BUF" and any("root" in q.flags for q in self.params)):
                 terms.append("role.leaf")
+            else:
+                terms.append("role.part()")
         if self.f.chapter == "coll" and p.kind in ("COUNT", "DATA", "DISPL"):
             buffer = self.buffer_of(p)
             if buffer:
@@ -193,7 +198,7 @@ class Entry:
             if self.f.chapter == "coll":
                 self.line(f"[[maybe_unused]] const Role role = role_of(*{self.at}, {self.root.name});")
         if self.owner and self.owner.kind == "COMM" and self.f.chapter != "neighbor" and any(p.length == [""] and p.kind in ("COUNT", "DISPL", "DATA") for p in self.params):
-            self.line(f"const int64_t n = {self.at}->team->remote_size();")
+            self.line(f"const int64_t n = {self.at}->team->{'size' if self.f.name in OWN_BLOCKS else 'remote_size'}();")
         for p in self.params:
             if p is not self.owner:
                 self.parameter(p)
@@ -244,7 +249,7 @@ class Entry:
             if p.kind == "OP" and self.f.chapter == "coll":
                 data = next(q for q in self.params if q.kind == "DATA")
                 self.check(f"!op::valid(*{name}, *{self.value(data)})",
-                           self.call("op_type", f'"{p.name}"', f"*{name}", f"*{self.value(data)}"))
+                           self.call("op_type", f'"{p.name}"', f"*{name}", f"*{self.value(data)}"), where)
 
     def handle_by_address(self, p, error, what):
         self.check(f"!{p.name}", self.call("null", f'"{p.name}"'))
@@ -340,7 +345,12 @@ class Entry:
         if size is None:
             return
         where = self.where(p)
-        allowed = "true" if "inplace" in p.flags else "role.root" if "inplaceroot" in p.flags else "false"
+        # Not between two groups: there the root is no leaf.
+        allowed = "false"
+        if "inplace" in p.flags:
+            allowed = f"!{self.at}->team->inter()"
+        elif "inplaceroot" in p.flags:
+            allowed = "role.root && role.leaf"
         if size.kind in ("BYTES", "PACKSIZE"):
             if p.name != "buffer":  # buffers to attach may be MPI_BUFFER_AUTOMATIC
                 report = self.call("bytes", f'"{p.name}"', p.name, size.name)
@@ -375,7 +385,7 @@ class Entry:
         size = self.following(second, ("COUNT",)) if "sendcount" not in [p.name for p in self.params] else \
             next(p for p in self.params if p.name == "sendcount")
         terms = " && ".join(t for t in (f"{first.name} == {second.name}",
-                                        "role.root" if self.root else "sends > 0 && receives > 0" if self.f.chapter == "neighbor" else "") if t)
+                                        "role.root && role.leaf" if self.root else "sends > 0 && receives > 0" if self.f.chapter == "neighbor" else "") if t)
         count = "1" if size.array else size.name
         if size.array:
             count = f"any_positive(Counts({size.name}), {self.length(size)})"
@@ -422,7 +432,7 @@ class Entry:
             if p.array or p.nullable:
                 return value
             if self.where(p):
-                return f"*({value} ? {value} : decode(MPI_BYTE))"
+                return f"*({value} ? {value} : decode({'MPI_SUM' if p.kind == 'OP' else 'MPI_BYTE'}))"
             return "*" + value
         return name
 

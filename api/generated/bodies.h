@@ -205,6 +205,11 @@ int Comm_split(comm::Communicator& comm, int color, int key, MPI_Comm *newcomm);
 int Comm_split_type(comm::Communicator& comm, int split_type, int key, comm::Info* info, MPI_Comm *newcomm);
 int Comm_test_inter(comm::Communicator& comm, int *flag);
 
+// inter: api/comm.cc
+int Intercomm_create(comm::Communicator& local_comm, int local_leader, MPI_Comm peer_comm, int remote_leader, int tag, MPI_Comm *newintercomm);
+int Intercomm_create_from_groups(comm::Group& local_group, int local_leader, MPI_Group remote_group, int remote_leader, const char *stringtag, comm::Info* info, comm::Errhandler& errhandler, MPI_Comm *newintercomm);
+int Intercomm_merge(comm::Communicator& intercomm, int high, MPI_Comm *newintracomm);
+
 // topology: api/topology.cc
 int Cart_coords(comm::Communicator& comm, int rank, int maxdims, int coords[]);
 int Cart_create(comm::Communicator& comm_old, int ndims, const int dims[], const int periods[], int reorder, MPI_Comm *comm_cart);

@@ -30,7 +30,7 @@ extern "C" int PMPI_Allgather(const void *sendbuf, int sendcount, MPI_Datatype s
   if (!good_data(recvtype_)) [[unlikely]]
     return err::data("MPI_Allgather", comm_, "recvtype", bits(recvtype), recvtype_);
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Allgather", comm_, "sendbuf", sendbuf, sendcount, sendtype_, true)) return bad;
+    if (const int bad = err::buffer("MPI_Allgather", comm_, "sendbuf", sendbuf, sendcount, sendtype_, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Allgather", comm_, "recvbuf", recvbuf, recvcount, recvtype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -56,7 +56,7 @@ extern "C" int PMPI_Allgather_c(const void *sendbuf, MPI_Count sendcount, MPI_Da
   if (!good_data(recvtype_)) [[unlikely]]
     return err::data("MPI_Allgather_c", comm_, "recvtype", bits(recvtype), recvtype_);
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Allgather_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, true)) return bad;
+    if (const int bad = err::buffer("MPI_Allgather_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Allgather_c", comm_, "recvbuf", recvbuf, recvcount, recvtype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -87,7 +87,7 @@ extern "C" int PMPI_Allgather_init(const void *sendbuf, int sendcount, MPI_Datat
   if (!request) [[unlikely]]
     return err::null("MPI_Allgather_init", comm_, "request");
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Allgather_init", comm_, "sendbuf", sendbuf, sendcount, sendtype_, true)) return bad;
+    if (const int bad = err::buffer("MPI_Allgather_init", comm_, "sendbuf", sendbuf, sendcount, sendtype_, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Allgather_init", comm_, "recvbuf", recvbuf, recvcount, recvtype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -118,7 +118,7 @@ extern "C" int PMPI_Allgather_init_c(const void *sendbuf, MPI_Count sendcount, M
   if (!request) [[unlikely]]
     return err::null("MPI_Allgather_init_c", comm_, "request");
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Allgather_init_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, true)) return bad;
+    if (const int bad = err::buffer("MPI_Allgather_init_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Allgather_init_c", comm_, "recvbuf", recvbuf, recvcount, recvtype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -149,7 +149,7 @@ extern "C" int PMPI_Allgatherv(const void *sendbuf, int sendcount, MPI_Datatype 
   if (!good_data(recvtype_)) [[unlikely]]
     return err::data("MPI_Allgatherv", comm_, "recvtype", bits(recvtype), recvtype_);
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Allgatherv", comm_, "sendbuf", sendbuf, sendcount, sendtype_, true)) return bad;
+    if (const int bad = err::buffer("MPI_Allgatherv", comm_, "sendbuf", sendbuf, sendcount, sendtype_, !comm_->team->inter())) return bad;
   const type::Datatype* const recvbuf_type = recvtype_;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Allgatherv", comm_, "recvbuf", recvbuf, Counts(recvcounts), n, &recvbuf_type, true, false)) return bad;
@@ -181,7 +181,7 @@ extern "C" int PMPI_Allgatherv_c(const void *sendbuf, MPI_Count sendcount, MPI_D
   if (!good_data(recvtype_)) [[unlikely]]
     return err::data("MPI_Allgatherv_c", comm_, "recvtype", bits(recvtype), recvtype_);
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Allgatherv_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, true)) return bad;
+    if (const int bad = err::buffer("MPI_Allgatherv_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, !comm_->team->inter())) return bad;
   const type::Datatype* const recvbuf_type = recvtype_;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Allgatherv_c", comm_, "recvbuf", recvbuf, Counts(recvcounts), n, &recvbuf_type, true, false)) return bad;
@@ -218,7 +218,7 @@ extern "C" int PMPI_Allgatherv_init(const void *sendbuf, int sendcount, MPI_Data
   if (!request) [[unlikely]]
     return err::null("MPI_Allgatherv_init", comm_, "request");
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Allgatherv_init", comm_, "sendbuf", sendbuf, sendcount, sendtype_, true)) return bad;
+    if (const int bad = err::buffer("MPI_Allgatherv_init", comm_, "sendbuf", sendbuf, sendcount, sendtype_, !comm_->team->inter())) return bad;
   const type::Datatype* const recvbuf_type = recvtype_;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Allgatherv_init", comm_, "recvbuf", recvbuf, Counts(recvcounts), n, &recvbuf_type, true, false)) return bad;
@@ -255,7 +255,7 @@ extern "C" int PMPI_Allgatherv_init_c(const void *sendbuf, MPI_Count sendcount, 
   if (!request) [[unlikely]]
     return err::null("MPI_Allgatherv_init_c", comm_, "request");
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Allgatherv_init_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, true)) return bad;
+    if (const int bad = err::buffer("MPI_Allgatherv_init_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, !comm_->team->inter())) return bad;
   const type::Datatype* const recvbuf_type = recvtype_;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Allgatherv_init_c", comm_, "recvbuf", recvbuf, Counts(recvcounts), n, &recvbuf_type, true, false)) return bad;
@@ -282,7 +282,7 @@ extern "C" int PMPI_Allreduce(const void *sendbuf, void *recvbuf, int count, MPI
   if (!op::valid(*op_, *datatype_)) [[unlikely]]
     return err::op_type("MPI_Allreduce", comm_, "op", *op_, *datatype_);
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Allreduce", comm_, "sendbuf", sendbuf, count, datatype_, true)) return bad;
+    if (const int bad = err::buffer("MPI_Allreduce", comm_, "sendbuf", sendbuf, count, datatype_, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Allreduce", comm_, "recvbuf", recvbuf, count, datatype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -308,7 +308,7 @@ extern "C" int PMPI_Allreduce_c(const void *sendbuf, void *recvbuf, MPI_Count co
   if (!op::valid(*op_, *datatype_)) [[unlikely]]
     return err::op_type("MPI_Allreduce_c", comm_, "op", *op_, *datatype_);
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Allreduce_c", comm_, "sendbuf", sendbuf, count, datatype_, true)) return bad;
+    if (const int bad = err::buffer("MPI_Allreduce_c", comm_, "sendbuf", sendbuf, count, datatype_, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Allreduce_c", comm_, "recvbuf", recvbuf, count, datatype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -339,7 +339,7 @@ extern "C" int PMPI_Allreduce_init(const void *sendbuf, void *recvbuf, int count
   if (!request) [[unlikely]]
     return err::null("MPI_Allreduce_init", comm_, "request");
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Allreduce_init", comm_, "sendbuf", sendbuf, count, datatype_, true)) return bad;
+    if (const int bad = err::buffer("MPI_Allreduce_init", comm_, "sendbuf", sendbuf, count, datatype_, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Allreduce_init", comm_, "recvbuf", recvbuf, count, datatype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -370,7 +370,7 @@ extern "C" int PMPI_Allreduce_init_c(const void *sendbuf, void *recvbuf, MPI_Cou
   if (!request) [[unlikely]]
     return err::null("MPI_Allreduce_init_c", comm_, "request");
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Allreduce_init_c", comm_, "sendbuf", sendbuf, count, datatype_, true)) return bad;
+    if (const int bad = err::buffer("MPI_Allreduce_init_c", comm_, "sendbuf", sendbuf, count, datatype_, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Allreduce_init_c", comm_, "recvbuf", recvbuf, count, datatype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -396,7 +396,7 @@ extern "C" int PMPI_Alltoall(const void *sendbuf, int sendcount, MPI_Datatype se
   if (!good_data(recvtype_)) [[unlikely]]
     return err::data("MPI_Alltoall", comm_, "recvtype", bits(recvtype), recvtype_);
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Alltoall", comm_, "sendbuf", sendbuf, sendcount, sendtype_, true)) return bad;
+    if (const int bad = err::buffer("MPI_Alltoall", comm_, "sendbuf", sendbuf, sendcount, sendtype_, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Alltoall", comm_, "recvbuf", recvbuf, recvcount, recvtype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -422,7 +422,7 @@ extern "C" int PMPI_Alltoall_c(const void *sendbuf, MPI_Count sendcount, MPI_Dat
   if (!good_data(recvtype_)) [[unlikely]]
     return err::data("MPI_Alltoall_c", comm_, "recvtype", bits(recvtype), recvtype_);
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Alltoall_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, true)) return bad;
+    if (const int bad = err::buffer("MPI_Alltoall_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Alltoall_c", comm_, "recvbuf", recvbuf, recvcount, recvtype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -453,7 +453,7 @@ extern "C" int PMPI_Alltoall_init(const void *sendbuf, int sendcount, MPI_Dataty
   if (!request) [[unlikely]]
     return err::null("MPI_Alltoall_init", comm_, "request");
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Alltoall_init", comm_, "sendbuf", sendbuf, sendcount, sendtype_, true)) return bad;
+    if (const int bad = err::buffer("MPI_Alltoall_init", comm_, "sendbuf", sendbuf, sendcount, sendtype_, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Alltoall_init", comm_, "recvbuf", recvbuf, recvcount, recvtype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -484,7 +484,7 @@ extern "C" int PMPI_Alltoall_init_c(const void *sendbuf, MPI_Count sendcount, MP
   if (!request) [[unlikely]]
     return err::null("MPI_Alltoall_init_c", comm_, "request");
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Alltoall_init_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, true)) return bad;
+    if (const int bad = err::buffer("MPI_Alltoall_init_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Alltoall_init_c", comm_, "recvbuf", recvbuf, recvcount, recvtype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -520,7 +520,7 @@ extern "C" int PMPI_Alltoallv(const void *sendbuf, const int sendcounts[], const
     return err::data("MPI_Alltoallv", comm_, "recvtype", bits(recvtype), recvtype_);
   const type::Datatype* const sendbuf_type = sendtype_;
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Alltoallv", comm_, "sendbuf", sendbuf, Counts(sendcounts), n, &sendbuf_type, true, true)) return bad;
+    if (const int bad = err::buffer("MPI_Alltoallv", comm_, "sendbuf", sendbuf, Counts(sendcounts), n, &sendbuf_type, true, !comm_->team->inter())) return bad;
   const type::Datatype* const recvbuf_type = recvtype_;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Alltoallv", comm_, "recvbuf", recvbuf, Counts(recvcounts), n, &recvbuf_type, true, false)) return bad;
@@ -557,7 +557,7 @@ extern "C" int PMPI_Alltoallv_c(const void *sendbuf, const MPI_Count sendcounts[
     return err::data("MPI_Alltoallv_c", comm_, "recvtype", bits(recvtype), recvtype_);
   const type::Datatype* const sendbuf_type = sendtype_;
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Alltoallv_c", comm_, "sendbuf", sendbuf, Counts(sendcounts), n, &sendbuf_type, true, true)) return bad;
+    if (const int bad = err::buffer("MPI_Alltoallv_c", comm_, "sendbuf", sendbuf, Counts(sendcounts), n, &sendbuf_type, true, !comm_->team->inter())) return bad;
   const type::Datatype* const recvbuf_type = recvtype_;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Alltoallv_c", comm_, "recvbuf", recvbuf, Counts(recvcounts), n, &recvbuf_type, true, false)) return bad;
@@ -599,7 +599,7 @@ extern "C" int PMPI_Alltoallv_init(const void *sendbuf, const int sendcounts[], 
     return err::null("MPI_Alltoallv_init", comm_, "request");
   const type::Datatype* const sendbuf_type = sendtype_;
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Alltoallv_init", comm_, "sendbuf", sendbuf, Counts(sendcounts), n, &sendbuf_type, true, true)) return bad;
+    if (const int bad = err::buffer("MPI_Alltoallv_init", comm_, "sendbuf", sendbuf, Counts(sendcounts), n, &sendbuf_type, true, !comm_->team->inter())) return bad;
   const type::Datatype* const recvbuf_type = recvtype_;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Alltoallv_init", comm_, "recvbuf", recvbuf, Counts(recvcounts), n, &recvbuf_type, true, false)) return bad;
@@ -641,7 +641,7 @@ extern "C" int PMPI_Alltoallv_init_c(const void *sendbuf, const MPI_Count sendco
     return err::null("MPI_Alltoallv_init_c", comm_, "request");
   const type::Datatype* const sendbuf_type = sendtype_;
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Alltoallv_init_c", comm_, "sendbuf", sendbuf, Counts(sendcounts), n, &sendbuf_type, true, true)) return bad;
+    if (const int bad = err::buffer("MPI_Alltoallv_init_c", comm_, "sendbuf", sendbuf, Counts(sendcounts), n, &sendbuf_type, true, !comm_->team->inter())) return bad;
   const type::Datatype* const recvbuf_type = recvtype_;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Alltoallv_init_c", comm_, "recvbuf", recvbuf, Counts(recvcounts), n, &recvbuf_type, true, false)) return bad;
@@ -681,7 +681,7 @@ extern "C" int PMPI_Alltoallw(const void *sendbuf, const int sendcounts[], const
   if (recvtypes_.bad() >= 0) [[unlikely]]
     return err::data("MPI_Alltoallw", comm_, "recvtypes", bits(recvtypes[recvtypes_.bad()]), decode(recvtypes[recvtypes_.bad()]), recvtypes_.bad());
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Alltoallw", comm_, "sendbuf", sendbuf, Counts(sendcounts), n, sendtypes_.data(), false, true)) return bad;
+    if (const int bad = err::buffer("MPI_Alltoallw", comm_, "sendbuf", sendbuf, Counts(sendcounts), n, sendtypes_.data(), false, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Alltoallw", comm_, "recvbuf", recvbuf, Counts(recvcounts), n, recvtypes_.data(), false, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -720,7 +720,7 @@ extern "C" int PMPI_Alltoallw_c(const void *sendbuf, const MPI_Count sendcounts[
   if (recvtypes_.bad() >= 0) [[unlikely]]
     return err::data("MPI_Alltoallw_c", comm_, "recvtypes", bits(recvtypes[recvtypes_.bad()]), decode(recvtypes[recvtypes_.bad()]), recvtypes_.bad());
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Alltoallw_c", comm_, "sendbuf", sendbuf, Counts(sendcounts), n, sendtypes_.data(), false, true)) return bad;
+    if (const int bad = err::buffer("MPI_Alltoallw_c", comm_, "sendbuf", sendbuf, Counts(sendcounts), n, sendtypes_.data(), false, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Alltoallw_c", comm_, "recvbuf", recvbuf, Counts(recvcounts), n, recvtypes_.data(), false, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -764,7 +764,7 @@ extern "C" int PMPI_Alltoallw_init(const void *sendbuf, const int sendcounts[], 
   if (!request) [[unlikely]]
     return err::null("MPI_Alltoallw_init", comm_, "request");
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Alltoallw_init", comm_, "sendbuf", sendbuf, Counts(sendcounts), n, sendtypes_.data(), false, true)) return bad;
+    if (const int bad = err::buffer("MPI_Alltoallw_init", comm_, "sendbuf", sendbuf, Counts(sendcounts), n, sendtypes_.data(), false, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Alltoallw_init", comm_, "recvbuf", recvbuf, Counts(recvcounts), n, recvtypes_.data(), false, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -808,7 +808,7 @@ extern "C" int PMPI_Alltoallw_init_c(const void *sendbuf, const MPI_Count sendco
   if (!request) [[unlikely]]
     return err::null("MPI_Alltoallw_init_c", comm_, "request");
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Alltoallw_init_c", comm_, "sendbuf", sendbuf, Counts(sendcounts), n, sendtypes_.data(), false, true)) return bad;
+    if (const int bad = err::buffer("MPI_Alltoallw_init_c", comm_, "sendbuf", sendbuf, Counts(sendcounts), n, sendtypes_.data(), false, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Alltoallw_init_c", comm_, "recvbuf", recvbuf, Counts(recvcounts), n, recvtypes_.data(), false, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -851,14 +851,14 @@ extern "C" int PMPI_Bcast(void *buffer, int count, MPI_Datatype datatype, int ro
   if (!good_root(*comm_, root)) [[unlikely]]
     return err::root("MPI_Bcast", *comm_, "root", root);
   [[maybe_unused]] const Role role = role_of(*comm_, root);
-  if (count < 0) [[unlikely]]
+  if (role.part() && count < 0) [[unlikely]]
     return err::negative("MPI_Bcast", comm_, "count", count, MPI_ERR_COUNT);
   auto* const datatype_ = decode(datatype);
-  if (!good_data(datatype_)) [[unlikely]]
+  if (role.part() && !good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Bcast", comm_, "datatype", bits(datatype), datatype_);
-  if (role.leaf && suspicious(buffer)) [[unlikely]]
+  if (role.part() && suspicious(buffer)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Bcast", comm_, "buffer", buffer, count, datatype_, false)) return bad;
-  return run("MPI_Bcast", comm_, [&] { return body::Bcast(buffer, count, *datatype_, root, *comm_); });
+  return run("MPI_Bcast", comm_, [&] { return body::Bcast(buffer, count, *(datatype_ ? datatype_ : decode(MPI_BYTE)), root, *comm_); });
 }
 WEFT_MPI_NAME(MPI_Bcast);
 
@@ -871,14 +871,14 @@ extern "C" int PMPI_Bcast_c(void *buffer, MPI_Count count, MPI_Datatype datatype
   if (!good_root(*comm_, root)) [[unlikely]]
     return err::root("MPI_Bcast_c", *comm_, "root", root);
   [[maybe_unused]] const Role role = role_of(*comm_, root);
-  if (static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
+  if (role.part() && static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
     return err::count("MPI_Bcast_c", comm_, "count", count);
   auto* const datatype_ = decode(datatype);
-  if (!good_data(datatype_)) [[unlikely]]
+  if (role.part() && !good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Bcast_c", comm_, "datatype", bits(datatype), datatype_);
-  if (role.leaf && suspicious(buffer)) [[unlikely]]
+  if (role.part() && suspicious(buffer)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Bcast_c", comm_, "buffer", buffer, count, datatype_, false)) return bad;
-  return run("MPI_Bcast_c", comm_, [&] { return body::Bcast(buffer, count, *datatype_, root, *comm_); });
+  return run("MPI_Bcast_c", comm_, [&] { return body::Bcast(buffer, count, *(datatype_ ? datatype_ : decode(MPI_BYTE)), root, *comm_); });
 }
 WEFT_MPI_NAME(MPI_Bcast_c);
 
@@ -891,19 +891,19 @@ extern "C" int PMPI_Bcast_init(void *buffer, int count, MPI_Datatype datatype, i
   if (!good_root(*comm_, root)) [[unlikely]]
     return err::root("MPI_Bcast_init", *comm_, "root", root);
   [[maybe_unused]] const Role role = role_of(*comm_, root);
-  if (count < 0) [[unlikely]]
+  if (role.part() && count < 0) [[unlikely]]
     return err::negative("MPI_Bcast_init", comm_, "count", count, MPI_ERR_COUNT);
   auto* const datatype_ = decode(datatype);
-  if (!good_data(datatype_)) [[unlikely]]
+  if (role.part() && !good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Bcast_init", comm_, "datatype", bits(datatype), datatype_);
   auto* const info_ = decode(info);
   if (!info_ && info != MPI_INFO_NULL) [[unlikely]]
     return err::handle("MPI_Bcast_init", comm_, "info", bits(info), MPI_ERR_INFO, "info");
   if (!request) [[unlikely]]
     return err::null("MPI_Bcast_init", comm_, "request");
-  if (role.leaf && suspicious(buffer)) [[unlikely]]
+  if (role.part() && suspicious(buffer)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Bcast_init", comm_, "buffer", buffer, count, datatype_, false)) return bad;
-  return run("MPI_Bcast_init", comm_, [&] { return body::Bcast_init(buffer, count, *datatype_, root, *comm_, info_, request); });
+  return run("MPI_Bcast_init", comm_, [&] { return body::Bcast_init(buffer, count, *(datatype_ ? datatype_ : decode(MPI_BYTE)), root, *comm_, info_, request); });
 }
 WEFT_MPI_NAME(MPI_Bcast_init);
 
@@ -916,19 +916,19 @@ extern "C" int PMPI_Bcast_init_c(void *buffer, MPI_Count count, MPI_Datatype dat
   if (!good_root(*comm_, root)) [[unlikely]]
     return err::root("MPI_Bcast_init_c", *comm_, "root", root);
   [[maybe_unused]] const Role role = role_of(*comm_, root);
-  if (static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
+  if (role.part() && static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
     return err::count("MPI_Bcast_init_c", comm_, "count", count);
   auto* const datatype_ = decode(datatype);
-  if (!good_data(datatype_)) [[unlikely]]
+  if (role.part() && !good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Bcast_init_c", comm_, "datatype", bits(datatype), datatype_);
   auto* const info_ = decode(info);
   if (!info_ && info != MPI_INFO_NULL) [[unlikely]]
     return err::handle("MPI_Bcast_init_c", comm_, "info", bits(info), MPI_ERR_INFO, "info");
   if (!request) [[unlikely]]
     return err::null("MPI_Bcast_init_c", comm_, "request");
-  if (role.leaf && suspicious(buffer)) [[unlikely]]
+  if (role.part() && suspicious(buffer)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Bcast_init_c", comm_, "buffer", buffer, count, datatype_, false)) return bad;
-  return run("MPI_Bcast_init_c", comm_, [&] { return body::Bcast_init(buffer, count, *datatype_, root, *comm_, info_, request); });
+  return run("MPI_Bcast_init_c", comm_, [&] { return body::Bcast_init(buffer, count, *(datatype_ ? datatype_ : decode(MPI_BYTE)), root, *comm_, info_, request); });
 }
 WEFT_MPI_NAME(MPI_Bcast_init_c);
 
@@ -949,7 +949,7 @@ extern "C" int PMPI_Exscan(const void *sendbuf, void *recvbuf, int count, MPI_Da
   if (!op::valid(*op_, *datatype_)) [[unlikely]]
     return err::op_type("MPI_Exscan", comm_, "op", *op_, *datatype_);
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Exscan", comm_, "sendbuf", sendbuf, count, datatype_, true)) return bad;
+    if (const int bad = err::buffer("MPI_Exscan", comm_, "sendbuf", sendbuf, count, datatype_, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Exscan", comm_, "recvbuf", recvbuf, count, datatype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -975,7 +975,7 @@ extern "C" int PMPI_Exscan_c(const void *sendbuf, void *recvbuf, MPI_Count count
   if (!op::valid(*op_, *datatype_)) [[unlikely]]
     return err::op_type("MPI_Exscan_c", comm_, "op", *op_, *datatype_);
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Exscan_c", comm_, "sendbuf", sendbuf, count, datatype_, true)) return bad;
+    if (const int bad = err::buffer("MPI_Exscan_c", comm_, "sendbuf", sendbuf, count, datatype_, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Exscan_c", comm_, "recvbuf", recvbuf, count, datatype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -1006,7 +1006,7 @@ extern "C" int PMPI_Exscan_init(const void *sendbuf, void *recvbuf, int count, M
   if (!request) [[unlikely]]
     return err::null("MPI_Exscan_init", comm_, "request");
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Exscan_init", comm_, "sendbuf", sendbuf, count, datatype_, true)) return bad;
+    if (const int bad = err::buffer("MPI_Exscan_init", comm_, "sendbuf", sendbuf, count, datatype_, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Exscan_init", comm_, "recvbuf", recvbuf, count, datatype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -1037,7 +1037,7 @@ extern "C" int PMPI_Exscan_init_c(const void *sendbuf, void *recvbuf, MPI_Count 
   if (!request) [[unlikely]]
     return err::null("MPI_Exscan_init_c", comm_, "request");
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Exscan_init_c", comm_, "sendbuf", sendbuf, count, datatype_, true)) return bad;
+    if (const int bad = err::buffer("MPI_Exscan_init_c", comm_, "sendbuf", sendbuf, count, datatype_, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Exscan_init_c", comm_, "recvbuf", recvbuf, count, datatype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -1066,10 +1066,10 @@ extern "C" int PMPI_Gather(const void *sendbuf, int sendcount, MPI_Datatype send
   if (role.root && !good_data(recvtype_)) [[unlikely]]
     return err::data("MPI_Gather", comm_, "recvtype", bits(recvtype), recvtype_);
   if (role.leaf && suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Gather", comm_, "sendbuf", sendbuf, sendcount, sendtype_, role.root)) return bad;
+    if (const int bad = err::buffer("MPI_Gather", comm_, "sendbuf", sendbuf, sendcount, sendtype_, role.root && role.leaf)) return bad;
   if (role.root && suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Gather", comm_, "recvbuf", recvbuf, recvcount, recvtype_, false)) return bad;
-  if (sendbuf == recvbuf && role.root) [[unlikely]]
+  if (sendbuf == recvbuf && role.root && role.leaf) [[unlikely]]
     if (const int bad = err::alias("MPI_Gather", comm_, "sendbuf", "recvbuf", sendbuf, sendcount)) return bad;
   return run("MPI_Gather", comm_, [&] { return body::Gather(sendbuf, sendcount, *(sendtype_ ? sendtype_ : decode(MPI_BYTE)), recvbuf, recvcount, *(recvtype_ ? recvtype_ : decode(MPI_BYTE)), root, *comm_); });
 }
@@ -1095,10 +1095,10 @@ extern "C" int PMPI_Gather_c(const void *sendbuf, MPI_Count sendcount, MPI_Datat
   if (role.root && !good_data(recvtype_)) [[unlikely]]
     return err::data("MPI_Gather_c", comm_, "recvtype", bits(recvtype), recvtype_);
   if (role.leaf && suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Gather_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, role.root)) return bad;
+    if (const int bad = err::buffer("MPI_Gather_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, role.root && role.leaf)) return bad;
   if (role.root && suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Gather_c", comm_, "recvbuf", recvbuf, recvcount, recvtype_, false)) return bad;
-  if (sendbuf == recvbuf && role.root) [[unlikely]]
+  if (sendbuf == recvbuf && role.root && role.leaf) [[unlikely]]
     if (const int bad = err::alias("MPI_Gather_c", comm_, "sendbuf", "recvbuf", sendbuf, sendcount)) return bad;
   return run("MPI_Gather_c", comm_, [&] { return body::Gather(sendbuf, sendcount, *(sendtype_ ? sendtype_ : decode(MPI_BYTE)), recvbuf, recvcount, *(recvtype_ ? recvtype_ : decode(MPI_BYTE)), root, *comm_); });
 }
@@ -1129,10 +1129,10 @@ extern "C" int PMPI_Gather_init(const void *sendbuf, int sendcount, MPI_Datatype
   if (!request) [[unlikely]]
     return err::null("MPI_Gather_init", comm_, "request");
   if (role.leaf && suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Gather_init", comm_, "sendbuf", sendbuf, sendcount, sendtype_, role.root)) return bad;
+    if (const int bad = err::buffer("MPI_Gather_init", comm_, "sendbuf", sendbuf, sendcount, sendtype_, role.root && role.leaf)) return bad;
   if (role.root && suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Gather_init", comm_, "recvbuf", recvbuf, recvcount, recvtype_, false)) return bad;
-  if (sendbuf == recvbuf && role.root) [[unlikely]]
+  if (sendbuf == recvbuf && role.root && role.leaf) [[unlikely]]
     if (const int bad = err::alias("MPI_Gather_init", comm_, "sendbuf", "recvbuf", sendbuf, sendcount)) return bad;
   return run("MPI_Gather_init", comm_, [&] { return body::Gather_init(sendbuf, sendcount, *(sendtype_ ? sendtype_ : decode(MPI_BYTE)), recvbuf, recvcount, *(recvtype_ ? recvtype_ : decode(MPI_BYTE)), root, *comm_, info_, request); });
 }
@@ -1163,10 +1163,10 @@ extern "C" int PMPI_Gather_init_c(const void *sendbuf, MPI_Count sendcount, MPI_
   if (!request) [[unlikely]]
     return err::null("MPI_Gather_init_c", comm_, "request");
   if (role.leaf && suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Gather_init_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, role.root)) return bad;
+    if (const int bad = err::buffer("MPI_Gather_init_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, role.root && role.leaf)) return bad;
   if (role.root && suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Gather_init_c", comm_, "recvbuf", recvbuf, recvcount, recvtype_, false)) return bad;
-  if (sendbuf == recvbuf && role.root) [[unlikely]]
+  if (sendbuf == recvbuf && role.root && role.leaf) [[unlikely]]
     if (const int bad = err::alias("MPI_Gather_init_c", comm_, "sendbuf", "recvbuf", sendbuf, sendcount)) return bad;
   return run("MPI_Gather_init_c", comm_, [&] { return body::Gather_init(sendbuf, sendcount, *(sendtype_ ? sendtype_ : decode(MPI_BYTE)), recvbuf, recvcount, *(recvtype_ ? recvtype_ : decode(MPI_BYTE)), root, *comm_, info_, request); });
 }
@@ -1197,11 +1197,11 @@ extern "C" int PMPI_Gatherv(const void *sendbuf, int sendcount, MPI_Datatype sen
   if (role.root && !good_data(recvtype_)) [[unlikely]]
     return err::data("MPI_Gatherv", comm_, "recvtype", bits(recvtype), recvtype_);
   if (role.leaf && suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Gatherv", comm_, "sendbuf", sendbuf, sendcount, sendtype_, role.root)) return bad;
+    if (const int bad = err::buffer("MPI_Gatherv", comm_, "sendbuf", sendbuf, sendcount, sendtype_, role.root && role.leaf)) return bad;
   const type::Datatype* const recvbuf_type = recvtype_;
   if (role.root && suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Gatherv", comm_, "recvbuf", recvbuf, Counts(recvcounts), n, &recvbuf_type, true, false)) return bad;
-  if (sendbuf == recvbuf && role.root) [[unlikely]]
+  if (sendbuf == recvbuf && role.root && role.leaf) [[unlikely]]
     if (const int bad = err::alias("MPI_Gatherv", comm_, "sendbuf", "recvbuf", sendbuf, sendcount)) return bad;
   return run("MPI_Gatherv", comm_, [&] { return body::Gatherv(sendbuf, sendcount, *(sendtype_ ? sendtype_ : decode(MPI_BYTE)), recvbuf, recvcounts, displs, *(recvtype_ ? recvtype_ : decode(MPI_BYTE)), root, *comm_); });
 }
@@ -1232,11 +1232,11 @@ extern "C" int PMPI_Gatherv_c(const void *sendbuf, MPI_Count sendcount, MPI_Data
   if (role.root && !good_data(recvtype_)) [[unlikely]]
     return err::data("MPI_Gatherv_c", comm_, "recvtype", bits(recvtype), recvtype_);
   if (role.leaf && suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Gatherv_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, role.root)) return bad;
+    if (const int bad = err::buffer("MPI_Gatherv_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, role.root && role.leaf)) return bad;
   const type::Datatype* const recvbuf_type = recvtype_;
   if (role.root && suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Gatherv_c", comm_, "recvbuf", recvbuf, Counts(recvcounts), n, &recvbuf_type, true, false)) return bad;
-  if (sendbuf == recvbuf && role.root) [[unlikely]]
+  if (sendbuf == recvbuf && role.root && role.leaf) [[unlikely]]
     if (const int bad = err::alias("MPI_Gatherv_c", comm_, "sendbuf", "recvbuf", sendbuf, sendcount)) return bad;
   return run("MPI_Gatherv_c", comm_, [&] { return body::Gatherv(sendbuf, sendcount, *(sendtype_ ? sendtype_ : decode(MPI_BYTE)), recvbuf, recvcounts, displs, *(recvtype_ ? recvtype_ : decode(MPI_BYTE)), root, *comm_); });
 }
@@ -1272,11 +1272,11 @@ extern "C" int PMPI_Gatherv_init(const void *sendbuf, int sendcount, MPI_Datatyp
   if (!request) [[unlikely]]
     return err::null("MPI_Gatherv_init", comm_, "request");
   if (role.leaf && suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Gatherv_init", comm_, "sendbuf", sendbuf, sendcount, sendtype_, role.root)) return bad;
+    if (const int bad = err::buffer("MPI_Gatherv_init", comm_, "sendbuf", sendbuf, sendcount, sendtype_, role.root && role.leaf)) return bad;
   const type::Datatype* const recvbuf_type = recvtype_;
   if (role.root && suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Gatherv_init", comm_, "recvbuf", recvbuf, Counts(recvcounts), n, &recvbuf_type, true, false)) return bad;
-  if (sendbuf == recvbuf && role.root) [[unlikely]]
+  if (sendbuf == recvbuf && role.root && role.leaf) [[unlikely]]
     if (const int bad = err::alias("MPI_Gatherv_init", comm_, "sendbuf", "recvbuf", sendbuf, sendcount)) return bad;
   return run("MPI_Gatherv_init", comm_, [&] { return body::Gatherv_init(sendbuf, sendcount, *(sendtype_ ? sendtype_ : decode(MPI_BYTE)), recvbuf, recvcounts, displs, *(recvtype_ ? recvtype_ : decode(MPI_BYTE)), root, *comm_, info_, request); });
 }
@@ -1312,11 +1312,11 @@ extern "C" int PMPI_Gatherv_init_c(const void *sendbuf, MPI_Count sendcount, MPI
   if (!request) [[unlikely]]
     return err::null("MPI_Gatherv_init_c", comm_, "request");
   if (role.leaf && suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Gatherv_init_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, role.root)) return bad;
+    if (const int bad = err::buffer("MPI_Gatherv_init_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, role.root && role.leaf)) return bad;
   const type::Datatype* const recvbuf_type = recvtype_;
   if (role.root && suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Gatherv_init_c", comm_, "recvbuf", recvbuf, Counts(recvcounts), n, &recvbuf_type, true, false)) return bad;
-  if (sendbuf == recvbuf && role.root) [[unlikely]]
+  if (sendbuf == recvbuf && role.root && role.leaf) [[unlikely]]
     if (const int bad = err::alias("MPI_Gatherv_init_c", comm_, "sendbuf", "recvbuf", sendbuf, sendcount)) return bad;
   return run("MPI_Gatherv_init_c", comm_, [&] { return body::Gatherv_init(sendbuf, sendcount, *(sendtype_ ? sendtype_ : decode(MPI_BYTE)), recvbuf, recvcounts, displs, *(recvtype_ ? recvtype_ : decode(MPI_BYTE)), root, *comm_, info_, request); });
 }
@@ -1341,7 +1341,7 @@ extern "C" int PMPI_Iallgather(const void *sendbuf, int sendcount, MPI_Datatype 
   if (!request) [[unlikely]]
     return err::null("MPI_Iallgather", comm_, "request");
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Iallgather", comm_, "sendbuf", sendbuf, sendcount, sendtype_, true)) return bad;
+    if (const int bad = err::buffer("MPI_Iallgather", comm_, "sendbuf", sendbuf, sendcount, sendtype_, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Iallgather", comm_, "recvbuf", recvbuf, recvcount, recvtype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -1369,7 +1369,7 @@ extern "C" int PMPI_Iallgather_c(const void *sendbuf, MPI_Count sendcount, MPI_D
   if (!request) [[unlikely]]
     return err::null("MPI_Iallgather_c", comm_, "request");
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Iallgather_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, true)) return bad;
+    if (const int bad = err::buffer("MPI_Iallgather_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Iallgather_c", comm_, "recvbuf", recvbuf, recvcount, recvtype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -1402,7 +1402,7 @@ extern "C" int PMPI_Iallgatherv(const void *sendbuf, int sendcount, MPI_Datatype
   if (!request) [[unlikely]]
     return err::null("MPI_Iallgatherv", comm_, "request");
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Iallgatherv", comm_, "sendbuf", sendbuf, sendcount, sendtype_, true)) return bad;
+    if (const int bad = err::buffer("MPI_Iallgatherv", comm_, "sendbuf", sendbuf, sendcount, sendtype_, !comm_->team->inter())) return bad;
   const type::Datatype* const recvbuf_type = recvtype_;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Iallgatherv", comm_, "recvbuf", recvbuf, Counts(recvcounts), n, &recvbuf_type, true, false)) return bad;
@@ -1436,7 +1436,7 @@ extern "C" int PMPI_Iallgatherv_c(const void *sendbuf, MPI_Count sendcount, MPI_
   if (!request) [[unlikely]]
     return err::null("MPI_Iallgatherv_c", comm_, "request");
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Iallgatherv_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, true)) return bad;
+    if (const int bad = err::buffer("MPI_Iallgatherv_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, !comm_->team->inter())) return bad;
   const type::Datatype* const recvbuf_type = recvtype_;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Iallgatherv_c", comm_, "recvbuf", recvbuf, Counts(recvcounts), n, &recvbuf_type, true, false)) return bad;
@@ -1465,7 +1465,7 @@ extern "C" int PMPI_Iallreduce(const void *sendbuf, void *recvbuf, int count, MP
   if (!request) [[unlikely]]
     return err::null("MPI_Iallreduce", comm_, "request");
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Iallreduce", comm_, "sendbuf", sendbuf, count, datatype_, true)) return bad;
+    if (const int bad = err::buffer("MPI_Iallreduce", comm_, "sendbuf", sendbuf, count, datatype_, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Iallreduce", comm_, "recvbuf", recvbuf, count, datatype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -1493,7 +1493,7 @@ extern "C" int PMPI_Iallreduce_c(const void *sendbuf, void *recvbuf, MPI_Count c
   if (!request) [[unlikely]]
     return err::null("MPI_Iallreduce_c", comm_, "request");
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Iallreduce_c", comm_, "sendbuf", sendbuf, count, datatype_, true)) return bad;
+    if (const int bad = err::buffer("MPI_Iallreduce_c", comm_, "sendbuf", sendbuf, count, datatype_, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Iallreduce_c", comm_, "recvbuf", recvbuf, count, datatype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -1521,7 +1521,7 @@ extern "C" int PMPI_Ialltoall(const void *sendbuf, int sendcount, MPI_Datatype s
   if (!request) [[unlikely]]
     return err::null("MPI_Ialltoall", comm_, "request");
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Ialltoall", comm_, "sendbuf", sendbuf, sendcount, sendtype_, true)) return bad;
+    if (const int bad = err::buffer("MPI_Ialltoall", comm_, "sendbuf", sendbuf, sendcount, sendtype_, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Ialltoall", comm_, "recvbuf", recvbuf, recvcount, recvtype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -1549,7 +1549,7 @@ extern "C" int PMPI_Ialltoall_c(const void *sendbuf, MPI_Count sendcount, MPI_Da
   if (!request) [[unlikely]]
     return err::null("MPI_Ialltoall_c", comm_, "request");
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Ialltoall_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, true)) return bad;
+    if (const int bad = err::buffer("MPI_Ialltoall_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Ialltoall_c", comm_, "recvbuf", recvbuf, recvcount, recvtype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -1587,7 +1587,7 @@ extern "C" int PMPI_Ialltoallv(const void *sendbuf, const int sendcounts[], cons
     return err::null("MPI_Ialltoallv", comm_, "request");
   const type::Datatype* const sendbuf_type = sendtype_;
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Ialltoallv", comm_, "sendbuf", sendbuf, Counts(sendcounts), n, &sendbuf_type, true, true)) return bad;
+    if (const int bad = err::buffer("MPI_Ialltoallv", comm_, "sendbuf", sendbuf, Counts(sendcounts), n, &sendbuf_type, true, !comm_->team->inter())) return bad;
   const type::Datatype* const recvbuf_type = recvtype_;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Ialltoallv", comm_, "recvbuf", recvbuf, Counts(recvcounts), n, &recvbuf_type, true, false)) return bad;
@@ -1626,7 +1626,7 @@ extern "C" int PMPI_Ialltoallv_c(const void *sendbuf, const MPI_Count sendcounts
     return err::null("MPI_Ialltoallv_c", comm_, "request");
   const type::Datatype* const sendbuf_type = sendtype_;
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Ialltoallv_c", comm_, "sendbuf", sendbuf, Counts(sendcounts), n, &sendbuf_type, true, true)) return bad;
+    if (const int bad = err::buffer("MPI_Ialltoallv_c", comm_, "sendbuf", sendbuf, Counts(sendcounts), n, &sendbuf_type, true, !comm_->team->inter())) return bad;
   const type::Datatype* const recvbuf_type = recvtype_;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Ialltoallv_c", comm_, "recvbuf", recvbuf, Counts(recvcounts), n, &recvbuf_type, true, false)) return bad;
@@ -1668,7 +1668,7 @@ extern "C" int PMPI_Ialltoallw(const void *sendbuf, const int sendcounts[], cons
   if (!request) [[unlikely]]
     return err::null("MPI_Ialltoallw", comm_, "request");
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Ialltoallw", comm_, "sendbuf", sendbuf, Counts(sendcounts), n, sendtypes_.data(), false, true)) return bad;
+    if (const int bad = err::buffer("MPI_Ialltoallw", comm_, "sendbuf", sendbuf, Counts(sendcounts), n, sendtypes_.data(), false, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Ialltoallw", comm_, "recvbuf", recvbuf, Counts(recvcounts), n, recvtypes_.data(), false, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -1709,7 +1709,7 @@ extern "C" int PMPI_Ialltoallw_c(const void *sendbuf, const MPI_Count sendcounts
   if (!request) [[unlikely]]
     return err::null("MPI_Ialltoallw_c", comm_, "request");
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Ialltoallw_c", comm_, "sendbuf", sendbuf, Counts(sendcounts), n, sendtypes_.data(), false, true)) return bad;
+    if (const int bad = err::buffer("MPI_Ialltoallw_c", comm_, "sendbuf", sendbuf, Counts(sendcounts), n, sendtypes_.data(), false, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Ialltoallw_c", comm_, "recvbuf", recvbuf, Counts(recvcounts), n, recvtypes_.data(), false, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -1739,16 +1739,16 @@ extern "C" int PMPI_Ibcast(void *buffer, int count, MPI_Datatype datatype, int r
   if (!good_root(*comm_, root)) [[unlikely]]
     return err::root("MPI_Ibcast", *comm_, "root", root);
   [[maybe_unused]] const Role role = role_of(*comm_, root);
-  if (count < 0) [[unlikely]]
+  if (role.part() && count < 0) [[unlikely]]
     return err::negative("MPI_Ibcast", comm_, "count", count, MPI_ERR_COUNT);
   auto* const datatype_ = decode(datatype);
-  if (!good_data(datatype_)) [[unlikely]]
+  if (role.part() && !good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Ibcast", comm_, "datatype", bits(datatype), datatype_);
   if (!request) [[unlikely]]
     return err::null("MPI_Ibcast", comm_, "request");
-  if (role.leaf && suspicious(buffer)) [[unlikely]]
+  if (role.part() && suspicious(buffer)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Ibcast", comm_, "buffer", buffer, count, datatype_, false)) return bad;
-  return run("MPI_Ibcast", comm_, [&] { return body::Ibcast(buffer, count, *datatype_, root, *comm_, request); });
+  return run("MPI_Ibcast", comm_, [&] { return body::Ibcast(buffer, count, *(datatype_ ? datatype_ : decode(MPI_BYTE)), root, *comm_, request); });
 }
 WEFT_MPI_NAME(MPI_Ibcast);
 
@@ -1761,16 +1761,16 @@ extern "C" int PMPI_Ibcast_c(void *buffer, MPI_Count count, MPI_Datatype datatyp
   if (!good_root(*comm_, root)) [[unlikely]]
     return err::root("MPI_Ibcast_c", *comm_, "root", root);
   [[maybe_unused]] const Role role = role_of(*comm_, root);
-  if (static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
+  if (role.part() && static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
     return err::count("MPI_Ibcast_c", comm_, "count", count);
   auto* const datatype_ = decode(datatype);
-  if (!good_data(datatype_)) [[unlikely]]
+  if (role.part() && !good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Ibcast_c", comm_, "datatype", bits(datatype), datatype_);
   if (!request) [[unlikely]]
     return err::null("MPI_Ibcast_c", comm_, "request");
-  if (role.leaf && suspicious(buffer)) [[unlikely]]
+  if (role.part() && suspicious(buffer)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Ibcast_c", comm_, "buffer", buffer, count, datatype_, false)) return bad;
-  return run("MPI_Ibcast_c", comm_, [&] { return body::Ibcast(buffer, count, *datatype_, root, *comm_, request); });
+  return run("MPI_Ibcast_c", comm_, [&] { return body::Ibcast(buffer, count, *(datatype_ ? datatype_ : decode(MPI_BYTE)), root, *comm_, request); });
 }
 WEFT_MPI_NAME(MPI_Ibcast_c);
 
@@ -1793,7 +1793,7 @@ extern "C" int PMPI_Iexscan(const void *sendbuf, void *recvbuf, int count, MPI_D
   if (!request) [[unlikely]]
     return err::null("MPI_Iexscan", comm_, "request");
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Iexscan", comm_, "sendbuf", sendbuf, count, datatype_, true)) return bad;
+    if (const int bad = err::buffer("MPI_Iexscan", comm_, "sendbuf", sendbuf, count, datatype_, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Iexscan", comm_, "recvbuf", recvbuf, count, datatype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -1821,7 +1821,7 @@ extern "C" int PMPI_Iexscan_c(const void *sendbuf, void *recvbuf, MPI_Count coun
   if (!request) [[unlikely]]
     return err::null("MPI_Iexscan_c", comm_, "request");
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Iexscan_c", comm_, "sendbuf", sendbuf, count, datatype_, true)) return bad;
+    if (const int bad = err::buffer("MPI_Iexscan_c", comm_, "sendbuf", sendbuf, count, datatype_, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Iexscan_c", comm_, "recvbuf", recvbuf, count, datatype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -1852,10 +1852,10 @@ extern "C" int PMPI_Igather(const void *sendbuf, int sendcount, MPI_Datatype sen
   if (!request) [[unlikely]]
     return err::null("MPI_Igather", comm_, "request");
   if (role.leaf && suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Igather", comm_, "sendbuf", sendbuf, sendcount, sendtype_, role.root)) return bad;
+    if (const int bad = err::buffer("MPI_Igather", comm_, "sendbuf", sendbuf, sendcount, sendtype_, role.root && role.leaf)) return bad;
   if (role.root && suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Igather", comm_, "recvbuf", recvbuf, recvcount, recvtype_, false)) return bad;
-  if (sendbuf == recvbuf && role.root) [[unlikely]]
+  if (sendbuf == recvbuf && role.root && role.leaf) [[unlikely]]
     if (const int bad = err::alias("MPI_Igather", comm_, "sendbuf", "recvbuf", sendbuf, sendcount)) return bad;
   return run("MPI_Igather", comm_, [&] { return body::Igather(sendbuf, sendcount, *(sendtype_ ? sendtype_ : decode(MPI_BYTE)), recvbuf, recvcount, *(recvtype_ ? recvtype_ : decode(MPI_BYTE)), root, *comm_, request); });
 }
@@ -1883,10 +1883,10 @@ extern "C" int PMPI_Igather_c(const void *sendbuf, MPI_Count sendcount, MPI_Data
   if (!request) [[unlikely]]
     return err::null("MPI_Igather_c", comm_, "request");
   if (role.leaf && suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Igather_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, role.root)) return bad;
+    if (const int bad = err::buffer("MPI_Igather_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, role.root && role.leaf)) return bad;
   if (role.root && suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Igather_c", comm_, "recvbuf", recvbuf, recvcount, recvtype_, false)) return bad;
-  if (sendbuf == recvbuf && role.root) [[unlikely]]
+  if (sendbuf == recvbuf && role.root && role.leaf) [[unlikely]]
     if (const int bad = err::alias("MPI_Igather_c", comm_, "sendbuf", "recvbuf", sendbuf, sendcount)) return bad;
   return run("MPI_Igather_c", comm_, [&] { return body::Igather(sendbuf, sendcount, *(sendtype_ ? sendtype_ : decode(MPI_BYTE)), recvbuf, recvcount, *(recvtype_ ? recvtype_ : decode(MPI_BYTE)), root, *comm_, request); });
 }
@@ -1919,11 +1919,11 @@ extern "C" int PMPI_Igatherv(const void *sendbuf, int sendcount, MPI_Datatype se
   if (!request) [[unlikely]]
     return err::null("MPI_Igatherv", comm_, "request");
   if (role.leaf && suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Igatherv", comm_, "sendbuf", sendbuf, sendcount, sendtype_, role.root)) return bad;
+    if (const int bad = err::buffer("MPI_Igatherv", comm_, "sendbuf", sendbuf, sendcount, sendtype_, role.root && role.leaf)) return bad;
   const type::Datatype* const recvbuf_type = recvtype_;
   if (role.root && suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Igatherv", comm_, "recvbuf", recvbuf, Counts(recvcounts), n, &recvbuf_type, true, false)) return bad;
-  if (sendbuf == recvbuf && role.root) [[unlikely]]
+  if (sendbuf == recvbuf && role.root && role.leaf) [[unlikely]]
     if (const int bad = err::alias("MPI_Igatherv", comm_, "sendbuf", "recvbuf", sendbuf, sendcount)) return bad;
   return run("MPI_Igatherv", comm_, [&] { return body::Igatherv(sendbuf, sendcount, *(sendtype_ ? sendtype_ : decode(MPI_BYTE)), recvbuf, recvcounts, displs, *(recvtype_ ? recvtype_ : decode(MPI_BYTE)), root, *comm_, request); });
 }
@@ -1956,11 +1956,11 @@ extern "C" int PMPI_Igatherv_c(const void *sendbuf, MPI_Count sendcount, MPI_Dat
   if (!request) [[unlikely]]
     return err::null("MPI_Igatherv_c", comm_, "request");
   if (role.leaf && suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Igatherv_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, role.root)) return bad;
+    if (const int bad = err::buffer("MPI_Igatherv_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, role.root && role.leaf)) return bad;
   const type::Datatype* const recvbuf_type = recvtype_;
   if (role.root && suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Igatherv_c", comm_, "recvbuf", recvbuf, Counts(recvcounts), n, &recvbuf_type, true, false)) return bad;
-  if (sendbuf == recvbuf && role.root) [[unlikely]]
+  if (sendbuf == recvbuf && role.root && role.leaf) [[unlikely]]
     if (const int bad = err::alias("MPI_Igatherv_c", comm_, "sendbuf", "recvbuf", sendbuf, sendcount)) return bad;
   return run("MPI_Igatherv_c", comm_, [&] { return body::Igatherv(sendbuf, sendcount, *(sendtype_ ? sendtype_ : decode(MPI_BYTE)), recvbuf, recvcounts, displs, *(recvtype_ ? recvtype_ : decode(MPI_BYTE)), root, *comm_, request); });
 }
@@ -1975,25 +1975,25 @@ extern "C" int PMPI_Ireduce(const void *sendbuf, void *recvbuf, int count, MPI_D
   if (!good_root(*comm_, root)) [[unlikely]]
     return err::root("MPI_Ireduce", *comm_, "root", root);
   [[maybe_unused]] const Role role = role_of(*comm_, root);
-  if (count < 0) [[unlikely]]
+  if (role.part() && count < 0) [[unlikely]]
     return err::negative("MPI_Ireduce", comm_, "count", count, MPI_ERR_COUNT);
   auto* const datatype_ = decode(datatype);
-  if (!good_data(datatype_)) [[unlikely]]
+  if (role.part() && !good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Ireduce", comm_, "datatype", bits(datatype), datatype_);
   auto* const op_ = decode(op);
-  if (!op_) [[unlikely]]
+  if (role.part() && !op_) [[unlikely]]
     return err::handle("MPI_Ireduce", comm_, "op", bits(op), MPI_ERR_OP, "operation");
-  if (!op::valid(*op_, *datatype_)) [[unlikely]]
+  if (role.part() && !op::valid(*op_, *datatype_)) [[unlikely]]
     return err::op_type("MPI_Ireduce", comm_, "op", *op_, *datatype_);
   if (!request) [[unlikely]]
     return err::null("MPI_Ireduce", comm_, "request");
   if (role.leaf && suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Ireduce", comm_, "sendbuf", sendbuf, count, datatype_, role.root)) return bad;
+    if (const int bad = err::buffer("MPI_Ireduce", comm_, "sendbuf", sendbuf, count, datatype_, role.root && role.leaf)) return bad;
   if (role.root && suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Ireduce", comm_, "recvbuf", recvbuf, count, datatype_, false)) return bad;
-  if (sendbuf == recvbuf && role.root) [[unlikely]]
+  if (sendbuf == recvbuf && role.root && role.leaf) [[unlikely]]
     if (const int bad = err::alias("MPI_Ireduce", comm_, "sendbuf", "recvbuf", sendbuf, count)) return bad;
-  return run("MPI_Ireduce", comm_, [&] { return body::Ireduce(sendbuf, recvbuf, count, *datatype_, *op_, root, *comm_, request); });
+  return run("MPI_Ireduce", comm_, [&] { return body::Ireduce(sendbuf, recvbuf, count, *(datatype_ ? datatype_ : decode(MPI_BYTE)), *(op_ ? op_ : decode(MPI_SUM)), root, *comm_, request); });
 }
 WEFT_MPI_NAME(MPI_Ireduce);
 
@@ -2006,25 +2006,25 @@ extern "C" int PMPI_Ireduce_c(const void *sendbuf, void *recvbuf, MPI_Count coun
   if (!good_root(*comm_, root)) [[unlikely]]
     return err::root("MPI_Ireduce_c", *comm_, "root", root);
   [[maybe_unused]] const Role role = role_of(*comm_, root);
-  if (static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
+  if (role.part() && static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
     return err::count("MPI_Ireduce_c", comm_, "count", count);
   auto* const datatype_ = decode(datatype);
-  if (!good_data(datatype_)) [[unlikely]]
+  if (role.part() && !good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Ireduce_c", comm_, "datatype", bits(datatype), datatype_);
   auto* const op_ = decode(op);
-  if (!op_) [[unlikely]]
+  if (role.part() && !op_) [[unlikely]]
     return err::handle("MPI_Ireduce_c", comm_, "op", bits(op), MPI_ERR_OP, "operation");
-  if (!op::valid(*op_, *datatype_)) [[unlikely]]
+  if (role.part() && !op::valid(*op_, *datatype_)) [[unlikely]]
     return err::op_type("MPI_Ireduce_c", comm_, "op", *op_, *datatype_);
   if (!request) [[unlikely]]
     return err::null("MPI_Ireduce_c", comm_, "request");
   if (role.leaf && suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Ireduce_c", comm_, "sendbuf", sendbuf, count, datatype_, role.root)) return bad;
+    if (const int bad = err::buffer("MPI_Ireduce_c", comm_, "sendbuf", sendbuf, count, datatype_, role.root && role.leaf)) return bad;
   if (role.root && suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Ireduce_c", comm_, "recvbuf", recvbuf, count, datatype_, false)) return bad;
-  if (sendbuf == recvbuf && role.root) [[unlikely]]
+  if (sendbuf == recvbuf && role.root && role.leaf) [[unlikely]]
     if (const int bad = err::alias("MPI_Ireduce_c", comm_, "sendbuf", "recvbuf", sendbuf, count)) return bad;
-  return run("MPI_Ireduce_c", comm_, [&] { return body::Ireduce(sendbuf, recvbuf, count, *datatype_, *op_, root, *comm_, request); });
+  return run("MPI_Ireduce_c", comm_, [&] { return body::Ireduce(sendbuf, recvbuf, count, *(datatype_ ? datatype_ : decode(MPI_BYTE)), *(op_ ? op_ : decode(MPI_SUM)), root, *comm_, request); });
 }
 WEFT_MPI_NAME(MPI_Ireduce_c);
 
@@ -2034,7 +2034,7 @@ extern "C" int PMPI_Ireduce_scatter(const void *sendbuf, void *recvbuf, const in
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Ireduce_scatter", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  const int64_t n = comm_->team->remote_size();
+  const int64_t n = comm_->team->size();
   if (n > 0 && !recvcounts) [[unlikely]]
     return err::null("MPI_Ireduce_scatter", comm_, "recvcounts");
   if (const int64_t bad = first_negative(recvcounts, n); bad >= 0) [[unlikely]]
@@ -2051,7 +2051,7 @@ extern "C" int PMPI_Ireduce_scatter(const void *sendbuf, void *recvbuf, const in
     return err::null("MPI_Ireduce_scatter", comm_, "request");
   const type::Datatype* const sendbuf_type = datatype_;
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Ireduce_scatter", comm_, "sendbuf", sendbuf, Counts(recvcounts), n, &sendbuf_type, true, true)) return bad;
+    if (const int bad = err::buffer("MPI_Ireduce_scatter", comm_, "sendbuf", sendbuf, Counts(recvcounts), n, &sendbuf_type, true, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Ireduce_scatter", comm_, "recvbuf", recvbuf, recvcounts[comm_->team->rank()], datatype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -2066,7 +2066,7 @@ extern "C" int PMPI_Ireduce_scatter_c(const void *sendbuf, void *recvbuf, const 
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Ireduce_scatter_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  const int64_t n = comm_->team->remote_size();
+  const int64_t n = comm_->team->size();
   if (n > 0 && !recvcounts) [[unlikely]]
     return err::null("MPI_Ireduce_scatter_c", comm_, "recvcounts");
   if (const int64_t bad = first_negative(recvcounts, n); bad >= 0) [[unlikely]]
@@ -2083,7 +2083,7 @@ extern "C" int PMPI_Ireduce_scatter_c(const void *sendbuf, void *recvbuf, const 
     return err::null("MPI_Ireduce_scatter_c", comm_, "request");
   const type::Datatype* const sendbuf_type = datatype_;
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Ireduce_scatter_c", comm_, "sendbuf", sendbuf, Counts(recvcounts), n, &sendbuf_type, true, true)) return bad;
+    if (const int bad = err::buffer("MPI_Ireduce_scatter_c", comm_, "sendbuf", sendbuf, Counts(recvcounts), n, &sendbuf_type, true, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Ireduce_scatter_c", comm_, "recvbuf", recvbuf, recvcounts[comm_->team->rank()], datatype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -2111,7 +2111,7 @@ extern "C" int PMPI_Ireduce_scatter_block(const void *sendbuf, void *recvbuf, in
   if (!request) [[unlikely]]
     return err::null("MPI_Ireduce_scatter_block", comm_, "request");
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Ireduce_scatter_block", comm_, "sendbuf", sendbuf, recvcount, datatype_, true)) return bad;
+    if (const int bad = err::buffer("MPI_Ireduce_scatter_block", comm_, "sendbuf", sendbuf, recvcount, datatype_, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Ireduce_scatter_block", comm_, "recvbuf", recvbuf, recvcount, datatype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -2139,7 +2139,7 @@ extern "C" int PMPI_Ireduce_scatter_block_c(const void *sendbuf, void *recvbuf, 
   if (!request) [[unlikely]]
     return err::null("MPI_Ireduce_scatter_block_c", comm_, "request");
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Ireduce_scatter_block_c", comm_, "sendbuf", sendbuf, recvcount, datatype_, true)) return bad;
+    if (const int bad = err::buffer("MPI_Ireduce_scatter_block_c", comm_, "sendbuf", sendbuf, recvcount, datatype_, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Ireduce_scatter_block_c", comm_, "recvbuf", recvbuf, recvcount, datatype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -2167,7 +2167,7 @@ extern "C" int PMPI_Iscan(const void *sendbuf, void *recvbuf, int count, MPI_Dat
   if (!request) [[unlikely]]
     return err::null("MPI_Iscan", comm_, "request");
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Iscan", comm_, "sendbuf", sendbuf, count, datatype_, true)) return bad;
+    if (const int bad = err::buffer("MPI_Iscan", comm_, "sendbuf", sendbuf, count, datatype_, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Iscan", comm_, "recvbuf", recvbuf, count, datatype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -2195,7 +2195,7 @@ extern "C" int PMPI_Iscan_c(const void *sendbuf, void *recvbuf, MPI_Count count,
   if (!request) [[unlikely]]
     return err::null("MPI_Iscan_c", comm_, "request");
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Iscan_c", comm_, "sendbuf", sendbuf, count, datatype_, true)) return bad;
+    if (const int bad = err::buffer("MPI_Iscan_c", comm_, "sendbuf", sendbuf, count, datatype_, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Iscan_c", comm_, "recvbuf", recvbuf, count, datatype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -2228,8 +2228,8 @@ extern "C" int PMPI_Iscatter(const void *sendbuf, int sendcount, MPI_Datatype se
   if (role.root && suspicious(sendbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Iscatter", comm_, "sendbuf", sendbuf, sendcount, sendtype_, false)) return bad;
   if (role.leaf && suspicious(recvbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Iscatter", comm_, "recvbuf", recvbuf, recvcount, recvtype_, role.root)) return bad;
-  if (sendbuf == recvbuf && role.root) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Iscatter", comm_, "recvbuf", recvbuf, recvcount, recvtype_, role.root && role.leaf)) return bad;
+  if (sendbuf == recvbuf && role.root && role.leaf) [[unlikely]]
     if (const int bad = err::alias("MPI_Iscatter", comm_, "sendbuf", "recvbuf", sendbuf, sendcount)) return bad;
   return run("MPI_Iscatter", comm_, [&] { return body::Iscatter(sendbuf, sendcount, *(sendtype_ ? sendtype_ : decode(MPI_BYTE)), recvbuf, recvcount, *(recvtype_ ? recvtype_ : decode(MPI_BYTE)), root, *comm_, request); });
 }
@@ -2259,8 +2259,8 @@ extern "C" int PMPI_Iscatter_c(const void *sendbuf, MPI_Count sendcount, MPI_Dat
   if (role.root && suspicious(sendbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Iscatter_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, false)) return bad;
   if (role.leaf && suspicious(recvbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Iscatter_c", comm_, "recvbuf", recvbuf, recvcount, recvtype_, role.root)) return bad;
-  if (sendbuf == recvbuf && role.root) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Iscatter_c", comm_, "recvbuf", recvbuf, recvcount, recvtype_, role.root && role.leaf)) return bad;
+  if (sendbuf == recvbuf && role.root && role.leaf) [[unlikely]]
     if (const int bad = err::alias("MPI_Iscatter_c", comm_, "sendbuf", "recvbuf", sendbuf, sendcount)) return bad;
   return run("MPI_Iscatter_c", comm_, [&] { return body::Iscatter(sendbuf, sendcount, *(sendtype_ ? sendtype_ : decode(MPI_BYTE)), recvbuf, recvcount, *(recvtype_ ? recvtype_ : decode(MPI_BYTE)), root, *comm_, request); });
 }
@@ -2296,8 +2296,8 @@ extern "C" int PMPI_Iscatterv(const void *sendbuf, const int sendcounts[], const
   if (role.root && suspicious(sendbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Iscatterv", comm_, "sendbuf", sendbuf, Counts(sendcounts), n, &sendbuf_type, true, false)) return bad;
   if (role.leaf && suspicious(recvbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Iscatterv", comm_, "recvbuf", recvbuf, recvcount, recvtype_, role.root)) return bad;
-  if (sendbuf == recvbuf && role.root) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Iscatterv", comm_, "recvbuf", recvbuf, recvcount, recvtype_, role.root && role.leaf)) return bad;
+  if (sendbuf == recvbuf && role.root && role.leaf) [[unlikely]]
     if (const int bad = err::alias("MPI_Iscatterv", comm_, "sendbuf", "recvbuf", sendbuf, recvcount)) return bad;
   return run("MPI_Iscatterv", comm_, [&] { return body::Iscatterv(sendbuf, sendcounts, displs, *(sendtype_ ? sendtype_ : decode(MPI_BYTE)), recvbuf, recvcount, *(recvtype_ ? recvtype_ : decode(MPI_BYTE)), root, *comm_, request); });
 }
@@ -2333,8 +2333,8 @@ extern "C" int PMPI_Iscatterv_c(const void *sendbuf, const MPI_Count sendcounts[
   if (role.root && suspicious(sendbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Iscatterv_c", comm_, "sendbuf", sendbuf, Counts(sendcounts), n, &sendbuf_type, true, false)) return bad;
   if (role.leaf && suspicious(recvbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Iscatterv_c", comm_, "recvbuf", recvbuf, recvcount, recvtype_, role.root)) return bad;
-  if (sendbuf == recvbuf && role.root) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Iscatterv_c", comm_, "recvbuf", recvbuf, recvcount, recvtype_, role.root && role.leaf)) return bad;
+  if (sendbuf == recvbuf && role.root && role.leaf) [[unlikely]]
     if (const int bad = err::alias("MPI_Iscatterv_c", comm_, "sendbuf", "recvbuf", sendbuf, recvcount)) return bad;
   return run("MPI_Iscatterv_c", comm_, [&] { return body::Iscatterv(sendbuf, sendcounts, displs, *(sendtype_ ? sendtype_ : decode(MPI_BYTE)), recvbuf, recvcount, *(recvtype_ ? recvtype_ : decode(MPI_BYTE)), root, *comm_, request); });
 }
@@ -2349,23 +2349,23 @@ extern "C" int PMPI_Reduce(const void *sendbuf, void *recvbuf, int count, MPI_Da
   if (!good_root(*comm_, root)) [[unlikely]]
     return err::root("MPI_Reduce", *comm_, "root", root);
   [[maybe_unused]] const Role role = role_of(*comm_, root);
-  if (count < 0) [[unlikely]]
+  if (role.part() && count < 0) [[unlikely]]
     return err::negative("MPI_Reduce", comm_, "count", count, MPI_ERR_COUNT);
   auto* const datatype_ = decode(datatype);
-  if (!good_data(datatype_)) [[unlikely]]
+  if (role.part() && !good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Reduce", comm_, "datatype", bits(datatype), datatype_);
   auto* const op_ = decode(op);
-  if (!op_) [[unlikely]]
+  if (role.part() && !op_) [[unlikely]]
     return err::handle("MPI_Reduce", comm_, "op", bits(op), MPI_ERR_OP, "operation");
-  if (!op::valid(*op_, *datatype_)) [[unlikely]]
+  if (role.part() && !op::valid(*op_, *datatype_)) [[unlikely]]
     return err::op_type("MPI_Reduce", comm_, "op", *op_, *datatype_);
   if (role.leaf && suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Reduce", comm_, "sendbuf", sendbuf, count, datatype_, role.root)) return bad;
+    if (const int bad = err::buffer("MPI_Reduce", comm_, "sendbuf", sendbuf, count, datatype_, role.root && role.leaf)) return bad;
   if (role.root && suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Reduce", comm_, "recvbuf", recvbuf, count, datatype_, false)) return bad;
-  if (sendbuf == recvbuf && role.root) [[unlikely]]
+  if (sendbuf == recvbuf && role.root && role.leaf) [[unlikely]]
     if (const int bad = err::alias("MPI_Reduce", comm_, "sendbuf", "recvbuf", sendbuf, count)) return bad;
-  return run("MPI_Reduce", comm_, [&] { return body::Reduce(sendbuf, recvbuf, count, *datatype_, *op_, root, *comm_); });
+  return run("MPI_Reduce", comm_, [&] { return body::Reduce(sendbuf, recvbuf, count, *(datatype_ ? datatype_ : decode(MPI_BYTE)), *(op_ ? op_ : decode(MPI_SUM)), root, *comm_); });
 }
 WEFT_MPI_NAME(MPI_Reduce);
 
@@ -2378,23 +2378,23 @@ extern "C" int PMPI_Reduce_c(const void *sendbuf, void *recvbuf, MPI_Count count
   if (!good_root(*comm_, root)) [[unlikely]]
     return err::root("MPI_Reduce_c", *comm_, "root", root);
   [[maybe_unused]] const Role role = role_of(*comm_, root);
-  if (static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
+  if (role.part() && static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
     return err::count("MPI_Reduce_c", comm_, "count", count);
   auto* const datatype_ = decode(datatype);
-  if (!good_data(datatype_)) [[unlikely]]
+  if (role.part() && !good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Reduce_c", comm_, "datatype", bits(datatype), datatype_);
   auto* const op_ = decode(op);
-  if (!op_) [[unlikely]]
+  if (role.part() && !op_) [[unlikely]]
     return err::handle("MPI_Reduce_c", comm_, "op", bits(op), MPI_ERR_OP, "operation");
-  if (!op::valid(*op_, *datatype_)) [[unlikely]]
+  if (role.part() && !op::valid(*op_, *datatype_)) [[unlikely]]
     return err::op_type("MPI_Reduce_c", comm_, "op", *op_, *datatype_);
   if (role.leaf && suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Reduce_c", comm_, "sendbuf", sendbuf, count, datatype_, role.root)) return bad;
+    if (const int bad = err::buffer("MPI_Reduce_c", comm_, "sendbuf", sendbuf, count, datatype_, role.root && role.leaf)) return bad;
   if (role.root && suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Reduce_c", comm_, "recvbuf", recvbuf, count, datatype_, false)) return bad;
-  if (sendbuf == recvbuf && role.root) [[unlikely]]
+  if (sendbuf == recvbuf && role.root && role.leaf) [[unlikely]]
     if (const int bad = err::alias("MPI_Reduce_c", comm_, "sendbuf", "recvbuf", sendbuf, count)) return bad;
-  return run("MPI_Reduce_c", comm_, [&] { return body::Reduce(sendbuf, recvbuf, count, *datatype_, *op_, root, *comm_); });
+  return run("MPI_Reduce_c", comm_, [&] { return body::Reduce(sendbuf, recvbuf, count, *(datatype_ ? datatype_ : decode(MPI_BYTE)), *(op_ ? op_ : decode(MPI_SUM)), root, *comm_); });
 }
 WEFT_MPI_NAME(MPI_Reduce_c);
 
@@ -2407,15 +2407,15 @@ extern "C" int PMPI_Reduce_init(const void *sendbuf, void *recvbuf, int count, M
   if (!good_root(*comm_, root)) [[unlikely]]
     return err::root("MPI_Reduce_init", *comm_, "root", root);
   [[maybe_unused]] const Role role = role_of(*comm_, root);
-  if (count < 0) [[unlikely]]
+  if (role.part() && count < 0) [[unlikely]]
     return err::negative("MPI_Reduce_init", comm_, "count", count, MPI_ERR_COUNT);
   auto* const datatype_ = decode(datatype);
-  if (!good_data(datatype_)) [[unlikely]]
+  if (role.part() && !good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Reduce_init", comm_, "datatype", bits(datatype), datatype_);
   auto* const op_ = decode(op);
-  if (!op_) [[unlikely]]
+  if (role.part() && !op_) [[unlikely]]
     return err::handle("MPI_Reduce_init", comm_, "op", bits(op), MPI_ERR_OP, "operation");
-  if (!op::valid(*op_, *datatype_)) [[unlikely]]
+  if (role.part() && !op::valid(*op_, *datatype_)) [[unlikely]]
     return err::op_type("MPI_Reduce_init", comm_, "op", *op_, *datatype_);
   auto* const info_ = decode(info);
   if (!info_ && info != MPI_INFO_NULL) [[unlikely]]
@@ -2423,12 +2423,12 @@ extern "C" int PMPI_Reduce_init(const void *sendbuf, void *recvbuf, int count, M
   if (!request) [[unlikely]]
     return err::null("MPI_Reduce_init", comm_, "request");
   if (role.leaf && suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Reduce_init", comm_, "sendbuf", sendbuf, count, datatype_, role.root)) return bad;
+    if (const int bad = err::buffer("MPI_Reduce_init", comm_, "sendbuf", sendbuf, count, datatype_, role.root && role.leaf)) return bad;
   if (role.root && suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Reduce_init", comm_, "recvbuf", recvbuf, count, datatype_, false)) return bad;
-  if (sendbuf == recvbuf && role.root) [[unlikely]]
+  if (sendbuf == recvbuf && role.root && role.leaf) [[unlikely]]
     if (const int bad = err::alias("MPI_Reduce_init", comm_, "sendbuf", "recvbuf", sendbuf, count)) return bad;
-  return run("MPI_Reduce_init", comm_, [&] { return body::Reduce_init(sendbuf, recvbuf, count, *datatype_, *op_, root, *comm_, info_, request); });
+  return run("MPI_Reduce_init", comm_, [&] { return body::Reduce_init(sendbuf, recvbuf, count, *(datatype_ ? datatype_ : decode(MPI_BYTE)), *(op_ ? op_ : decode(MPI_SUM)), root, *comm_, info_, request); });
 }
 WEFT_MPI_NAME(MPI_Reduce_init);
 
@@ -2441,15 +2441,15 @@ extern "C" int PMPI_Reduce_init_c(const void *sendbuf, void *recvbuf, MPI_Count 
   if (!good_root(*comm_, root)) [[unlikely]]
     return err::root("MPI_Reduce_init_c", *comm_, "root", root);
   [[maybe_unused]] const Role role = role_of(*comm_, root);
-  if (static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
+  if (role.part() && static_cast<uint64_t>(count) > kMostElements) [[unlikely]]
     return err::count("MPI_Reduce_init_c", comm_, "count", count);
   auto* const datatype_ = decode(datatype);
-  if (!good_data(datatype_)) [[unlikely]]
+  if (role.part() && !good_data(datatype_)) [[unlikely]]
     return err::data("MPI_Reduce_init_c", comm_, "datatype", bits(datatype), datatype_);
   auto* const op_ = decode(op);
-  if (!op_) [[unlikely]]
+  if (role.part() && !op_) [[unlikely]]
     return err::handle("MPI_Reduce_init_c", comm_, "op", bits(op), MPI_ERR_OP, "operation");
-  if (!op::valid(*op_, *datatype_)) [[unlikely]]
+  if (role.part() && !op::valid(*op_, *datatype_)) [[unlikely]]
     return err::op_type("MPI_Reduce_init_c", comm_, "op", *op_, *datatype_);
   auto* const info_ = decode(info);
   if (!info_ && info != MPI_INFO_NULL) [[unlikely]]
@@ -2457,12 +2457,12 @@ extern "C" int PMPI_Reduce_init_c(const void *sendbuf, void *recvbuf, MPI_Count 
   if (!request) [[unlikely]]
     return err::null("MPI_Reduce_init_c", comm_, "request");
   if (role.leaf && suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Reduce_init_c", comm_, "sendbuf", sendbuf, count, datatype_, role.root)) return bad;
+    if (const int bad = err::buffer("MPI_Reduce_init_c", comm_, "sendbuf", sendbuf, count, datatype_, role.root && role.leaf)) return bad;
   if (role.root && suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Reduce_init_c", comm_, "recvbuf", recvbuf, count, datatype_, false)) return bad;
-  if (sendbuf == recvbuf && role.root) [[unlikely]]
+  if (sendbuf == recvbuf && role.root && role.leaf) [[unlikely]]
     if (const int bad = err::alias("MPI_Reduce_init_c", comm_, "sendbuf", "recvbuf", sendbuf, count)) return bad;
-  return run("MPI_Reduce_init_c", comm_, [&] { return body::Reduce_init(sendbuf, recvbuf, count, *datatype_, *op_, root, *comm_, info_, request); });
+  return run("MPI_Reduce_init_c", comm_, [&] { return body::Reduce_init(sendbuf, recvbuf, count, *(datatype_ ? datatype_ : decode(MPI_BYTE)), *(op_ ? op_ : decode(MPI_SUM)), root, *comm_, info_, request); });
 }
 WEFT_MPI_NAME(MPI_Reduce_init_c);
 
@@ -2518,7 +2518,7 @@ extern "C" int PMPI_Reduce_scatter(const void *sendbuf, void *recvbuf, const int
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Reduce_scatter", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  const int64_t n = comm_->team->remote_size();
+  const int64_t n = comm_->team->size();
   if (n > 0 && !recvcounts) [[unlikely]]
     return err::null("MPI_Reduce_scatter", comm_, "recvcounts");
   if (const int64_t bad = first_negative(recvcounts, n); bad >= 0) [[unlikely]]
@@ -2533,7 +2533,7 @@ extern "C" int PMPI_Reduce_scatter(const void *sendbuf, void *recvbuf, const int
     return err::op_type("MPI_Reduce_scatter", comm_, "op", *op_, *datatype_);
   const type::Datatype* const sendbuf_type = datatype_;
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Reduce_scatter", comm_, "sendbuf", sendbuf, Counts(recvcounts), n, &sendbuf_type, true, true)) return bad;
+    if (const int bad = err::buffer("MPI_Reduce_scatter", comm_, "sendbuf", sendbuf, Counts(recvcounts), n, &sendbuf_type, true, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Reduce_scatter", comm_, "recvbuf", recvbuf, recvcounts[comm_->team->rank()], datatype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -2548,7 +2548,7 @@ extern "C" int PMPI_Reduce_scatter_c(const void *sendbuf, void *recvbuf, const M
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Reduce_scatter_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  const int64_t n = comm_->team->remote_size();
+  const int64_t n = comm_->team->size();
   if (n > 0 && !recvcounts) [[unlikely]]
     return err::null("MPI_Reduce_scatter_c", comm_, "recvcounts");
   if (const int64_t bad = first_negative(recvcounts, n); bad >= 0) [[unlikely]]
@@ -2563,7 +2563,7 @@ extern "C" int PMPI_Reduce_scatter_c(const void *sendbuf, void *recvbuf, const M
     return err::op_type("MPI_Reduce_scatter_c", comm_, "op", *op_, *datatype_);
   const type::Datatype* const sendbuf_type = datatype_;
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Reduce_scatter_c", comm_, "sendbuf", sendbuf, Counts(recvcounts), n, &sendbuf_type, true, true)) return bad;
+    if (const int bad = err::buffer("MPI_Reduce_scatter_c", comm_, "sendbuf", sendbuf, Counts(recvcounts), n, &sendbuf_type, true, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Reduce_scatter_c", comm_, "recvbuf", recvbuf, recvcounts[comm_->team->rank()], datatype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -2589,7 +2589,7 @@ extern "C" int PMPI_Reduce_scatter_block(const void *sendbuf, void *recvbuf, int
   if (!op::valid(*op_, *datatype_)) [[unlikely]]
     return err::op_type("MPI_Reduce_scatter_block", comm_, "op", *op_, *datatype_);
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Reduce_scatter_block", comm_, "sendbuf", sendbuf, recvcount, datatype_, true)) return bad;
+    if (const int bad = err::buffer("MPI_Reduce_scatter_block", comm_, "sendbuf", sendbuf, recvcount, datatype_, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Reduce_scatter_block", comm_, "recvbuf", recvbuf, recvcount, datatype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -2615,7 +2615,7 @@ extern "C" int PMPI_Reduce_scatter_block_c(const void *sendbuf, void *recvbuf, M
   if (!op::valid(*op_, *datatype_)) [[unlikely]]
     return err::op_type("MPI_Reduce_scatter_block_c", comm_, "op", *op_, *datatype_);
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Reduce_scatter_block_c", comm_, "sendbuf", sendbuf, recvcount, datatype_, true)) return bad;
+    if (const int bad = err::buffer("MPI_Reduce_scatter_block_c", comm_, "sendbuf", sendbuf, recvcount, datatype_, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Reduce_scatter_block_c", comm_, "recvbuf", recvbuf, recvcount, datatype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -2646,7 +2646,7 @@ extern "C" int PMPI_Reduce_scatter_block_init(const void *sendbuf, void *recvbuf
   if (!request) [[unlikely]]
     return err::null("MPI_Reduce_scatter_block_init", comm_, "request");
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Reduce_scatter_block_init", comm_, "sendbuf", sendbuf, recvcount, datatype_, true)) return bad;
+    if (const int bad = err::buffer("MPI_Reduce_scatter_block_init", comm_, "sendbuf", sendbuf, recvcount, datatype_, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Reduce_scatter_block_init", comm_, "recvbuf", recvbuf, recvcount, datatype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -2677,7 +2677,7 @@ extern "C" int PMPI_Reduce_scatter_block_init_c(const void *sendbuf, void *recvb
   if (!request) [[unlikely]]
     return err::null("MPI_Reduce_scatter_block_init_c", comm_, "request");
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Reduce_scatter_block_init_c", comm_, "sendbuf", sendbuf, recvcount, datatype_, true)) return bad;
+    if (const int bad = err::buffer("MPI_Reduce_scatter_block_init_c", comm_, "sendbuf", sendbuf, recvcount, datatype_, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Reduce_scatter_block_init_c", comm_, "recvbuf", recvbuf, recvcount, datatype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -2692,7 +2692,7 @@ extern "C" int PMPI_Reduce_scatter_init(const void *sendbuf, void *recvbuf, cons
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Reduce_scatter_init", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  const int64_t n = comm_->team->remote_size();
+  const int64_t n = comm_->team->size();
   if (n > 0 && !recvcounts) [[unlikely]]
     return err::null("MPI_Reduce_scatter_init", comm_, "recvcounts");
   if (const int64_t bad = first_negative(recvcounts, n); bad >= 0) [[unlikely]]
@@ -2712,7 +2712,7 @@ extern "C" int PMPI_Reduce_scatter_init(const void *sendbuf, void *recvbuf, cons
     return err::null("MPI_Reduce_scatter_init", comm_, "request");
   const type::Datatype* const sendbuf_type = datatype_;
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Reduce_scatter_init", comm_, "sendbuf", sendbuf, Counts(recvcounts), n, &sendbuf_type, true, true)) return bad;
+    if (const int bad = err::buffer("MPI_Reduce_scatter_init", comm_, "sendbuf", sendbuf, Counts(recvcounts), n, &sendbuf_type, true, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Reduce_scatter_init", comm_, "recvbuf", recvbuf, recvcounts[comm_->team->rank()], datatype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -2727,7 +2727,7 @@ extern "C" int PMPI_Reduce_scatter_init_c(const void *sendbuf, void *recvbuf, co
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Reduce_scatter_init_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
-  const int64_t n = comm_->team->remote_size();
+  const int64_t n = comm_->team->size();
   if (n > 0 && !recvcounts) [[unlikely]]
     return err::null("MPI_Reduce_scatter_init_c", comm_, "recvcounts");
   if (const int64_t bad = first_negative(recvcounts, n); bad >= 0) [[unlikely]]
@@ -2747,7 +2747,7 @@ extern "C" int PMPI_Reduce_scatter_init_c(const void *sendbuf, void *recvbuf, co
     return err::null("MPI_Reduce_scatter_init_c", comm_, "request");
   const type::Datatype* const sendbuf_type = datatype_;
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Reduce_scatter_init_c", comm_, "sendbuf", sendbuf, Counts(recvcounts), n, &sendbuf_type, true, true)) return bad;
+    if (const int bad = err::buffer("MPI_Reduce_scatter_init_c", comm_, "sendbuf", sendbuf, Counts(recvcounts), n, &sendbuf_type, true, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Reduce_scatter_init_c", comm_, "recvbuf", recvbuf, recvcounts[comm_->team->rank()], datatype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -2773,7 +2773,7 @@ extern "C" int PMPI_Scan(const void *sendbuf, void *recvbuf, int count, MPI_Data
   if (!op::valid(*op_, *datatype_)) [[unlikely]]
     return err::op_type("MPI_Scan", comm_, "op", *op_, *datatype_);
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Scan", comm_, "sendbuf", sendbuf, count, datatype_, true)) return bad;
+    if (const int bad = err::buffer("MPI_Scan", comm_, "sendbuf", sendbuf, count, datatype_, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Scan", comm_, "recvbuf", recvbuf, count, datatype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -2799,7 +2799,7 @@ extern "C" int PMPI_Scan_c(const void *sendbuf, void *recvbuf, MPI_Count count, 
   if (!op::valid(*op_, *datatype_)) [[unlikely]]
     return err::op_type("MPI_Scan_c", comm_, "op", *op_, *datatype_);
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Scan_c", comm_, "sendbuf", sendbuf, count, datatype_, true)) return bad;
+    if (const int bad = err::buffer("MPI_Scan_c", comm_, "sendbuf", sendbuf, count, datatype_, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Scan_c", comm_, "recvbuf", recvbuf, count, datatype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -2830,7 +2830,7 @@ extern "C" int PMPI_Scan_init(const void *sendbuf, void *recvbuf, int count, MPI
   if (!request) [[unlikely]]
     return err::null("MPI_Scan_init", comm_, "request");
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Scan_init", comm_, "sendbuf", sendbuf, count, datatype_, true)) return bad;
+    if (const int bad = err::buffer("MPI_Scan_init", comm_, "sendbuf", sendbuf, count, datatype_, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Scan_init", comm_, "recvbuf", recvbuf, count, datatype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -2861,7 +2861,7 @@ extern "C" int PMPI_Scan_init_c(const void *sendbuf, void *recvbuf, MPI_Count co
   if (!request) [[unlikely]]
     return err::null("MPI_Scan_init_c", comm_, "request");
   if (suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Scan_init_c", comm_, "sendbuf", sendbuf, count, datatype_, true)) return bad;
+    if (const int bad = err::buffer("MPI_Scan_init_c", comm_, "sendbuf", sendbuf, count, datatype_, !comm_->team->inter())) return bad;
   if (suspicious(recvbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Scan_init_c", comm_, "recvbuf", recvbuf, count, datatype_, false)) return bad;
   if (sendbuf == recvbuf) [[unlikely]]
@@ -2892,8 +2892,8 @@ extern "C" int PMPI_Scatter(const void *sendbuf, int sendcount, MPI_Datatype sen
   if (role.root && suspicious(sendbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Scatter", comm_, "sendbuf", sendbuf, sendcount, sendtype_, false)) return bad;
   if (role.leaf && suspicious(recvbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Scatter", comm_, "recvbuf", recvbuf, recvcount, recvtype_, role.root)) return bad;
-  if (sendbuf == recvbuf && role.root) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Scatter", comm_, "recvbuf", recvbuf, recvcount, recvtype_, role.root && role.leaf)) return bad;
+  if (sendbuf == recvbuf && role.root && role.leaf) [[unlikely]]
     if (const int bad = err::alias("MPI_Scatter", comm_, "sendbuf", "recvbuf", sendbuf, sendcount)) return bad;
   return run("MPI_Scatter", comm_, [&] { return body::Scatter(sendbuf, sendcount, *(sendtype_ ? sendtype_ : decode(MPI_BYTE)), recvbuf, recvcount, *(recvtype_ ? recvtype_ : decode(MPI_BYTE)), root, *comm_); });
 }
@@ -2921,8 +2921,8 @@ extern "C" int PMPI_Scatter_c(const void *sendbuf, MPI_Count sendcount, MPI_Data
   if (role.root && suspicious(sendbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Scatter_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, false)) return bad;
   if (role.leaf && suspicious(recvbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Scatter_c", comm_, "recvbuf", recvbuf, recvcount, recvtype_, role.root)) return bad;
-  if (sendbuf == recvbuf && role.root) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Scatter_c", comm_, "recvbuf", recvbuf, recvcount, recvtype_, role.root && role.leaf)) return bad;
+  if (sendbuf == recvbuf && role.root && role.leaf) [[unlikely]]
     if (const int bad = err::alias("MPI_Scatter_c", comm_, "sendbuf", "recvbuf", sendbuf, sendcount)) return bad;
   return run("MPI_Scatter_c", comm_, [&] { return body::Scatter(sendbuf, sendcount, *(sendtype_ ? sendtype_ : decode(MPI_BYTE)), recvbuf, recvcount, *(recvtype_ ? recvtype_ : decode(MPI_BYTE)), root, *comm_); });
 }
@@ -2955,8 +2955,8 @@ extern "C" int PMPI_Scatter_init(const void *sendbuf, int sendcount, MPI_Datatyp
   if (role.root && suspicious(sendbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Scatter_init", comm_, "sendbuf", sendbuf, sendcount, sendtype_, false)) return bad;
   if (role.leaf && suspicious(recvbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Scatter_init", comm_, "recvbuf", recvbuf, recvcount, recvtype_, role.root)) return bad;
-  if (sendbuf == recvbuf && role.root) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Scatter_init", comm_, "recvbuf", recvbuf, recvcount, recvtype_, role.root && role.leaf)) return bad;
+  if (sendbuf == recvbuf && role.root && role.leaf) [[unlikely]]
     if (const int bad = err::alias("MPI_Scatter_init", comm_, "sendbuf", "recvbuf", sendbuf, sendcount)) return bad;
   return run("MPI_Scatter_init", comm_, [&] { return body::Scatter_init(sendbuf, sendcount, *(sendtype_ ? sendtype_ : decode(MPI_BYTE)), recvbuf, recvcount, *(recvtype_ ? recvtype_ : decode(MPI_BYTE)), root, *comm_, info_, request); });
 }
@@ -2989,8 +2989,8 @@ extern "C" int PMPI_Scatter_init_c(const void *sendbuf, MPI_Count sendcount, MPI
   if (role.root && suspicious(sendbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Scatter_init_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, false)) return bad;
   if (role.leaf && suspicious(recvbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Scatter_init_c", comm_, "recvbuf", recvbuf, recvcount, recvtype_, role.root)) return bad;
-  if (sendbuf == recvbuf && role.root) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Scatter_init_c", comm_, "recvbuf", recvbuf, recvcount, recvtype_, role.root && role.leaf)) return bad;
+  if (sendbuf == recvbuf && role.root && role.leaf) [[unlikely]]
     if (const int bad = err::alias("MPI_Scatter_init_c", comm_, "sendbuf", "recvbuf", sendbuf, sendcount)) return bad;
   return run("MPI_Scatter_init_c", comm_, [&] { return body::Scatter_init(sendbuf, sendcount, *(sendtype_ ? sendtype_ : decode(MPI_BYTE)), recvbuf, recvcount, *(recvtype_ ? recvtype_ : decode(MPI_BYTE)), root, *comm_, info_, request); });
 }
@@ -3024,8 +3024,8 @@ extern "C" int PMPI_Scatterv(const void *sendbuf, const int sendcounts[], const 
   if (role.root && suspicious(sendbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Scatterv", comm_, "sendbuf", sendbuf, Counts(sendcounts), n, &sendbuf_type, true, false)) return bad;
   if (role.leaf && suspicious(recvbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Scatterv", comm_, "recvbuf", recvbuf, recvcount, recvtype_, role.root)) return bad;
-  if (sendbuf == recvbuf && role.root) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Scatterv", comm_, "recvbuf", recvbuf, recvcount, recvtype_, role.root && role.leaf)) return bad;
+  if (sendbuf == recvbuf && role.root && role.leaf) [[unlikely]]
     if (const int bad = err::alias("MPI_Scatterv", comm_, "sendbuf", "recvbuf", sendbuf, recvcount)) return bad;
   return run("MPI_Scatterv", comm_, [&] { return body::Scatterv(sendbuf, sendcounts, displs, *(sendtype_ ? sendtype_ : decode(MPI_BYTE)), recvbuf, recvcount, *(recvtype_ ? recvtype_ : decode(MPI_BYTE)), root, *comm_); });
 }
@@ -3059,8 +3059,8 @@ extern "C" int PMPI_Scatterv_c(const void *sendbuf, const MPI_Count sendcounts[]
   if (role.root && suspicious(sendbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Scatterv_c", comm_, "sendbuf", sendbuf, Counts(sendcounts), n, &sendbuf_type, true, false)) return bad;
   if (role.leaf && suspicious(recvbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Scatterv_c", comm_, "recvbuf", recvbuf, recvcount, recvtype_, role.root)) return bad;
-  if (sendbuf == recvbuf && role.root) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Scatterv_c", comm_, "recvbuf", recvbuf, recvcount, recvtype_, role.root && role.leaf)) return bad;
+  if (sendbuf == recvbuf && role.root && role.leaf) [[unlikely]]
     if (const int bad = err::alias("MPI_Scatterv_c", comm_, "sendbuf", "recvbuf", sendbuf, recvcount)) return bad;
   return run("MPI_Scatterv_c", comm_, [&] { return body::Scatterv(sendbuf, sendcounts, displs, *(sendtype_ ? sendtype_ : decode(MPI_BYTE)), recvbuf, recvcount, *(recvtype_ ? recvtype_ : decode(MPI_BYTE)), root, *comm_); });
 }
@@ -3099,8 +3099,8 @@ extern "C" int PMPI_Scatterv_init(const void *sendbuf, const int sendcounts[], c
   if (role.root && suspicious(sendbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Scatterv_init", comm_, "sendbuf", sendbuf, Counts(sendcounts), n, &sendbuf_type, true, false)) return bad;
   if (role.root && suspicious(recvbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Scatterv_init", comm_, "recvbuf", recvbuf, recvcount, recvtype_, role.root)) return bad;
-  if (sendbuf == recvbuf && role.root) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Scatterv_init", comm_, "recvbuf", recvbuf, recvcount, recvtype_, role.root && role.leaf)) return bad;
+  if (sendbuf == recvbuf && role.root && role.leaf) [[unlikely]]
     if (const int bad = err::alias("MPI_Scatterv_init", comm_, "sendbuf", "recvbuf", sendbuf, recvcount)) return bad;
   return run("MPI_Scatterv_init", comm_, [&] { return body::Scatterv_init(sendbuf, sendcounts, displs, *(sendtype_ ? sendtype_ : decode(MPI_BYTE)), recvbuf, recvcount, *(recvtype_ ? recvtype_ : decode(MPI_BYTE)), root, *comm_, info_, request); });
 }
@@ -3139,8 +3139,8 @@ extern "C" int PMPI_Scatterv_init_c(const void *sendbuf, const MPI_Count sendcou
   if (role.root && suspicious(sendbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Scatterv_init_c", comm_, "sendbuf", sendbuf, Counts(sendcounts), n, &sendbuf_type, true, false)) return bad;
   if (role.root && suspicious(recvbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Scatterv_init_c", comm_, "recvbuf", recvbuf, recvcount, recvtype_, role.root)) return bad;
-  if (sendbuf == recvbuf && role.root) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Scatterv_init_c", comm_, "recvbuf", recvbuf, recvcount, recvtype_, role.root && role.leaf)) return bad;
+  if (sendbuf == recvbuf && role.root && role.leaf) [[unlikely]]
     if (const int bad = err::alias("MPI_Scatterv_init_c", comm_, "sendbuf", "recvbuf", sendbuf, recvcount)) return bad;
   return run("MPI_Scatterv_init_c", comm_, [&] { return body::Scatterv_init(sendbuf, sendcounts, displs, *(sendtype_ ? sendtype_ : decode(MPI_BYTE)), recvbuf, recvcount, *(recvtype_ ? recvtype_ : decode(MPI_BYTE)), root, *comm_, info_, request); });
 }

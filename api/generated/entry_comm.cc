@@ -879,17 +879,48 @@ extern "C" int PMPI_Group_union(MPI_Group group1, MPI_Group group2, MPI_Group *n
 WEFT_MPI_NAME(MPI_Group_union);
 
 extern "C" int PMPI_Intercomm_create(MPI_Comm local_comm, int local_leader, MPI_Comm peer_comm, int remote_leader, int tag, MPI_Comm *newintercomm) {
-  return err::later("MPI_Intercomm_create", owner(local_comm), "inter-communicators");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Intercomm_create");
+  auto* const local_comm_ = decode(local_comm);
+  if (!local_comm_) [[unlikely]]
+    return err::handle("MPI_Intercomm_create", nullptr, "local_comm", bits(local_comm), MPI_ERR_COMM, "communicator");
+  if (!good_tag(tag)) [[unlikely]]
+    return err::tag("MPI_Intercomm_create", local_comm_, "tag", tag, false);
+  if (!newintercomm) [[unlikely]]
+    return err::null("MPI_Intercomm_create", local_comm_, "newintercomm");
+  return run("MPI_Intercomm_create", local_comm_, [&] { return body::Intercomm_create(*local_comm_, local_leader, peer_comm, remote_leader, tag, newintercomm); });
 }
 WEFT_MPI_NAME(MPI_Intercomm_create);
 
 extern "C" int PMPI_Intercomm_create_from_groups(MPI_Group local_group, int local_leader, MPI_Group remote_group, int remote_leader, const char *stringtag, MPI_Info info, MPI_Errhandler errhandler, MPI_Comm *newintercomm) {
-  return err::later("MPI_Intercomm_create_from_groups", nullptr, "inter-communicators");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Intercomm_create_from_groups");
+  auto* const local_group_ = decode(local_group);
+  if (!local_group_) [[unlikely]]
+    return err::handle("MPI_Intercomm_create_from_groups", nullptr, "local_group", bits(local_group), MPI_ERR_GROUP, "group");
+  if (!stringtag) [[unlikely]]
+    return err::null("MPI_Intercomm_create_from_groups", nullptr, "stringtag");
+  auto* const info_ = decode(info);
+  if (!info_ && info != MPI_INFO_NULL) [[unlikely]]
+    return err::handle("MPI_Intercomm_create_from_groups", nullptr, "info", bits(info), MPI_ERR_INFO, "info");
+  auto* const errhandler_ = decode(errhandler);
+  if (!errhandler_) [[unlikely]]
+    return err::handle("MPI_Intercomm_create_from_groups", nullptr, "errhandler", bits(errhandler), MPI_ERR_ERRHANDLER, "error handler");
+  if (!newintercomm) [[unlikely]]
+    return err::null("MPI_Intercomm_create_from_groups", nullptr, "newintercomm");
+  return run("MPI_Intercomm_create_from_groups", nullptr, [&] { return body::Intercomm_create_from_groups(*local_group_, local_leader, remote_group, remote_leader, stringtag, info_, *errhandler_, newintercomm); });
 }
 WEFT_MPI_NAME(MPI_Intercomm_create_from_groups);
 
 extern "C" int PMPI_Intercomm_merge(MPI_Comm intercomm, int high, MPI_Comm *newintracomm) {
-  return err::later("MPI_Intercomm_merge", owner(intercomm), "inter-communicators");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Intercomm_merge");
+  auto* const intercomm_ = decode(intercomm);
+  if (!intercomm_) [[unlikely]]
+    return err::handle("MPI_Intercomm_merge", nullptr, "intercomm", bits(intercomm), MPI_ERR_COMM, "communicator");
+  if (!newintracomm) [[unlikely]]
+    return err::null("MPI_Intercomm_merge", intercomm_, "newintracomm");
+  return run("MPI_Intercomm_merge", intercomm_, [&] { return body::Intercomm_merge(*intercomm_, high, newintracomm); });
 }
 WEFT_MPI_NAME(MPI_Intercomm_merge);
 

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <vector>
 
 namespace check {
@@ -38,6 +39,23 @@ inline int end(const char* name) {
   if (rank == 0) std::printf("%s on %d ranks: %s\n", name, ranks, all ? "FAILED" : "ok");
   MPI_Finalize();
   return all != 0;
+}
+
+enum class Way { blocking, nonblocking, persistent };
+inline constexpr Way ways[] = {Way::blocking, Way::nonblocking, Way::persistent};
+
+/// Runs one collective in the way asked for. Persistent ones run twice: a second start must give the same.
+inline void run(Way way, const std::function<void()>& blocking, const std::function<void(MPI_Request*)>& start,
+                const std::function<void(MPI_Request*)>& init) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  if (way == Way::blocking) return blocking();
+  if (way == Way::nonblocking) start(&request);
+  if (way == Way::persistent) {
+    init(&request);
+    MPI_Start(&request);
+  }
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  if (way == Way::persistent) MPI_Request_free(&request);
 }
 
 }  // namespace check

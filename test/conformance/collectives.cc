@@ -1,10 +1,11 @@
 // Collectives: every one, blocking, nonblocking and persistent, in place, all roots, sizes around the switches of algorithms.
-#include <functional>
-
 #include "check.h"
 
 using check::rank;
 using check::ranks;
+using check::run;
+using check::Way;
+using check::ways;
 
 namespace {
 
@@ -20,23 +21,6 @@ long sum_cell(long i, int upto) {
   long sum = 0;
   for (int r = 0; r < upto; ++r) sum += cell(r, i);
   return sum;
-}
-
-enum class Way { blocking, nonblocking, persistent };
-constexpr Way ways[] = {Way::blocking, Way::nonblocking, Way::persistent};
-
-/// Runs one collective in the way asked for. Persistent ones run twice: a second start must give the same.
-void run(Way way, const std::function<void()>& blocking, const std::function<void(MPI_Request*)>& start,
-         const std::function<void(MPI_Request*)>& init) {
-  MPI_Request request = MPI_REQUEST_NULL;
-  if (way == Way::blocking) return blocking();
-  if (way == Way::nonblocking) start(&request);
-  if (way == Way::persistent) {
-    init(&request);
-    MPI_Start(&request);
-  }
-  MPI_Wait(&request, MPI_STATUS_IGNORE);
-  if (way == Way::persistent) MPI_Request_free(&request);
 }
 
 const MPI_Comm world = MPI_COMM_WORLD;

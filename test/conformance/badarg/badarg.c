@@ -3899,15 +3899,53 @@ static void test_MPI_Initialized(void) {
 }
 
 static void test_MPI_Intercomm_create(void) {
-  TRY("MPI_Intercomm_create", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Intercomm_create(MPI_COMM_WORLD, 0, MPI_COMM_WORLD, 0, 7, &good.out_comm));
+  TRY("MPI_Intercomm_create", "local_comm", MPI_ERR_COMM, MPI_Intercomm_create((MPI_Comm)good.freed_comm, 0, MPI_COMM_WORLD, 0, 7, &good.out_comm));
+  TRY("MPI_Intercomm_create", "local_comm", MPI_ERR_COMM, MPI_Intercomm_create((MPI_Comm)good.other_kind[0], 0, MPI_COMM_WORLD, 0, 7, &good.out_comm));
+  TRY("MPI_Intercomm_create", "local_comm", MPI_ERR_COMM, MPI_Intercomm_create((MPI_Comm)(uintptr_t)7, 0, MPI_COMM_WORLD, 0, 7, &good.out_comm));
+  TRY("MPI_Intercomm_create", "local_comm", MPI_ERR_COMM, MPI_Intercomm_create((MPI_Comm)(uintptr_t)123457, 0, MPI_COMM_WORLD, 0, 7, &good.out_comm));
+  TRY("MPI_Intercomm_create", "local_comm", MPI_ERR_COMM, MPI_Intercomm_create(MPI_COMM_NULL, 0, MPI_COMM_WORLD, 0, 7, &good.out_comm));
+  TRY("MPI_Intercomm_create", "local_leader", MPI_ERR_RANK, MPI_Intercomm_create(MPI_COMM_WORLD, -1, MPI_COMM_WORLD, 0, 7, &good.out_comm));
+  TRY("MPI_Intercomm_create", "local_leader", MPI_ERR_RANK, MPI_Intercomm_create(MPI_COMM_WORLD, 1, MPI_COMM_WORLD, 0, 7, &good.out_comm));
+  TRY("MPI_Intercomm_create", "local_leader", MPI_ERR_RANK, MPI_Intercomm_create(MPI_COMM_WORLD, MPI_PROC_NULL, MPI_COMM_WORLD, 0, 7, &good.out_comm));
+  TRY("MPI_Intercomm_create", "local_leader", MPI_ERR_RANK, MPI_Intercomm_create(MPI_COMM_WORLD, INT_MAX, MPI_COMM_WORLD, 0, 7, &good.out_comm));
+  TRY("MPI_Intercomm_create", "local_leader", MPI_ERR_RANK, MPI_Intercomm_create(MPI_COMM_WORLD, INT_MIN, MPI_COMM_WORLD, 0, 7, &good.out_comm));
+  TRY("MPI_Intercomm_create", "tag", MPI_ERR_TAG, MPI_Intercomm_create(MPI_COMM_WORLD, 0, MPI_COMM_WORLD, 0, -7, &good.out_comm));
+  TRY("MPI_Intercomm_create", "tag", MPI_ERR_TAG, MPI_Intercomm_create(MPI_COMM_WORLD, 0, MPI_COMM_WORLD, 0, MPI_ANY_TAG, &good.out_comm));
+  TRY("MPI_Intercomm_create", "tag", MPI_ERR_TAG, MPI_Intercomm_create(MPI_COMM_WORLD, 0, MPI_COMM_WORLD, 0, INT_MIN, &good.out_comm));
+  TRY("MPI_Intercomm_create", "newintercomm", MPI_ERR_ARG, MPI_Intercomm_create(MPI_COMM_WORLD, 0, MPI_COMM_WORLD, 0, 7, NULL));
 }
 
 static void test_MPI_Intercomm_create_from_groups(void) {
-  TRY("MPI_Intercomm_create_from_groups", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Intercomm_create_from_groups(good.group, 0, good.group, 0, "name", MPI_INFO_NULL, MPI_ERRORS_RETURN, &good.out_comm));
+  TRY("MPI_Intercomm_create_from_groups", "local_group", MPI_ERR_GROUP, MPI_Intercomm_create_from_groups((MPI_Group)good.freed_group, 0, good.group, 0, "name", MPI_INFO_NULL, MPI_ERRORS_RETURN, &good.out_comm));
+  TRY("MPI_Intercomm_create_from_groups", "local_group", MPI_ERR_GROUP, MPI_Intercomm_create_from_groups((MPI_Group)good.other_kind[0], 0, good.group, 0, "name", MPI_INFO_NULL, MPI_ERRORS_RETURN, &good.out_comm));
+  TRY("MPI_Intercomm_create_from_groups", "local_group", MPI_ERR_GROUP, MPI_Intercomm_create_from_groups((MPI_Group)(uintptr_t)7, 0, good.group, 0, "name", MPI_INFO_NULL, MPI_ERRORS_RETURN, &good.out_comm));
+  TRY("MPI_Intercomm_create_from_groups", "local_group", MPI_ERR_GROUP, MPI_Intercomm_create_from_groups((MPI_Group)(uintptr_t)123457, 0, good.group, 0, "name", MPI_INFO_NULL, MPI_ERRORS_RETURN, &good.out_comm));
+  TRY("MPI_Intercomm_create_from_groups", "local_group", MPI_ERR_GROUP, MPI_Intercomm_create_from_groups(MPI_GROUP_NULL, 0, good.group, 0, "name", MPI_INFO_NULL, MPI_ERRORS_RETURN, &good.out_comm));
+  TRY("MPI_Intercomm_create_from_groups", "local_leader", MPI_ERR_RANK, MPI_Intercomm_create_from_groups(good.group, -1, good.group, 0, "name", MPI_INFO_NULL, MPI_ERRORS_RETURN, &good.out_comm));
+  TRY("MPI_Intercomm_create_from_groups", "local_leader", MPI_ERR_RANK, MPI_Intercomm_create_from_groups(good.group, 1, good.group, 0, "name", MPI_INFO_NULL, MPI_ERRORS_RETURN, &good.out_comm));
+  TRY("MPI_Intercomm_create_from_groups", "local_leader", MPI_ERR_RANK, MPI_Intercomm_create_from_groups(good.group, MPI_PROC_NULL, good.group, 0, "name", MPI_INFO_NULL, MPI_ERRORS_RETURN, &good.out_comm));
+  TRY("MPI_Intercomm_create_from_groups", "local_leader", MPI_ERR_RANK, MPI_Intercomm_create_from_groups(good.group, INT_MAX, good.group, 0, "name", MPI_INFO_NULL, MPI_ERRORS_RETURN, &good.out_comm));
+  TRY("MPI_Intercomm_create_from_groups", "local_leader", MPI_ERR_RANK, MPI_Intercomm_create_from_groups(good.group, INT_MIN, good.group, 0, "name", MPI_INFO_NULL, MPI_ERRORS_RETURN, &good.out_comm));
+  TRY("MPI_Intercomm_create_from_groups", "stringtag", MPI_ERR_ARG, MPI_Intercomm_create_from_groups(good.group, 0, good.group, 0, NULL, MPI_INFO_NULL, MPI_ERRORS_RETURN, &good.out_comm));
+  TRY("MPI_Intercomm_create_from_groups", "info", MPI_ERR_INFO, MPI_Intercomm_create_from_groups(good.group, 0, good.group, 0, "name", (MPI_Info)good.freed_info, MPI_ERRORS_RETURN, &good.out_comm));
+  TRY("MPI_Intercomm_create_from_groups", "info", MPI_ERR_INFO, MPI_Intercomm_create_from_groups(good.group, 0, good.group, 0, "name", (MPI_Info)good.other_kind[0], MPI_ERRORS_RETURN, &good.out_comm));
+  TRY("MPI_Intercomm_create_from_groups", "info", MPI_ERR_INFO, MPI_Intercomm_create_from_groups(good.group, 0, good.group, 0, "name", (MPI_Info)(uintptr_t)7, MPI_ERRORS_RETURN, &good.out_comm));
+  TRY("MPI_Intercomm_create_from_groups", "info", MPI_ERR_INFO, MPI_Intercomm_create_from_groups(good.group, 0, good.group, 0, "name", (MPI_Info)(uintptr_t)123457, MPI_ERRORS_RETURN, &good.out_comm));
+  TRY("MPI_Intercomm_create_from_groups", "errhandler", MPI_ERR_ERRHANDLER, MPI_Intercomm_create_from_groups(good.group, 0, good.group, 0, "name", MPI_INFO_NULL, (MPI_Errhandler)good.freed_errh, &good.out_comm));
+  TRY("MPI_Intercomm_create_from_groups", "errhandler", MPI_ERR_ERRHANDLER, MPI_Intercomm_create_from_groups(good.group, 0, good.group, 0, "name", MPI_INFO_NULL, (MPI_Errhandler)good.other_kind[0], &good.out_comm));
+  TRY("MPI_Intercomm_create_from_groups", "errhandler", MPI_ERR_ERRHANDLER, MPI_Intercomm_create_from_groups(good.group, 0, good.group, 0, "name", MPI_INFO_NULL, (MPI_Errhandler)(uintptr_t)7, &good.out_comm));
+  TRY("MPI_Intercomm_create_from_groups", "errhandler", MPI_ERR_ERRHANDLER, MPI_Intercomm_create_from_groups(good.group, 0, good.group, 0, "name", MPI_INFO_NULL, (MPI_Errhandler)(uintptr_t)123457, &good.out_comm));
+  TRY("MPI_Intercomm_create_from_groups", "errhandler", MPI_ERR_ERRHANDLER, MPI_Intercomm_create_from_groups(good.group, 0, good.group, 0, "name", MPI_INFO_NULL, MPI_ERRHANDLER_NULL, &good.out_comm));
+  TRY("MPI_Intercomm_create_from_groups", "newintercomm", MPI_ERR_ARG, MPI_Intercomm_create_from_groups(good.group, 0, good.group, 0, "name", MPI_INFO_NULL, MPI_ERRORS_RETURN, NULL));
 }
 
 static void test_MPI_Intercomm_merge(void) {
-  TRY("MPI_Intercomm_merge", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Intercomm_merge(MPI_COMM_WORLD, 0, &good.out_comm));
+  TRY("MPI_Intercomm_merge", "intercomm", MPI_ERR_COMM, MPI_Intercomm_merge((MPI_Comm)good.freed_comm, 0, &good.out_comm));
+  TRY("MPI_Intercomm_merge", "intercomm", MPI_ERR_COMM, MPI_Intercomm_merge((MPI_Comm)good.other_kind[0], 0, &good.out_comm));
+  TRY("MPI_Intercomm_merge", "intercomm", MPI_ERR_COMM, MPI_Intercomm_merge((MPI_Comm)(uintptr_t)7, 0, &good.out_comm));
+  TRY("MPI_Intercomm_merge", "intercomm", MPI_ERR_COMM, MPI_Intercomm_merge((MPI_Comm)(uintptr_t)123457, 0, &good.out_comm));
+  TRY("MPI_Intercomm_merge", "intercomm", MPI_ERR_COMM, MPI_Intercomm_merge(MPI_COMM_NULL, 0, &good.out_comm));
+  TRY("MPI_Intercomm_merge", "newintracomm", MPI_ERR_ARG, MPI_Intercomm_merge(MPI_COMM_WORLD, 0, NULL));
 }
 
 static void test_MPI_Iprobe(void) {
