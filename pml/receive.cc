@@ -366,7 +366,7 @@ Status Lane::match(Team& team, int source, int tag, Message*& message, Outcome& 
 }
 
 Status Lane::wait_for_message(Team& team, int source, int tag, Outcome& outcome, Message** message) {
-  ring_.add(obs::What::probe, team.context(), source, tag, 0);
+  locked([&] { ring_.add(obs::What::probe, team.context(), source, tag, 0); });
   struct Search {
     Lane* lane;
     Team* team;

@@ -70,7 +70,7 @@ class Case:
 
     def text(self, options):
         words = [f"{k}={v}" for k, v in self.env] + self.command(options)
-        return " ".join(shlex.quote(w) if "=" not in w else w for w in words)
+        return " ".join(shlex.quote(w) for w in words)
 
 
 def draw_case(seed, options):
@@ -82,7 +82,7 @@ def draw_case(seed, options):
     forced = [f"{name}={rng.choice(all_)}" for name, all_ in COLLECTIVES.items() if rng.random() < 0.5] if rng.random() < 0.5 else []
     env = dict(NETS[options.net or net])
     if forced:
-        env["WEFT_COLL"] = ",".join(forced)
+        env["WEFT_COLL"] = ";".join(forced)
     return Case(seed, min(options.ranks or ranks, options.most_ranks), options.threads or threads, options.count, tuple(sorted(env.items())))
 
 
