@@ -28,6 +28,8 @@ std::vector<int> everyone(const Comm& comm) {
 Comm draw_dup(const Comm& parent, Rng& rng) {
   const int64_t how = rng.below(3);
   Comm made = model(parent, everyone(parent), 1, how == 0 ? "dup" : how == 1 ? "idup" : "dup_with_info");
+  made.remote = parent.remote;
+  made.side = parent.side;
   if (how == 0) ok(MPI_Comm_dup(parent.handle, &made.handle));
   if (how == 2) ok(MPI_Comm_dup_with_info(parent.handle, MPI_INFO_NULL, &made.handle));
   if (how == 1) {
@@ -93,19 +95,103 @@ Comm draw_create(const Comm& parent, Rng& rng) {
   return made;
 }
 
+/// Two groups of a communicator, each in order or shuffled. A rank in neither of them takes no part.
+Comm draw_inter(const Comm& parent, Rng& rng) {
+  std::vector<int> ranks = everyone(parent);
+  const bool ordered = rng.chance(40);
+  rng.shuffle(ranks);
+  const size_t all = size_t(rng.between(2, parent.size())), first = size_t(rng.between(1, int64_t(all) - 1));
+  std::vector<int> sides[2] = {{ranks.begin(), ranks.begin() + std::ptrdiff_t(first)},
+                               {ranks.begin() + std::ptrdiff_t(first), ranks.begin() + std::ptrdiff_t(all)}};
+  for (std::vector<int>& side : sides) {
+    if (ordered) std::sort(side.begin(), side.end());
+  }
+  const bool front = std::find(sides[0].begin(), sides[0].end(), parent.rank) != sides[0].end();
+  const std::vector<int>&mine = sides[front ? 0 : 1], &others = sides[front ? 1 : 0];
+  Comm made = model(parent, mine, 50, "intercomm");
+  made.side = front ? 0 : 1;
+  for (int r : others) made.remote.push_back(parent.members[size_t(r)]);
+  const size_t leaders[2] = {size_t(rng.below(int64_t(sides[0].size()))), size_t(rng.below(int64_t(sides[1].size())))};
+  if (made.rank == made.size()) return made;
+  MPI_Group group, some;
+  MPI_Comm local;
+  ok(MPI_Comm_group(parent.handle, &group));
+  ok(MPI_Group_incl(group, made.size(), mine.data(), &some));
+  ok(MPI_Comm_create_group(parent.handle, some, 5 + made.side, &local));
+  ok(MPI_Intercomm_create(local, int(leaders[made.side]), parent.handle, others[leaders[1 - made.side]], 7, &made.handle));
+  ok(MPI_Comm_free(&local));
+  for (MPI_Group* g : {&group, &some}) ok(MPI_Group_free(g));
+  return made;
+}
+
+Comm draw_merge(const Comm& parent, Rng& rng) {
+  const int high = int(rng.below(2));  // the side whose ranks come last
+  Comm made;
+  made.id = mix(parent.id, 60);
+  made.text = "merge(" + parent.text + ")";
+  made.owned = true;
+  const bool first = parent.side != high;
+  made.members = first ? parent.members : parent.remote;
+  const std::vector<int>& rest = first ? parent.remote : parent.members;
+  made.members.insert(made.members.end(), rest.begin(), rest.end());
+  made.rank = parent.rank + (first ? 0 : int(parent.remote.size()));
+  ok(MPI_Intercomm_merge(parent.handle, !first, &made.handle));
+  return made;
+}
+
+/// Both sides fall into the same colours; a colour that one side lacks makes no communicator.
+Comm draw_inter_split(const Comm& parent, Rng& rng) {
+  const int64_t colours = rng.between(1, 3);
+  std::vector<int> colour[2], key[2];
+  for (int side = 0; side < 2; ++side) {
+    for (int i = 0; i < parent.size_of(side); ++i) {
+      colour[side].push_back(int(rng.below(colours)));
+      key[side].push_back(int(rng.below(4)) - 2);
+    }
+  }
+  const int mine = colour[parent.side][size_t(parent.rank)];
+  const auto chosen = [&](int side) {
+    std::vector<int> ranks;
+    for (int i = 0; i < parent.size_of(side); ++i) {
+      if (colour[side][size_t(i)] == mine) ranks.push_back(i);
+    }
+    std::stable_sort(ranks.begin(), ranks.end(), [&](int a, int b) { return key[side][size_t(a)] < key[side][size_t(b)]; });
+    return ranks;
+  };
+  Comm made = model(parent, chosen(parent.side), 70 + uint64_t(mine), "split");
+  made.side = parent.side;
+  for (int r : chosen(1 - parent.side)) made.remote.push_back(parent.remote[size_t(r)]);
+  ok(MPI_Comm_split(parent.handle, mine, key[parent.side][size_t(parent.rank)], &made.handle));
+  same(made.in(), made.inter(), "whether MPI_Comm_split of an inter-communicator makes one");
+  return made;
+}
+
+void check_group(MPI_Group group, const std::vector<int>& members, const std::string& what) {
+  int result = 0;
+  MPI_Group world, model;
+  ok(MPI_Comm_group(MPI_COMM_WORLD, &world));
+  ok(MPI_Group_incl(world, int(members.size()), members.data(), &model));
+  ok(MPI_Group_compare(group, model, &result));
+  same(result, MPI_IDENT, "comparison of the group of " + what + " with its model");
+  for (MPI_Group* g : {&world, &group, &model}) ok(MPI_Group_free(g));
+}
+
 void check_comm(const Comm& comm) {
-  int rank = 0, size = 0, result = 0;
+  int rank = 0, size = 0, inter = 0;
   ok(MPI_Comm_rank(comm.handle, &rank));
   ok(MPI_Comm_size(comm.handle, &size));
+  ok(MPI_Comm_test_inter(comm.handle, &inter));
   same(rank, comm.rank, "rank in " + comm.text);
   same(size, comm.size(), "size of " + comm.text);
-  MPI_Group world, mine, model;
-  ok(MPI_Comm_group(MPI_COMM_WORLD, &world));
-  ok(MPI_Comm_group(comm.handle, &mine));
-  ok(MPI_Group_incl(world, size, comm.members.data(), &model));
-  ok(MPI_Group_compare(mine, model, &result));
-  same(result, MPI_IDENT, "comparison of the group of " + comm.text + " with its model");
-  for (MPI_Group* g : {&world, &mine, &model}) ok(MPI_Group_free(g));
+  same(inter, comm.inter(), "whether this is an inter-communicator: " + comm.text);
+  MPI_Group group;
+  ok(MPI_Comm_group(comm.handle, &group));
+  check_group(group, comm.members, comm.text);
+  if (!inter) return;
+  ok(MPI_Comm_remote_size(comm.handle, &size));
+  same(size, int64_t(comm.remote.size()), "remote size of " + comm.text);
+  ok(MPI_Comm_remote_group(comm.handle, &group));
+  check_group(group, comm.remote, "the remote side of " + comm.text);
 }
 
 }  // namespace
@@ -124,13 +210,16 @@ Comm world_comm() {
 
 Comm draw_comm(const Comm& parent, uint64_t seed) {
   Rng rng(mix(seed, parent.id));
+  const int64_t how = rng.below(5);
   Comm made;
-  switch (rng.below(4)) {
-    case 0: made = draw_dup(parent, rng); break;
-    case 1:
-    case 2: made = draw_split(parent, rng); break;
-    default: made = draw_create(parent, rng); break;
-  }
+  if (how == 0)
+    made = draw_dup(parent, rng);
+  else if (parent.inter())
+    made = how < 3 ? draw_merge(parent, rng) : draw_inter_split(parent, rng);
+  else if (how == 1 && parent.size() > 1)
+    made = draw_inter(parent, rng);
+  else
+    made = how < 4 ? draw_split(parent, rng) : draw_create(parent, rng);
   if (made.in()) check_comm(made);
   return made;
 }

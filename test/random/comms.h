@@ -6,14 +6,22 @@
 namespace random_test {
 
 /// A communicator and its members by their ranks in MPI_COMM_WORLD. Not a member: `handle` is null and nothing else is of use.
+/// The groups of an inter-communicator are its sides 0 and 1, in an order that all agree on; others have side 0 only.
 struct Comm {
   MPI_Comm handle = MPI_COMM_NULL;
-  std::vector<int> members;
+  std::vector<int> members;  ///< the local group
+  std::vector<int> remote;   ///< of an inter-communicator
   int rank = 0;
+  int side = 0;
   uint64_t id = 0;     ///< the same on all members, and only there
   bool owned = false;  ///< to be freed
   std::string text;
   int size() const { return int(members.size()); }
+  bool inter() const { return !remote.empty(); }
+  int sides() const { return inter() ? 2 : 1; }
+  int size_of(int which) const { return int(which == side ? members.size() : remote.size()); }
+  /// The side that messages from `which` go to.
+  int other(int which) const { return inter() ? 1 - which : which; }
   bool in() const { return handle != MPI_COMM_NULL; }
 };
 

@@ -1,4 +1,5 @@
 // MPI_Sendrecv and its relatives: each rank sends to one and receives from one, or to nobody.
+#include <algorithm>
 #include <numeric>
 
 #include "part.h"
@@ -17,7 +18,8 @@ class Exchange : public Part {
   bool fence() const override { return wild_; }
 
  private:
-  uint64_t key(int source) const { return mix(mix(draw_.seed, uint64_t(round_)), 50 + uint64_t(source)); }
+  void pair_up(int side, Rng& rng);
+  uint64_t key(int side, int source) const { return mix(mix(draw_.seed, uint64_t(round_)), 50 + uint64_t(1000 * side + source)); }
   int count(const Layout& layout) const { return int(units_ * unit_ / layout.patterns); }
 
   Draw draw_;
@@ -38,20 +40,27 @@ Exchange::Exchange(const Draw& draw) : draw_(draw) {
   units_ = draw_units(rng, pattern_.bytes() * unit_, 400000);
   replace_ = rng.chance(40);
   wild_ = rng.chance(30);
-  std::vector<int> to(size_t(draw.comm.size()));
-  std::iota(to.begin(), to.end(), 0);
-  rng.shuffle(to);
-  for (int source = 0; source < draw.comm.size(); ++source) {
-    const int dest = to[size_t(source)];
-    if (rng.chance(15)) continue;
-    if (source == draw.comm.rank) dest_ = dest;
-    if (dest == draw.comm.rank) source_ = source;
-  }
+  for (int side = 0; side < draw.comm.sides(); ++side) pair_up(side, rng);
   blocking_ = local.chance(60);
   out_ = draw_layout(local, pattern_, unit_);
   in_ = draw_layout(local, pattern_, unit_);
   sent_.reserve(out_, 0, count(out_));
   received_.reserve(in_, 0, count(in_));
+}
+
+/// Who of one side sends to whom.
+void Exchange::pair_up(int side, Rng& rng) {
+  const Comm& comm = draw_.comm;
+  const int sources = comm.size_of(side), dests = comm.size_of(comm.other(side));
+  std::vector<int> to(size_t(std::max(sources, dests)));
+  std::iota(to.begin(), to.end(), 0);
+  rng.shuffle(to);
+  for (int source = 0; source < sources; ++source) {
+    const int dest = to[size_t(source)];
+    if (rng.chance(15) || dest >= dests) continue;
+    if (side == comm.side && source == comm.rank) dest_ = dest;
+    if (comm.other(side) == comm.side && dest == comm.rank) source_ = source;
+  }
 }
 
 std::string Exchange::text() const {
@@ -62,9 +71,9 @@ std::string Exchange::text() const {
 
 void Exchange::begin(int round) {
   round_ = round;
-  sent_.open(key(1000));
-  sent_.fill(out_, 0, count(out_), Content{key(draw_.comm.rank)});
-  received_.open(key(2000));
+  sent_.open(key(5, 0));
+  sent_.fill(out_, 0, count(out_), Content{key(draw_.comm.side, draw_.comm.rank)});
+  received_.open(key(6, 0));
 }
 
 void Exchange::send(Pending& pending) {
@@ -90,7 +99,7 @@ void Exchange::check() {
   const bool some = source_ != MPI_PROC_NULL;
   const Layout& layout = replace_ ? out_ : in_;
   Area& area = replace_ ? sent_ : received_;
-  if (some) area.expect(layout, 0, count(layout), Content{key(source_)});
+  if (some) area.expect(layout, 0, count(layout), Content{key(draw_.comm.other(draw_.comm.side), source_)});
   int received = 0;
   ok(MPI_Get_count(&status_, layout.type, &received));
   same(status_.MPI_SOURCE, source_, "source");

@@ -76,6 +76,7 @@ void report_hang(int) {
     const int length = std::snprintf(line, sizeof line, "FAILED: rank %d does not end: %s\n", world_rank, text);
     if (write(2, line, size_t(length)) < 0) break;
   }
+  sleep(2);  // the others say it as well, before the first that exits takes them down
   _exit(3);
 }
 
@@ -204,7 +205,7 @@ void run(const Options& options) {
   world_rank = world.rank;
   if (options.limit > 0) {
     signal(SIGALRM, report_hang);
-    alarm(options.limit + (world_rank == 0));  // rank 0 last: it may take the others down
+    alarm(options.limit);
   }
   std::vector<Comm> firsts(size_t(options.threads), world);
   for (Comm& first : firsts) {

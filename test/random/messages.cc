@@ -18,6 +18,7 @@ namespace {
 enum class Kind { standard, synchronous, buffered, ready };
 
 struct Message {
+  int side;  ///< the source's
   int source, dest, tag;
   int64_t units;
   Kind kind;
@@ -25,6 +26,7 @@ struct Message {
 };
 
 struct Stream {
+  int side;  ///< the destination's
   int dest, source, tag;
   bool posted;
   std::vector<size_t> messages;
@@ -64,6 +66,7 @@ class Messages : public Part {
  private:
   void draw_all(Rng& rng);
   void sort_into_streams(Rng& rng);
+  void sort_into_streams(int side, int dest, Rng& rng);
   void draw_kind(Message& message, bool posted, Rng& rng);
   void add_out(size_t message, Rng& rng);
   void add_in(size_t stream, Rng& rng);
@@ -99,10 +102,10 @@ Messages::Messages(const Draw& draw) : draw_(draw) {
   Rng local = draw.local();
   cancels_ = local.chance(15);
   for (size_t i = 0; i < messages_.size(); ++i) {
-    if (messages_[i].source == draw.comm.rank) add_out(i, local);
+    if (messages_[i].side == draw.comm.side && messages_[i].source == draw.comm.rank) add_out(i, local);
   }
   for (size_t s = 0; s < streams_.size(); ++s) {
-    if (streams_[s].dest == draw.comm.rank) {
+    if (streams_[s].side == draw.comm.side && streams_[s].dest == draw.comm.rank) {
       for (size_t i = 0; i < streams_[s].messages.size(); ++i) add_in(s, local);
     }
   }
@@ -121,7 +124,7 @@ std::string Messages::text() const {
   std::string all = std::to_string(messages_.size()) + " messages of " + pattern_.text() + " x" + std::to_string(unit_);
   static const char* const kinds[] = {"", " synchronous", " buffered", " ready"};
   for (const Stream& s : streams_) {
-    all += "; to " + std::to_string(s.dest) + (s.posted ? " posted" : " late");
+    all += "; to " + std::string(s.side ? "side 1's " : "") + std::to_string(s.dest) + (s.posted ? " posted" : " late");
     if (s.source == MPI_ANY_SOURCE) all += " any source";
     if (s.tag == MPI_ANY_TAG) all += " any tag";
     for (size_t i : s.messages) {
@@ -133,14 +136,15 @@ std::string Messages::text() const {
 }
 
 void Messages::draw_all(Rng& rng) {
-  const int size = draw_.comm.size();
-  const int64_t count = rng.between(1, 3 * size);
+  const Comm& comm = draw_.comm;
+  const int64_t count = rng.between(1, 3 * (comm.size() + int(comm.remote.size())));
   const int64_t tags = rng.between(1, 3);
-  const int hot = rng.chance(30) ? int(rng.below(size)) : -1;  // sometimes most go to one
+  const bool hot = rng.chance(30);  // most go to one
   for (int64_t i = 0; i < count; ++i) {
     Message m{};
-    m.source = int(rng.below(size));
-    m.dest = hot >= 0 && rng.chance(70) ? hot : int(rng.below(size));
+    m.side = int(rng.below(comm.sides()));
+    m.source = int(rng.below(comm.size_of(m.side)));
+    m.dest = hot && rng.chance(70) ? 0 : int(rng.below(comm.size_of(comm.other(m.side))));
     m.tag = draw_.tag + int(rng.below(tags));
     m.units = draw_units(rng, pattern_.bytes() * unit_, 400000);
     messages_.push_back(m);
@@ -148,23 +152,28 @@ void Messages::draw_all(Rng& rng) {
 }
 
 void Messages::sort_into_streams(Rng& rng) {
-  for (int dest = 0; dest < draw_.comm.size(); ++dest) {
-    const int64_t style = rng.below(100);
-    const bool any_source = style >= 50 && style < 85, any_tag = style >= 70;
-    std::map<std::pair<int, int>, size_t> found;
-    for (size_t i = 0; i < messages_.size(); ++i) {
-      Message& m = messages_[i];
-      if (m.dest != dest) continue;
-      wild_ |= any_source || any_tag;
-      const std::pair<int, int> which{any_source ? MPI_ANY_SOURCE : m.source, any_tag ? MPI_ANY_TAG : m.tag};
-      if (!found.contains(which)) {
-        found[which] = streams_.size();
-        streams_.push_back({dest, which.first, which.second, rng.chance(60), {}});
-      }
-      Stream& stream = streams_[found[which]];
-      stream.messages.push_back(i);
-      draw_kind(m, stream.posted, rng);
+  for (int side = 0; side < draw_.comm.sides(); ++side) {
+    for (int dest = 0; dest < draw_.comm.size_of(side); ++dest) sort_into_streams(side, dest, rng);
+  }
+}
+
+/// The messages to one rank of a side.
+void Messages::sort_into_streams(int side, int dest, Rng& rng) {
+  const int64_t style = rng.below(100);
+  const bool any_source = style >= 50 && style < 85, any_tag = style >= 70;
+  std::map<std::pair<int, int>, size_t> found;
+  for (size_t i = 0; i < messages_.size(); ++i) {
+    Message& m = messages_[i];
+    if (m.dest != dest || draw_.comm.other(m.side) != side) continue;
+    wild_ |= any_source || any_tag;
+    const std::pair<int, int> which{any_source ? MPI_ANY_SOURCE : m.source, any_tag ? MPI_ANY_TAG : m.tag};
+    if (!found.contains(which)) {
+      found[which] = streams_.size();
+      streams_.push_back({side, dest, which.first, which.second, rng.chance(60), {}});
     }
+    Stream& stream = streams_[found[which]];
+    stream.messages.push_back(i);
+    draw_kind(m, stream.posted, rng);
   }
 }
 

@@ -1,7 +1,7 @@
 // Collectives that move data, in all modes: blocks of random sizes and layouts, in place or not.
 #include <algorithm>
-#include <numeric>
 
+#include "blocks.h"
 #include "part.h"
 
 namespace random_test {
@@ -11,51 +11,6 @@ namespace {
 enum class Kind { barrier, bcast, gather, gatherv, scatter, scatterv, allgather, allgatherv, alltoall, alltoallv, alltoallw };
 constexpr const char* names[] = {"barrier",   "bcast",      "gather",   "gatherv",   "scatter",  "scatterv",
                                  "allgather", "allgatherv", "alltoall", "alltoallv", "alltoallw"};
-
-/// The blocks of a buffer, one for each of some ranks.
-struct Side {
-  std::vector<Layout> layouts;  ///< one for all, or one each
-  std::vector<int> counts, displacements;
-  std::vector<MPI_Datatype> types;
-  Area area;
-  bool in_bytes = false;
-
-  const Layout& layout(size_t i) const { return layouts[layouts.size() == 1 ? 0 : i]; }
-  int64_t at(size_t i) const { return int64_t(displacements[i]) * (in_bytes ? 1 : layout(i).extent); }
-  MPI_Datatype type() const { return layouts.empty() ? MPI_DATATYPE_NULL : layouts[0].type; }
-  int count() const { return counts.empty() ? 0 : counts[0]; }
-  void* base() { return layouts.empty() ? nullptr : area.base(); }
-  std::string text() const { return layouts.empty() ? "" : layouts[0].text; }
-};
-
-enum class Form { uniform, varying, each };
-
-/// Where each block of the given numbers of units lies: one after the other, or in any order with room between them.
-Side draw_side(Rng& rng, const Pattern& pattern, int64_t unit, const std::vector<int64_t>& units, Form form) {
-  Side side;
-  const size_t n = units.size();
-  for (size_t i = 0; i < (form == Form::each ? n : 1); ++i) side.layouts.push_back(draw_layout(rng, pattern, unit));
-  for (size_t i = 0; i < n; ++i) {
-    side.counts.push_back(int(units[i] * unit / side.layout(i).patterns));
-    side.types.push_back(side.layout(i).type);
-  }
-  side.displacements.resize(n);
-  side.in_bytes = form == Form::each;
-  std::vector<size_t> order(n);
-  std::iota(order.begin(), order.end(), size_t(0));
-  if (form != Form::uniform && rng.chance(60)) rng.shuffle(order);
-  int64_t cursor = 0;
-  for (size_t i : order) {
-    const int64_t step = side.in_bytes ? side.layout(i).extent : 1, align = side.in_bytes ? 16 : 1;
-    const int64_t lb = side.in_bytes ? side.layout(i).lb : 0;
-    if (form != Form::uniform && rng.chance(40)) cursor += align * rng.below(4);
-    cursor = (cursor - lb + (align - 1)) / align * align;  // the cursor never lies below a lower bound
-    side.displacements[i] = int(cursor);
-    cursor += lb + side.counts[i] * step;
-  }
-  for (size_t i = 0; i < n; ++i) side.area.reserve(side.layout(i), side.at(i), side.counts[i]);
-  return side;
-}
 
 class Movement : public Part {
  public:
@@ -76,8 +31,13 @@ class Movement : public Part {
     return kind_ == Kind::gatherv || kind_ == Kind::scatterv || kind_ == Kind::allgatherv || kind_ >= Kind::alltoallv;
   }
   Form form() const { return kind_ == Kind::alltoallw ? Form::each : varying() ? Form::varying : Form::uniform; }
-  int64_t units(int origin, int dest) const;
-  uint64_t key(int origin, int dest) const;
+  bool rooted() const { return kind_ == Kind::bcast || rooted_to_root() || rooted_from_root(); }
+  bool root() const { return side_ == root_side_ && me_ == root_; }
+  /// On the root's side of an inter-communicator, but not the root.
+  bool idle() const { return rooted() && draw_.comm.inter() && side_ == root_side_ && !root(); }
+  int root_argument() const { return !draw_.comm.inter() || side_ != root_side_ ? root_ : root() ? MPI_ROOT : MPI_PROC_NULL; }
+  int64_t units(int side, int origin, int dest) const;
+  uint64_t key(int side, int origin, int dest) const;
   std::vector<int64_t> sent() const;
   std::vector<int64_t> received() const;
   void run(Mode mode, MPI_Request* request);
@@ -85,31 +45,33 @@ class Movement : public Part {
   void run_unrooted(Mode mode, MPI_Request* request);
 
   Draw draw_;
-  int me_, size_;
+  int me_, side_, far_, peers_;  ///< far: the side of those that this rank exchanges data with
   Kind kind_ = Kind::barrier;
   Mode mode_ = Mode::blocking;
   Pattern pattern_;
   int64_t unit_ = 1, most_ = 0;
-  int root_ = 0;
+  int root_ = 0, root_side_ = 0;
   bool in_place_ = false;
-  Side out_, in_;
+  Blocks out_, in_;
   MPI_Request persistent_ = MPI_REQUEST_NULL;
   int round_ = 0;
 };
 
-Movement::Movement(const Draw& draw) : draw_(draw), me_(draw.comm.rank), size_(draw.comm.size()) {
+Movement::Movement(const Draw& draw)
+    : draw_(draw), me_(draw.comm.rank), side_(draw.comm.side), far_(draw.comm.other(side_)), peers_(draw.comm.size_of(far_)) {
   Rng rng = draw.shared(), local = draw.local();
   kind_ = Kind(rng.below(11));
   mode_ = Mode(rng.below(3));
   pattern_ = draw_pattern(rng);
   unit_ = draw_unit(rng);
   most_ = draw_units(rng, pattern_.bytes() * unit_, kind_ == Kind::bcast ? 600000 : all_to_all() ? 30000 : 150000);
-  root_ = int(rng.below(size_));
-  in_place_ = kind_ != Kind::barrier && kind_ != Kind::bcast && rng.chance(30);
-  if (rooted_to_root() || rooted_from_root()) in_place_ &= me_ == root_;
+  root_side_ = int(rng.below(draw.comm.sides()));
+  root_ = int(rng.below(draw.comm.size_of(root_side_)));
+  in_place_ = kind_ != Kind::barrier && kind_ != Kind::bcast && rng.chance(30) && !draw.comm.inter();
+  if (rooted()) in_place_ &= root();
   const std::vector<int64_t> out = sent(), in = received();
-  if (!out.empty()) out_ = draw_side(local, pattern_, unit_, out, rooted_to_root() || kind_ == Kind::allgatherv ? Form::uniform : form());
-  if (!in.empty()) in_ = draw_side(local, pattern_, unit_, in, rooted_from_root() ? Form::uniform : form());
+  if (!out.empty()) out_ = draw_blocks(local, pattern_, unit_, out, rooted_to_root() || kind_ == Kind::allgatherv ? Form::uniform : form());
+  if (!in.empty()) in_ = draw_blocks(local, pattern_, unit_, in, rooted_from_root() ? Form::uniform : form());
   if (mode_ == Mode::persistent) {
     begin(0);
     run(mode_, &persistent_);
@@ -121,78 +83,83 @@ std::string Movement::text() const {
          std::to_string(unit_) + ", root " + std::to_string(root_) + (in_place_ ? ", in place" : "");
 }
 
-/// Agreed by all ranks; where a block may have any size, sizes of 0 are frequent.
-int64_t Movement::units(int origin, int dest) const {
+/// Agreed by all ranks; where a block may have any size, sizes of 0 are frequent. `side`: the origin's.
+int64_t Movement::units(int side, int origin, int dest) const {
   if (!varying()) return most_;
   if (rooted_to_root() || kind_ == Kind::allgatherv) dest = 0;
   if (rooted_from_root()) origin = 0;
   if (all_to_all() && in_place_ && origin > dest) std::swap(origin, dest);
-  Rng rng(mix(mix(draw_.seed, 3), uint64_t(origin * 1000 + dest)));
+  Rng rng(mix(mix(draw_.seed, 3 + uint64_t(side)), uint64_t(origin * 1000 + dest)));
   return rng.chance(20) ? 0 : rng.between(0, most_);
 }
 
-uint64_t Movement::key(int origin, int dest) const {
+uint64_t Movement::key(int side, int origin, int dest) const {
   if (!all_to_all() && !rooted_from_root()) dest = 0;
-  return mix(mix(draw_.seed, uint64_t(round_)), uint64_t(origin * 1000 + dest + 50));
+  return mix(mix(mix(draw_.seed, uint64_t(side)), uint64_t(round_)), uint64_t(origin * 1000 + dest + 50));
 }
 
 /// Sizes of the blocks that this rank sends; none: its send buffer is not looked at.
 std::vector<int64_t> Movement::sent() const {
   std::vector<int64_t> blocks;
-  if (kind_ == Kind::barrier || kind_ == Kind::bcast) return blocks;
-  if (rooted_from_root() && me_ != root_) return blocks;
+  if (kind_ == Kind::barrier || kind_ == Kind::bcast || idle()) return blocks;
+  if (rooted_from_root() && !root()) return blocks;
+  if (rooted_to_root() && root() && draw_.comm.inter()) return blocks;
   if (in_place_ && !rooted_from_root()) return blocks;
-  if (rooted_to_root() || kind_ == Kind::allgather || kind_ == Kind::allgatherv) return {units(me_, root_)};
-  for (int i = 0; i < size_; ++i) blocks.push_back(units(me_, i));
+  if (rooted_to_root() || kind_ == Kind::allgather || kind_ == Kind::allgatherv) return {units(side_, me_, root_)};
+  for (int i = 0; i < peers_; ++i) blocks.push_back(units(side_, me_, i));
   return blocks;
 }
 
 std::vector<int64_t> Movement::received() const {
   std::vector<int64_t> blocks;
-  if (kind_ == Kind::barrier) return blocks;
+  if (kind_ == Kind::barrier || idle()) return blocks;
   if (kind_ == Kind::bcast) return {most_};
-  if (rooted_from_root()) return in_place_ ? blocks : std::vector<int64_t>{units(root_, me_)};
-  if (rooted_to_root() && me_ != root_) return blocks;
-  for (int i = 0; i < size_; ++i) blocks.push_back(units(i, me_));
+  if (rooted_from_root()) {
+    const bool none = in_place_ || (root() && draw_.comm.inter());
+    return none ? blocks : std::vector<int64_t>{units(root_side_, root_, me_)};
+  }
+  if (rooted_to_root() && !root()) return blocks;
+  for (int i = 0; i < peers_; ++i) blocks.push_back(units(far_, i, me_));
   return blocks;
 }
 
 void Movement::begin(int round) {
   round_ = round;
-  out_.area.open(key(me_, 777));
-  in_.area.open(key(me_, 888));
+  out_.area.open(key(side_, me_, 777));
+  in_.area.open(key(side_, me_, 888));
   for (size_t i = 0; i < out_.counts.size(); ++i) {
-    out_.area.fill(out_.layout(i), out_.at(i), out_.counts[i], Content{key(me_, int(i))});
+    out_.area.fill(out_.layout(i), out_.at(i), out_.counts[i], Content{key(side_, me_, int(i))});
   }
   for (size_t i = 0; i < in_.counts.size(); ++i) {
-    const bool own = kind_ == Kind::bcast ? me_ == root_ : in_place_ && (all_to_all() || int(i) == me_);
-    if (own) in_.area.fill(in_.layout(i), in_.at(i), in_.counts[i], Content{key(me_, int(i))});
+    const bool own = kind_ == Kind::bcast ? root() : in_place_ && (all_to_all() || int(i) == me_);
+    if (own) in_.area.fill(in_.layout(i), in_.at(i), in_.counts[i], Content{key(side_, me_, int(i))});
   }
 }
 
 void Movement::run_rooted(Mode mode, MPI_Request* request) {
-  Side &o = out_, &i = in_;
+  Blocks &o = out_, &i = in_;
   const MPI_Comm comm = draw_.comm.handle;
+  const int root = root_argument();
   void* const out = in_place_ && rooted_to_root() ? MPI_IN_PLACE : o.base();
   void* const in = in_place_ && rooted_from_root() ? MPI_IN_PLACE : i.base();
   const int *oc = o.counts.data(), *od = o.displacements.data(), *ic = i.counts.data(), *id = i.displacements.data();
   switch (kind_) {
-    case Kind::bcast: return call(mode, request, MPI_Bcast, MPI_Ibcast, MPI_Bcast_init, in, i.count(), i.type(), root_, comm);
+    case Kind::bcast: return call(mode, request, MPI_Bcast, MPI_Ibcast, MPI_Bcast_init, in, i.count(), i.type(), root, comm);
     case Kind::gather:
-      return call(mode, request, MPI_Gather, MPI_Igather, MPI_Gather_init, out, o.count(), o.type(), in, i.count(), i.type(), root_, comm);
+      return call(mode, request, MPI_Gather, MPI_Igather, MPI_Gather_init, out, o.count(), o.type(), in, i.count(), i.type(), root, comm);
     case Kind::gatherv:
-      return call(mode, request, MPI_Gatherv, MPI_Igatherv, MPI_Gatherv_init, out, o.count(), o.type(), in, ic, id, i.type(), root_, comm);
+      return call(mode, request, MPI_Gatherv, MPI_Igatherv, MPI_Gatherv_init, out, o.count(), o.type(), in, ic, id, i.type(), root, comm);
     case Kind::scatter:
-      return call(mode, request, MPI_Scatter, MPI_Iscatter, MPI_Scatter_init, out, o.count(), o.type(), in, i.count(), i.type(), root_,
+      return call(mode, request, MPI_Scatter, MPI_Iscatter, MPI_Scatter_init, out, o.count(), o.type(), in, i.count(), i.type(), root,
                   comm);
     default:
-      return call(mode, request, MPI_Scatterv, MPI_Iscatterv, MPI_Scatterv_init, out, oc, od, o.type(), in, i.count(), i.type(), root_,
+      return call(mode, request, MPI_Scatterv, MPI_Iscatterv, MPI_Scatterv_init, out, oc, od, o.type(), in, i.count(), i.type(), root,
                   comm);
   }
 }
 
 void Movement::run_unrooted(Mode mode, MPI_Request* request) {
-  Side &o = out_, &i = in_;
+  Blocks &o = out_, &i = in_;
   const MPI_Comm comm = draw_.comm.handle;
   void* const out = in_place_ ? MPI_IN_PLACE : o.base();
   void* const in = i.base();
@@ -232,8 +199,9 @@ void Movement::post(Pending& pending) {
 
 void Movement::check() {
   for (size_t i = 0; i < in_.counts.size(); ++i) {
-    const int origin = kind_ == Kind::bcast || rooted_from_root() ? root_ : int(i);
-    in_.area.expect(in_.layout(i), in_.at(i), in_.counts[i], Content{key(origin, me_)});
+    const bool from_root = kind_ == Kind::bcast || rooted_from_root();
+    const uint64_t content = from_root ? key(root_side_, root_, me_) : key(far_, int(i), me_);
+    in_.area.expect(in_.layout(i), in_.at(i), in_.counts[i], Content{content});
   }
   out_.area.check("send buffer of layout " + out_.text());
   in_.area.check("receive buffer of layout " + in_.text());

@@ -23,14 +23,21 @@ class Reduction : public Part {
 
   void make_layout(Rng& rng);
   int64_t total() const;
-  Values values(int rank) const;
-  Values folded(int first, int end) const;
+  Values values(int side, int rank) const;
+  Values folded(int side, int first, int end) const;
+  void draw_counts(Rng& rng);
+  bool inter() const { return draw_.comm.inter(); }
+  bool root() const { return me_ == root_ && draw_.comm.side == root_side_; }
+  bool scattered() const { return kind_ == Kind::reduce_scatter_block || kind_ == Kind::reduce_scatter; }
+  int root_argument() const { return !inter() || draw_.comm.side != root_side_ ? root_ : root() ? MPI_ROOT : MPI_PROC_NULL; }
+  /// Whether there is data in the send buffer.
+  bool reads() const { return !in_place_ && !(kind_ == Kind::reduce && inter() && draw_.comm.side == root_side_); }
   void fill(Area& area, const Values& values, bool both);
   void ignore_padding();
   void run(Mode mode, MPI_Request* request);
   int64_t in_count() const;
   int64_t first_of_mine() const;
-  bool writes() const { return kind_ != Kind::reduce || me_ == root_; }
+  bool writes() const { return kind_ != Kind::reduce || root(); }
 
   Draw draw_;
   int me_, size_;
@@ -41,7 +48,7 @@ class Reduction : public Part {
   std::unique_ptr<Operation> operation_;
   Layout layout_;
   std::vector<int> counts_;  ///< per rank, where the result is scattered; else one
-  int root_ = 0;
+  int root_ = 0, root_side_ = 0;
   bool in_place_ = false;
   Area out_, in_;
   MPI_Request persistent_ = MPI_REQUEST_NULL;
@@ -50,22 +57,19 @@ class Reduction : public Part {
 
 Reduction::Reduction(const Draw& draw) : draw_(draw), me_(draw.comm.rank), size_(draw.comm.size()) {
   Rng rng = draw.shared();
-  kind_ = Kind(rng.below(7));
+  static const std::vector<Kind> between_groups = {Kind::reduce, Kind::allreduce, Kind::reduce_scatter_block, Kind::reduce_scatter};
+  kind_ = inter() ? rng.pick(between_groups) : Kind(rng.below(7));
   mode_ = kind_ == Kind::local ? Mode::blocking : Mode(rng.below(3));
   number_ = &draw_number(rng);
   op_ = rng.pick(number_->ops);
   operation_ = std::make_unique<Operation>(op_);
-  root_ = int(rng.below(size_));
-  in_place_ = kind_ != Kind::local && rng.chance(30);
-  if (kind_ == Kind::reduce) in_place_ &= me_ == root_;
-  const bool scattered = kind_ == Kind::reduce_scatter_block || kind_ == Kind::reduce_scatter;
-  const int64_t count = draw_units(rng, number_->extent, scattered ? 30000 : 150000);
-  counts_.assign(scattered ? size_t(size_) : 1, int(count));
-  for (int& c : counts_) {
-    if (kind_ == Kind::reduce_scatter) c = rng.chance(20) ? 0 : int(rng.between(0, count));
-  }
+  root_side_ = int(rng.below(draw.comm.sides()));
+  root_ = int(rng.below(draw.comm.size_of(root_side_)));
+  in_place_ = kind_ != Kind::local && !inter() && rng.chance(30);
+  if (kind_ == Kind::reduce) in_place_ &= root();
+  draw_counts(rng);
   make_layout(rng);
-  if (!in_place_) out_.reserve(layout_, 0, total());
+  if (reads()) out_.reserve(layout_, 0, total());
   if (writes()) in_.reserve(layout_, 0, in_count());
   if (mode_ == Mode::persistent) {
     begin(0);
@@ -75,6 +79,22 @@ Reduction::Reduction(const Draw& draw) : draw_(draw), me_(draw.comm.rank), size_
 
 Reduction::~Reduction() {
   if (persistent_ != MPI_REQUEST_NULL) MPI_Request_free(&persistent_);
+}
+
+/// Both sides of an inter-communicator scatter as many elements, each over its own group.
+void Reduction::draw_counts(Rng& rng) {
+  const int64_t count = draw_units(rng, number_->extent, scattered() ? 30000 : 150000);
+  const int other = inter() ? int(draw_.comm.remote.size()) : 1;
+  if (kind_ != Kind::reduce_scatter) {
+    counts_.assign(scattered() ? size_t(size_) : 1, int(count) * (scattered() ? other : 1));
+    return;
+  }
+  counts_.assign(size_t(size_), 0);
+  Rng own(mix(draw_.seed, 40 + uint64_t(draw_.comm.side)));
+  for (int64_t left = count * size_ * other, some = 0; left > 0; left -= some) {
+    some = left < 3 ? left : own.between(1, left);
+    counts_[size_t(own.below(size_))] += int(some);
+  }
 }
 
 /// Predefined operations take predefined types only; the user's own may have room between elements.
@@ -116,18 +136,18 @@ int64_t Reduction::first_of_mine() const {
   return first;
 }
 
-Reduction::Values Reduction::values(int rank) const {
+Reduction::Values Reduction::values(int side, int rank) const {
   Values all(size_t(total() * number_->extent));
-  const uint64_t key = mix(mix(draw_.seed, uint64_t(round_)), uint64_t(rank) + 50);
+  const uint64_t key = mix(mix(draw_.seed, uint64_t(round_)), uint64_t(1000 * side + rank) + 50);
   for (int64_t i = 0; i < total(); ++i) number_->draw(op_, mix(key, uint64_t(i)), &all[size_t(i * number_->extent)]);
   return all;
 }
 
 /// What the ranks from `first` to before `end` give together.
-Reduction::Values Reduction::folded(int first, int end) const {
-  Values sum = values(end - 1);
+Reduction::Values Reduction::folded(int side, int first, int end) const {
+  Values sum = values(side, end - 1);
   for (int rank = end - 2; rank >= first; --rank) {
-    const Values next = values(rank);
+    const Values next = values(side, rank);
     for (int64_t i = 0; i < total(); ++i) number_->fold(op_, &next[size_t(i * number_->extent)], &sum[size_t(i * number_->extent)]);
   }
   return sum;
@@ -150,11 +170,12 @@ void Reduction::begin(int round) {
   round_ = round;
   out_.open(mix(draw_.seed, 5));
   in_.open(mix(draw_.seed, 6));
+  const Values mine = values(draw_.comm.side, me_);
   if (in_place_)
-    fill(in_, values(me_), true);
-  else
-    fill(out_, values(me_), true);
-  if (kind_ == Kind::local) fill(in_, values(me_ + 1), true);
+    fill(in_, mine, true);
+  else if (reads())
+    fill(out_, mine, true);
+  if (kind_ == Kind::local) fill(in_, values(0, me_ + 1), true);
 }
 
 void Reduction::run(Mode mode, MPI_Request* request) {
@@ -162,10 +183,11 @@ void Reduction::run(Mode mode, MPI_Request* request) {
   const MPI_Op op = operation_->handle;
   const MPI_Comm comm = draw_.comm.handle;
   const int count = counts_[0];
-  void* const out = in_place_ ? MPI_IN_PLACE : out_.base();
+  void* const out = in_place_ ? MPI_IN_PLACE : reads() ? out_.base() : nullptr;
   void* const in = writes() ? in_.base() : nullptr;
   switch (kind_) {
-    case Kind::reduce: return call(mode, request, MPI_Reduce, MPI_Ireduce, MPI_Reduce_init, out, in, count, type, op, root_, comm);
+    case Kind::reduce:
+      return call(mode, request, MPI_Reduce, MPI_Ireduce, MPI_Reduce_init, out, in, count, type, op, root_argument(), comm);
     case Kind::allreduce: return call(mode, request, MPI_Allreduce, MPI_Iallreduce, MPI_Allreduce_init, out, in, count, type, op, comm);
     case Kind::reduce_scatter_block:
       return call(mode, request, MPI_Reduce_scatter_block, MPI_Ireduce_scatter_block, MPI_Reduce_scatter_block_init, out, in, count, type,
@@ -191,14 +213,15 @@ void Reduction::check() {
   out_.check("send buffer");
   if (!writes()) return;
   Values result;
+  const int far = draw_.comm.other(draw_.comm.side);
   if (kind_ == Kind::local)
-    result = folded(me_, me_ + 2);
+    result = folded(0, me_, me_ + 2);
   else if (kind_ == Kind::scan)
-    result = folded(0, me_ + 1);
+    result = folded(0, 0, me_ + 1);
   else if (kind_ == Kind::exscan)
-    result = me_ > 0 ? folded(0, me_) : Values();
+    result = me_ > 0 ? folded(0, 0, me_) : Values();
   else
-    result = folded(0, size_);
+    result = folded(far, 0, draw_.comm.size_of(far));
   const auto begin = result.begin() + std::ptrdiff_t(first_of_mine() * number_->extent);
   const int64_t mine = counts_.size() > 1 ? counts_[size_t(me_)] : total();
   if (kind_ == Kind::exscan && me_ == 0)

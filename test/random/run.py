@@ -69,8 +69,7 @@ class Case:
         return [*shlex.split(options.mpirun), "-n", str(self.ranks), options.program, *self.arguments()]
 
     def text(self, options):
-        words = [f"{k}={v}" for k, v in self.env] + self.command(options)
-        return " ".join(shlex.quote(w) for w in words)
+        return " ".join([f"{k}={shlex.quote(v)}" for k, v in self.env] + [shlex.quote(w) for w in self.command(options)])
 
 
 def draw_case(seed, options):
