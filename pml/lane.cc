@@ -279,10 +279,7 @@ Transfer& Lane::prepare(RequestKind kind, Team& team, int rank, int tag, Traffic
 /// Gives the bulk part back, as far as the transport does not work with it any more.
 void Lane::release_bulk(Transfer& t) {
   Bulkwork& bulk = *t.bulk;
-  if (t.peer && !bulk.regions.empty() && (t.request_kind == RequestKind::send || t.request_kind == RequestKind::persistent_send))
-    for (auto& wire : wires_)
-      if (wire->name == bulk.wire)
-        for (const btl::Region& region : bulk.regions) wire->transport->conceal(region);
+  for (const auto& [wire, region] : bulk.exposed) wires_[wire]->transport->conceal(region);
   operations_.remove(bulk.id);
   if (bulk.in_flight) {
     for (TransferOperation& operation : bulk.operations) operation.transfer = nullptr;  // the last completion deletes it

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -253,7 +254,8 @@ class Lane final : private btl::Sink {
   Status emit_announcement(Transfer&, Peer&);
   static Status put_over(btl::Endpoint&, const btl::Caps&, const btl::Header&, const void* payload);
   Status put_on_wire(Peer&, btl::Header&, const void* payload);
-  void control(Peer&, MessageKind, uint64_t context, const ClearToSend* payload = nullptr);
+  void answer(Peer&, Control&);
+  void control(Peer&, MessageKind, uint64_t context, uint64_t number = 0);
   void queue(Peer&);
   void flush(Peer&);
   bool flush_controls(Peer&);
@@ -284,29 +286,46 @@ class Lane final : private btl::Sink {
   Message* take_out(Unexpected&);
   Status wait_for_message(Team&, int source, int tag, Outcome&, Message**);
 
-  // large messages (rendezvous.cc, read.cc, stream.cc)
+  // large messages (rendezvous.cc)
+  static constexpr uint64_t kStripeFrom = 256 << 10;  // bytes that are worth waking the other ways for
   Bulkwork& bulk_of(Transfer&);
   void on_announcement(Transfer&, const btl::Header&, Peer&, const std::byte* payload);
   void start_moving(Transfer&);
   void ask_for_data(Transfer&);
-  void advance_read(Transfer&);
-  static void read_done(btl::Operation&, Status);
-  static void abandoned(btl::Operation&);
-  void move_on(Transfer&);
   void on_clear(Peer&, const btl::Header&, const std::byte* payload);
   void on_fragment(Peer&, const btl::Header&, const std::byte* payload);
+  void on_written(Peer&, const btl::Header&);
+  void landed(Transfer&, uint64_t bytes);
   void on_finished(Peer&, const btl::Header&);
   void on_credit(Peer&, const btl::Header&);
+  static void abandoned(btl::Operation&);
 
-  // fragments (stream.cc)
-  /// A way that fragments can take.
+  /// A way that large data can take.
   struct Outlet {
     btl::Endpoint* endpoint;
     const btl::Caps* caps;
     Track* track;    ///< null: the only way
-    size_t slot;     ///< among the transfer's operations
+    size_t slot;     ///< among the transfer's operations, or the ways of an exposure
     uint64_t limit;  ///< bytes of a piece
   };
+  static void share_out(std::span<Outlet>, uint64_t total, uint64_t alone);
+
+  // reading and writing the other side's memory (direct.cc)
+  Exposure expose(Transfer&, Peer&, uint64_t bytes, size_t most);
+  size_t exposing_wires(const Peer&, uint64_t bytes, std::array<uint32_t, kMaxStripes>&);
+  size_t open_ways(Transfer&, std::array<Outlet, kMaxStripes>&);
+  static bool better_written(const Transfer&, const Outlet&);
+  void advance(Transfer&);
+  bool push_direct(Transfer&, const Outlet&);
+  static void direct_done(btl::Operation&, Status);
+  void write_again(Peer&, const Stranded&);
+  void move_later(Transfer&);
+  void move_on(Transfer&);
+  void end_direct(Transfer&);
+  void go_without(Transfer&);
+
+  // fragments (stream.cc)
+  void stream(Transfer&);
   size_t outlets(Peer&, uint64_t total, std::array<Outlet, kMaxStripes>&);
   void push_stream(Transfer&);
   bool push_over(Transfer&, const Outlet&);
@@ -337,7 +356,7 @@ class Lane final : private btl::Sink {
   void send_again(Peer&, Sent&&);
   void greet(Peer&, Track&);
   void acknowledge(Peer&, Track&);
-  void attend(Peer&, Track&);
+  void attend(Peer&, Track&, bool wake);
   bool flush_rails(Peer&);
   void revive(Peer&, Track&, uint64_t now);
   void raise(Peer&, Track&);
@@ -346,7 +365,6 @@ class Lane final : private btl::Sink {
   void forget_rails(Peer&);
   bool owes_on_rails();
   static void zcopy_done(btl::Operation&, Status);
-  void expose(Transfer&, Bulkwork&, Peer&);
   void end(Transfer&, int error = 0);
   void end_nowhere(Transfer&);
   void release_bulk(Transfer&);

@@ -1,6 +1,7 @@
 // What travels: kinds of messages, their payloads, and arrived messages that nobody has asked for yet.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -17,6 +18,7 @@ enum class MessageKind : uint8_t {
   announce,    ///< Announcement, then its regions: the data waits at the sender
   clear,       ///< ClearToSend: the receiver asks for the data as fragments
   fragment,    ///< data; tag and source hold its offset
+  written,     ///< so many bytes (in the place of a fragment's offset) have been written into the receiver's memory
   finished,    ///< the receiver needs nothing more of a send operation
   credit,      ///< context holds bytes that the sender may send eagerly again
   // of several ways to one peer: rails.h
@@ -31,23 +33,42 @@ constexpr bool matchable(uint8_t kind) { return kind <= static_cast<uint8_t>(Mes
 /// An operation in flight, as the other side names it: index and generation in the lane's table. 0: none.
 using OperationId = uint64_t;
 
-struct Announcement {
-  OperationId sender = 0;
-  uint64_t total = 0;    ///< bytes of data
-  uint32_t wire = 0;     ///< over which the regions can be read
-  uint32_t regions = 0;  ///< btl::Region that follow; 0: the data has to be sent
+/// Ways that one message is spread over at most, and pieces of memory that it may consist of if the other side is to reach them.
+constexpr size_t kMaxStripes = 4;
+constexpr size_t kMaxPieces = 16;
+
+/// How the other side can reach memory of this one: over each of some ways by `pieces` regions, which follow the message; those of the
+/// first way come first.
+struct Exposure {
+  uint32_t wire = 0;    ///< name of the ways' kind
+  uint16_t pieces = 0;  ///< in the order of the data
+  uint8_t ways = 0;     ///< 0: it cannot be reached
+  uint8_t zero = 0;
+  std::array<uint8_t, kMaxStripes> rails{};  ///< btl::Endpoint::rail() of each
+  uint32_t zeros = 0;
 };
 
+/// The data waits at the sender, and can be read there if the exposure says so.
+struct Announcement {
+  OperationId sender = 0;
+  uint64_t total = 0;  ///< bytes of data
+  Exposure memory;
+};
+
+/// The receiver asks for the data: to be written into its memory if the exposure says so, as fragments otherwise.
 struct ClearToSend {
   OperationId receiver = 0;
   uint64_t wanted = 0;  ///< bytes; less than the total if the receiver's buffer is short
+  Exposure memory;      ///< of one piece
 };
 
 /// A short answer that waits for room.
 struct Control {
   btl::Header header;
-  ClearToSend payload;
+  ClearToSend clear;
+  std::array<btl::Region, kMaxStripes> regions;
 };
+static_assert(offsetof(Control, regions) == offsetof(Control, clear) + sizeof(ClearToSend), "they travel together");
 
 inline void set_offset(btl::Header& header, uint64_t offset) {
   header.tag = static_cast<int32_t>(static_cast<uint32_t>(offset));

@@ -93,8 +93,8 @@ int Lane::round(bool thorough) {
 int Lane::run_later_work() {
   int events = 0;
   if (alarm_->raised.load(std::memory_order_acquire)) handle_alarm();
-  TransferList moving = std::exchange(to_move_, {});
-  while (Transfer* t = moving.pop_front()) {
+  size_t moving = to_move_.size();  // some may leave the list meanwhile, as their peer fails
+  for (Transfer* t = nullptr; moving > 0 && (t = to_move_.pop_front()); --moving) {
     move_on(*t);
     ++events;
   }

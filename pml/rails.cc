@@ -261,6 +261,7 @@ void Lane::lose(Peer& peer, Track& track, const std::string& why) {
   ring_.add(obs::What::way_lost, 0, static_cast<int32_t>(peer.id.rank), track.rail, 0);
   if (!track.final) close_life(peer, track);
   const Track* other = rails.best();
+  if (!other) rails.wanted = true;
   if (!other && !rails.dark_since) rails.dark_since = now;
   if (rails.departed) return;  // still asked for what it waits for, but nobody needs to know
   log(Level::warning, "%s; %s", why.c_str(),
@@ -281,6 +282,7 @@ void Lane::close_life(Peer& peer, Track& track) {
 void Lane::settle(Peer& peer, Track& track, uint64_t arrived) {
   confirm(*peer.rails, track, arrived);
   for (Sent& sent : std::exchange(track.unacknowledged, {})) send_again(peer, std::move(sent));
+  for (const Stranded& write : std::exchange(track.stranded, {})) write_again(peer, write);
   track.last_received = track.received;
   track.acknowledged = track.received = track.told = track.told_later = 0;
   track.final = track.heard = track.greeted = false;
@@ -340,8 +342,8 @@ void Lane::acknowledge(Peer& peer, Track& track) {
   }
 }
 
-/// What callbacks have found out about a way, and what it owes the peer.
-void Lane::attend(Peer& peer, Track& track) {
+/// What callbacks have found out about a way, and what it owes the peer. `wake`: it is needed even if it was not yet.
+void Lane::attend(Peer& peer, Track& track, bool wake) {
   using enum Track::State;
   if (track.lost) lose(peer, track, std::string(peer.rails->why));
   if (track.heard && !track.final) {
@@ -349,7 +351,7 @@ void Lane::attend(Peer& peer, Track& track) {
     if (!track.final) close_life(peer, track);
   }
   if (track.heard && track.final) settle(peer, track, track.heard_count);
-  if (track.state == asleep && (track.proven || peer.rails->wanted)) track.state = trying;
+  if (track.state == asleep && (track.proven || wake)) track.state = trying;
   if ((track.state == trying || (track.state == up && track.proven)) && !track.greeted) greet(peer, track);
   if (track.state == trying && track.greeted && track.proven && !track.final) raise(peer, track);
   const uint64_t untold = track.received - track.told;
@@ -360,13 +362,14 @@ void Lane::attend(Peer& peer, Track& track) {
 /// True if nothing that was lost with a way waits to be sent again.
 bool Lane::flush_rails(Peer& peer) {
   Rails& rails = *peer.rails;
+  const bool wake = std::exchange(rails.wanted, false);  // a loss on the way may ask for it again
   rails.busy = false;
   for (uint32_t wire : rails.order) {
     Track& track = rails.tracks[wire];
-    attend(peer, track);
+    attend(peer, track, wake);
     rails.busy |= track.lost || (track.state == Track::State::trying && !track.greeted);
   }
-  rails.wanted = rails.asked = false;
+  rails.asked = false;
   while (!rails.again.empty() && !peer.failed) {
     Sent sent = rails.again.front();
     Track* over;

@@ -13,6 +13,7 @@
 
 #include "btl/btl.h"
 #include "pml/message.h"
+#include "pml/transfer.h"
 
 namespace weft::pml {
 
@@ -24,6 +25,13 @@ struct Sent {
   btl::Header header;
   std::byte* payload = nullptr;  ///< a copy from the lane's pool
   OperationId transfer = 0;      ///< of a fragment: the send that its bytes can be had from again
+};
+
+/// A write into the peer's memory that was under way when its way was lost. The bytes may go again only when the peer has closed the way:
+/// until then the old write may still take place.
+struct Stranded {
+  OperationId transfer = 0;
+  Piece piece;
 };
 
 /// One way to a peer, over one rail of this process.
@@ -45,6 +53,7 @@ struct Track {
 
   // This life's messages.
   std::deque<Sent> unacknowledged;
+  std::vector<Stranded> stranded;
   uint64_t acknowledged = 0;   ///< of ours that have arrived
   uint64_t received = 0;       ///< of the peer's
   uint64_t told = 0;           ///< of those, as the peer knows

@@ -209,6 +209,7 @@ void Lane::arrived(void* cookie, const btl::Header& h, const std::byte* payload)
       return;
     case MessageKind::clear: return on_clear(from, h, payload);
     case MessageKind::fragment: return on_fragment(from, h, payload);
+    case MessageKind::written: return on_written(from, h);
     case MessageKind::finished: return on_finished(from, h);
     case MessageKind::credit: return on_credit(from, h);
     case MessageKind::hello: return on_hello(from);

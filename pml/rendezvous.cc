@@ -1,4 +1,4 @@
-// Large messages: the receiver reads the sender's memory, or asks for the data as fragments.
+// Large messages: the sender announces them, the receiver decides how they come.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -10,9 +10,19 @@
 namespace weft::pml {
 namespace {
 
-constexpr size_t kRuns = 64;  // pieces of memory described at a time
-constexpr uint64_t kReadPiece = 256 << 20;
-constexpr uint64_t kStripeFrom = 256 << 10;  // bytes that are worth waking the other ways for
+/// Takes over how the other side's memory can be reached, if what it says makes sense for so many bytes.
+void take_exposure(Bulkwork& bulk, const Exposure& memory, const std::byte* regions, size_t bytes) {
+  const size_t count = size_t{memory.pieces} * memory.ways;
+  if (count == 0 || memory.ways > kMaxStripes || bytes < count * sizeof(btl::Region)) return;
+  bulk.regions.resize(count);
+  memcpy(bulk.regions.data(), regions, count * sizeof(btl::Region));
+  for (size_t way = 0; way < memory.ways; ++way) {
+    uint64_t room = 0;
+    for (size_t i = 0; i < memory.pieces && room < bulk.total; ++i) room += bulk.regions[way * memory.pieces + i].length;
+    if (room < bulk.total) return;
+  }
+  bulk.theirs = memory;
+}
 
 bool sends(const Transfer& t) { return t.request_kind == RequestKind::send || t.request_kind == RequestKind::persistent_send; }
 
@@ -27,19 +37,17 @@ void Lane::on_announcement(Transfer& t, const btl::Header& h, Peer& from, const 
   Bulkwork& bulk = bulk_of(t);
   bulk.used = true;
   bulk.remote = head.sender;
-  bulk.wire = head.wire;
   bulk.total = std::min(head.total, t.capacity);
-  bulk.regions.resize(std::min<size_t>(head.regions, (h.length - sizeof head) / sizeof(btl::Region)));
-  if (!bulk.regions.empty()) memcpy(bulk.regions.data(), payload + sizeof head, bulk.regions.size() * sizeof(btl::Region));
+  take_exposure(bulk, head.memory, payload + sizeof head, h.length - sizeof head);
   t.peer = &from;
   t.outcome.source = h.source;
   t.outcome.tag = h.tag;
   t.outcome.bytes = bulk.total;
   if (head.total > t.capacity) t.outcome.error = MPI_ERR_TRUNCATE;
-  t.stage = Stage::reading;
+  t.stage = Stage::announced;
   bulk.cursor = type::Cursor(t.buffer.address, t.buffer.count, *t.buffer.type);
   if (phase_ == Phase::polling)
-    to_move_.push_back(t);
+    move_later(t);
   else
     start_moving(t);
 }
@@ -53,57 +61,12 @@ void Lane::start_moving(Transfer& t) {
     control(from, MessageKind::finished, bulk.remote);
     return end(t);
   }
-  const Way* way = from.way(bulk.wire);
-  if (bulk.regions.empty() || !way || !way->endpoint->can_get()) return ask_for_data(t);
-  advance_read(t);
-}
-
-/// Issues reads until one does not complete at once, or all is read.
-void Lane::advance_read(Transfer& t) {
-  Bulkwork& bulk = *t.bulk;
-  btl::Endpoint& endpoint = *t.peer->way(bulk.wire)->endpoint;
-  TransferOperation& operation = bulk.operations[0];
-  operation.done = read_done;
-  while (bulk.moved < bulk.total) {
-    if (bulk.in_flight) return;
-    const btl::Region& region = bulk.regions[bulk.region];
-    const uint64_t here = std::min({region.length - bulk.region_offset, bulk.total - bulk.moved, kReadPiece});
-    bulk.runs.resize(kRuns);
-    bulk.cursor.seek(bulk.moved);
-    const size_t n = bulk.cursor.runs(bulk.runs, here);
-    const uint64_t bytes = bulk.cursor.position() - bulk.moved;
-    bulk.in_flight = 1;
-    bulk.issuing = true;
-    bulk.piece = bytes;
-    const Status status = endpoint.get(region, bulk.region_offset, std::span(bulk.runs.data(), n), operation);
-    bulk.issuing = false;
-    if (status == Status::ok && !bulk.failed) continue;
-    bulk.in_flight = 0;
-    if (status == Status::again) return to_move_.push_back(t);
-    if (t.peer->failed || (status == Status::peer_failed && !t.peer->rails)) return end(t, MPI_ERR_PROC_ABORTED);
-    bulk.moved = 0;
-    return ask_for_data(t);
-  }
-  control(*t.peer, MessageKind::finished, bulk.remote);
-  end(t);
-}
-
-void Lane::read_done(btl::Operation& operation, Status status) {
-  Transfer* t = static_cast<TransferOperation&>(operation).transfer;
-  if (!t) return abandoned(operation);
-  Bulkwork& bulk = *t->bulk;
-  bulk.in_flight = 0;
-  if (status == Status::ok) {
-    bulk.moved += bulk.piece;
-    bulk.region_offset += bulk.piece;
-    if (bulk.region_offset == bulk.regions[bulk.region].length) {
-      ++bulk.region;
-      bulk.region_offset = 0;
-    }
-  } else {
-    bulk.failed = true;
-  }
-  if (!bulk.issuing) t->lane->to_move_.push_back(*t);
+  std::array<Outlet, kMaxStripes> ways;
+  t.stage = Stage::reading;
+  if (open_ways(t, ways) == 0) return ask_for_data(t);
+  if (better_written(t, ways[0])) bulk.mine = expose(t, from, bulk.total, 1);
+  if (bulk.mine.ways) return ask_for_data(t);
+  advance(t);
 }
 
 /// The last completion of a transfer that has ended before (its peer failed).
@@ -112,20 +75,20 @@ void Lane::abandoned(btl::Operation& operation) {
   if (--bulk->in_flight == 0) delete bulk;
 }
 
-void Lane::move_on(Transfer& t) {
-  if (!t.bulk->failed && t.bulk->moved == 0 && t.bulk->in_flight == 0) return start_moving(t);
-  if (!t.bulk->failed) return advance_read(t);
-  t.bulk->moved = 0;
-  ask_for_data(t);
-}
-
-/// For when the sender's memory cannot be read.
+/// Lets the sender move the data: into memory that was exposed to it, or as fragments.
 void Lane::ask_for_data(Transfer& t) {
   Bulkwork& bulk = *t.bulk;
   if (!bulk.id) bulk.id = operations_.add(t);
   t.stage = Stage::streaming;
-  const ClearToSend clear{bulk.id, bulk.total};
-  control(*t.peer, MessageKind::clear, bulk.remote, &clear);
+  bulk.moved = 0;
+  bulk.again.clear();
+  Control word{};
+  word.header.context = bulk.remote;
+  word.header.kind = static_cast<uint8_t>(MessageKind::clear);
+  word.header.length = static_cast<uint32_t>(sizeof word.clear + bulk.exposed.size() * sizeof(btl::Region));
+  word.clear = {bulk.id, bulk.total, bulk.mine};
+  for (size_t i = 0; i < bulk.exposed.size(); ++i) word.regions[i] = bulk.exposed[i].second;
+  answer(*t.peer, word);
 }
 
 std::byte* Lane::landing(void* cookie, const btl::Header& h) {
@@ -148,10 +111,23 @@ void Lane::on_fragment(Peer& from, const btl::Header& h, const std::byte* payloa
   } else if (payload != t->base + offset) {
     memcpy(t->base + offset, payload, h.length);
   }
-  bulk.moved += h.length;
+  bulk.counted |= (h.flags & kCounted) != 0;
+  landed(*t, h.length);
+}
+
+void Lane::on_written(Peer& from, const btl::Header& h) {
+  Transfer* t = operations_.find(h.context);
+  if (!t || sends(*t) || t->peer != &from || t->stage != Stage::streaming) return;
+  if (offset_of(h) <= t->bulk->total - t->bulk->moved) landed(*t, offset_of(h));
+}
+
+/// So many more bytes are there.
+void Lane::landed(Transfer& t, uint64_t bytes) {
+  Bulkwork& bulk = *t.bulk;
+  bulk.moved += bytes;
   if (bulk.moved < bulk.total) return;
-  if (h.flags & kCounted) control(from, MessageKind::finished, bulk.remote);  // it keeps its memory until then
-  end(*t);
+  if (bulk.counted) control(*t.peer, MessageKind::finished, bulk.remote);  // the sender keeps its memory until then
+  end(t);
 }
 
 // Sender
@@ -172,10 +148,10 @@ void Lane::on_clear(Peer& from, const btl::Header& h, const std::byte* payload) 
   bulk.total = std::min(clear.wanted, t->capacity);
   bulk.moved = 0;
   bulk.cursor = type::Cursor(t->buffer.address, t->buffer.count, *t->buffer.type);
-  t->stage = Stage::streaming;
-  from.streams.push_back(*t);
-  if (from.rails && bulk.total >= kStripeFrom) from.rails->wanted = true;
-  queue(from);
+  take_exposure(bulk, clear.memory, payload + sizeof clear, h.length - sizeof clear);
+  if (bulk.theirs.ways == 0) return stream(*t);
+  t->stage = Stage::writing;
+  move_later(*t);
 }
 
 }  // namespace weft::pml

@@ -10,8 +10,6 @@
 namespace weft::pml {
 namespace {
 
-constexpr size_t kMaxRegions = 16;          // of an announcement; a layout of more pieces is sent as fragments
-constexpr uint64_t kMinRegionBytes = 2048;  // mean piece below which packing is cheaper than reading piece by piece
 constexpr size_t kSyncLimit = 512;
 
 }  // namespace
@@ -135,7 +133,7 @@ Status Lane::emit_synchronous(Transfer& t, Peer& to) {
 Status Lane::emit_announcement(Transfer& t, Peer& to) {
   struct {
     Announcement head;
-    std::array<btl::Region, kMaxRegions> regions;
+    std::array<btl::Region, kMaxPieces * kMaxStripes> regions;
   } payload;
   Bulkwork& bulk = bulk_of(t);
   if (!bulk.id) {
@@ -143,14 +141,14 @@ Status Lane::emit_announcement(Transfer& t, Peer& to) {
     bulk.used = true;
     bulk.total = t.capacity;
     const Protocols& protocols = to.protocols[static_cast<size_t>(t.buffer.memory)];
-    if (protocols.bulk == Bulk::get && t.capacity >= protocols.get_from) expose(t, bulk, to);
+    if (protocols.bulk == Bulk::get && t.capacity >= protocols.get_from) bulk.mine = expose(t, to, t.capacity, kMaxPieces);
   }
-  payload.head = {bulk.id, t.capacity, bulk.wire, static_cast<uint32_t>(bulk.regions.size())};
-  std::copy(bulk.regions.begin(), bulk.regions.end(), payload.regions.begin());
+  payload.head = {bulk.id, t.capacity, bulk.mine};
+  for (size_t i = 0; i < bulk.exposed.size(); ++i) payload.regions[i] = bulk.exposed[i].second;
   btl::Header header{t.match_context,
                      t.tag,
                      t.source,
-                     static_cast<uint32_t>(sizeof payload.head + bulk.regions.size() * sizeof(btl::Region)),
+                     static_cast<uint32_t>(sizeof payload.head + bulk.exposed.size() * sizeof(btl::Region)),
                      to.next_sequence,
                      static_cast<uint8_t>(MessageKind::announce),
                      0};
@@ -160,23 +158,6 @@ Status Lane::emit_announcement(Transfer& t, Peer& to) {
   ++counters_.rendezvous;
   t.stage = Stage::announced;
   return Status::ok;
-}
-
-/// Makes the transfer's memory readable for the peer, if it consists of few large pieces.
-void Lane::expose(Transfer& t, Bulkwork& bulk, Peer& to) {
-  const Way* way = reading_way(to);
-  if (!way || !t.capacity) return;
-  std::array<iovec, kMaxRegions> runs;
-  type::Cursor cursor(t.buffer.address, t.buffer.count, *t.buffer.type);
-  const size_t most = std::min<size_t>(kMaxRegions, (way->caps->max_buffered - sizeof(Announcement)) / sizeof(btl::Region));
-  const size_t n = cursor.runs(std::span(runs.data(), most), t.capacity);
-  if (cursor.left() || t.capacity / n < std::min(kMinRegionBytes, t.capacity / 2 + 1)) return;
-  for (auto& wire : wires_) {
-    if (&wire->transport->caps() != way->caps) continue;
-    for (size_t i = 0; i < n; ++i) bulk.regions.push_back(wire->transport->expose(runs[i].iov_base, runs[i].iov_len));
-    bulk.wire = way->wire;
-    return;
-  }
 }
 
 /// Sends a contiguous payload, in the shortest way that the wire has for its length.
@@ -193,20 +174,21 @@ Status Lane::put_on_wire(Peer& to, btl::Header& header, const void* payload) {
 }
 
 /// Answers the peer, at once if nothing stands in the way.
-void Lane::control(Peer& to, MessageKind kind, uint64_t context, const ClearToSend* payload) {
-  Control answer{};
-  answer.header.context = context;
-  answer.header.kind = static_cast<uint8_t>(kind);
-  if (payload) {
-    answer.header.length = sizeof *payload;
-    answer.payload = *payload;
-  }
+void Lane::answer(Peer& to, Control& word) {
   if (!to.connected && phase_ != Phase::polling) connect(to);
   if (to.failed) return;
-  if (to.connected && phase_ != Phase::polling && to.controls.empty() && put_on_wire(to, answer.header, &answer.payload) == Status::ok)
-    return;
-  to.controls.push_back(answer);
+  if (to.connected && phase_ != Phase::polling && to.controls.empty() && put_on_wire(to, word.header, &word.clear) == Status::ok) return;
+  to.controls.push_back(word);
   queue(to);
+}
+
+/// An answer without payload; `number` stands in the place of a fragment's offset.
+void Lane::control(Peer& to, MessageKind kind, uint64_t context, uint64_t number) {
+  Control word{};
+  word.header.context = context;
+  word.header.kind = static_cast<uint8_t>(kind);
+  set_offset(word.header, number);
+  answer(to, word);
 }
 
 // What waits
@@ -225,7 +207,7 @@ void Lane::restore_quick(Peer& peer) {
 
 bool Lane::flush_controls(Peer& peer) {
   size_t sent = 0;
-  while (sent < peer.controls.size() && put_on_wire(peer, peer.controls[sent].header, &peer.controls[sent].payload) == Status::ok) ++sent;
+  while (sent < peer.controls.size() && put_on_wire(peer, peer.controls[sent].header, &peer.controls[sent].clear) == Status::ok) ++sent;
   peer.controls.erase(peer.controls.begin(), peer.controls.begin() + static_cast<ptrdiff_t>(sent));
   return peer.controls.empty();
 }

@@ -1,4 +1,4 @@
-// The data of a large message as fragments, over one way or spread over several.
+// The data of a large message as fragments, and how data is spread over several ways.
 #include <algorithm>
 
 #include "include/mpi.h"
@@ -13,24 +13,6 @@ constexpr uint64_t kZcopyPiece = 4 << 20;  // so that small messages get their t
 constexpr uint64_t kLeastStripe = 64 << 10, kMostStripe = 1 << 20;
 constexpr uint64_t kMinRunBytes = 2048;  // mean piece below which packing is cheaper
 
-/// The next bytes to send, `limit` at most.
-Piece next_piece(const Bulkwork& bulk, uint64_t limit) {
-  if (bulk.again.empty()) return {bulk.moved, std::min(limit, bulk.total - bulk.moved)};
-  return {bulk.again.back().offset, std::min(limit, bulk.again.back().length)};
-}
-
-/// So many of them have been handed over.
-void took(Bulkwork& bulk, uint64_t bytes) {
-  if (bulk.again.empty()) {
-    bulk.moved += bytes;
-    return;
-  }
-  Piece& piece = bulk.again.back();
-  piece.offset += bytes;
-  piece.length -= bytes;
-  if (piece.length == 0) bulk.again.pop_back();
-}
-
 btl::Header fragment(const Bulkwork& bulk, const Piece& piece, const Track* track) {
   btl::Header header{};
   header.context = bulk.remote;
@@ -43,6 +25,16 @@ btl::Header fragment(const Bulkwork& bulk, const Piece& piece, const Track* trac
 
 }  // namespace
 
+/// How much each way is given at a time, by its bandwidth, so that all are done at about the same time. `alone`: if there is one only.
+void Lane::share_out(std::span<Outlet> ways, uint64_t total, uint64_t alone) {
+  const auto speed = [](const Outlet& way) { return 1 / std::max(way.caps->beta_ns_per_byte, 1e-6); };
+  double best = 0;
+  for (const Outlet& way : ways) best = std::max(best, speed(way));
+  const uint64_t stripe = ways.size() > 1 ? std::clamp(total / (ways.size() * 4), kLeastStripe, kMostStripe) : alone;
+  for (Outlet& way : ways)
+    way.limit = std::max<uint64_t>(static_cast<uint64_t>(static_cast<double>(stripe) * speed(way) / best), kLeastStripe / 4);
+}
+
 /// The ways that fragments can take now, and how long a piece is at most, so that the ways are done at about the same time.
 size_t Lane::outlets(Peer& to, uint64_t total, std::array<Outlet, kMaxStripes>& out) {
   if (!to.rails) {
@@ -51,20 +43,23 @@ size_t Lane::outlets(Peer& to, uint64_t total, std::array<Outlet, kMaxStripes>& 
     return 1;
   }
   size_t count = 0;
-  double best = 0;  // bytes a ns
   const Track* first = to.rails->best();
   for (size_t slot = 0; slot < to.rails->order.size() && slot < kMaxStripes; ++slot) {
     Track& track = to.rails->tracks[to.rails->order[slot]];
     if (!track.usable() || track.wire != first->wire) continue;
     out[count++] = {track.endpoint, track.caps, &track, slot, 0};
-    best = std::max(best, 1 / std::max(track.caps->beta_ns_per_byte, 1e-6));
   }
-  const uint64_t stripe = count > 1 ? std::clamp(total / (count * 4), kLeastStripe, kMostStripe) : kZcopyPiece;
-  for (size_t i = 0; i < count; ++i) {
-    const double share = 1 / std::max(out[i].caps->beta_ns_per_byte, 1e-6) / best;
-    out[i].limit = std::max<uint64_t>(static_cast<uint64_t>(static_cast<double>(stripe) * share), kLeastStripe / 4);
-  }
+  share_out(std::span(out.data(), count), total, kZcopyPiece);
   return count;
+}
+
+/// Begins to send a transfer's data as fragments, or what is left of it.
+void Lane::stream(Transfer& t) {
+  Peer& to = *t.peer;
+  t.stage = Stage::streaming;
+  to.streams.push_back(t);
+  if (to.rails && t.bulk->total >= kStripeFrom) to.rails->wanted = true;
+  queue(to);
 }
 
 /// Hands over as many fragments as find room. Takes the transfer from the list with the last.
@@ -81,7 +76,7 @@ void Lane::push_stream(Transfer& t) {
     more = false;
     for (size_t i = 0; i < count && !to.failed; ++i) more |= push_over(t, ways[i]);
   }
-  if (to.failed || bulk.moved < bulk.total || !bulk.again.empty()) return;
+  if (to.failed || bulk.left()) return;
   if (!to.rails && (bulk.in_flight || bulk.failed)) return;
   to.streams.remove(t);
   if (!to.rails) return end(t);
@@ -92,9 +87,7 @@ void Lane::push_stream(Transfer& t) {
 bool Lane::push_over(Transfer& t, const Outlet& way) {
   Bulkwork& bulk = *t.bulk;
   TransferOperation& operation = bulk.operations[way.slot];
-  operation.done = zcopy_done;
-  if ((bulk.moved == bulk.total && bulk.again.empty()) || bulk.failed || operation.busy || (way.track && !way.track->usable()))
-    return false;
+  if (!bulk.left() || bulk.failed || operation.busy || (way.track && !way.track->usable())) return false;
   const Piece piece = in_place(bulk, way);
   const Status status = piece.length ? push_zcopy(bulk, way, operation, piece) : push_copy(bulk, way);
   if (status == Status::ok) return true;
@@ -109,7 +102,7 @@ bool Lane::push_over(Transfer& t, const Outlet& way) {
 /// The next bytes that can be sent straight from user memory, described in bulk.runs; none if it is so scattered that packing is cheaper.
 Piece Lane::in_place(Bulkwork& bulk, const Outlet& way) {
   if (!way.caps->zcopy) return {};
-  Piece piece = next_piece(bulk, std::min<uint64_t>(way.limit, way.caps->max_zcopy));
+  Piece piece = bulk.next_piece(std::min<uint64_t>(way.limit, way.caps->max_zcopy));
   bulk.cursor.seek(piece.offset);
   bulk.runs.resize(kRuns);
   bulk.runs.resize(bulk.cursor.runs(bulk.runs, piece.length));
@@ -120,11 +113,12 @@ Piece Lane::in_place(Bulkwork& bulk, const Outlet& way) {
 
 Status Lane::push_zcopy(Bulkwork& bulk, const Outlet& way, TransferOperation& operation, const Piece& piece) {
   const btl::Header header = fragment(bulk, piece, way.track);
+  operation.done = zcopy_done;
   operation.busy = true;
   ++bulk.in_flight;
   const Status status = way.endpoint->send_zcopy(header, bulk.runs, operation);
   if (status == Status::ok) {
-    took(bulk, piece.length);
+    bulk.took(piece.length);
     if (way.track) way.track->unacknowledged.push_back({header, nullptr, bulk.id});
     return status;
   }
@@ -135,12 +129,12 @@ Status Lane::push_zcopy(Bulkwork& bulk, const Outlet& way, TransferOperation& op
 
 /// Sends through the wire's own memory.
 Status Lane::push_copy(Bulkwork& bulk, const Outlet& way) {
-  const Piece piece = next_piece(bulk, way.caps->max_buffered);
+  const Piece piece = bulk.next_piece(way.caps->max_buffered);
   bulk.cursor.seek(piece.offset);
   const btl::Header header = fragment(bulk, piece, way.track);
   const Status status = way.endpoint->send(header, bulk.cursor);
   if (status != Status::ok) return status;
-  took(bulk, piece.length);
+  bulk.took(piece.length);
   if (way.track) way.track->unacknowledged.push_back({header, nullptr, bulk.id});
   return status;
 }

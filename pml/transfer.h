@@ -3,10 +3,12 @@
 
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "btl/btl.h"
@@ -18,6 +20,7 @@
 namespace weft::pml {
 
 struct Peer;
+struct Track;
 struct Transfer;
 
 /// Where a transfer stands.
@@ -25,56 +28,84 @@ enum class Stage : uint8_t {
   idle,        ///< persistent and not started
   posted,      ///< receive: in the matcher
   queued,      ///< send: waits for room on the wire
-  announced,   ///< send: waits for the receiver
+  announced,   ///< send: waits for the receiver; receive: its message is known
   streaming,   ///< fragments are on their way
   confirming,  ///< send: all fragments have been handed over; the receiver says when they have come
   reading,     ///< receive: reads the sender's memory
+  writing,     ///< send: writes the receiver's memory
   done,
 };
 
 struct Bulkwork;
-
-struct TransferOperation : btl::Operation {
-  Transfer* transfer = nullptr;  ///< null: it has ended already
-  Bulkwork* bulk = nullptr;
-  bool busy = false;
-};
 
 /// Bytes of a message.
 struct Piece {
   uint64_t offset = 0, length = 0;
 };
 
-/// Ways that one message is spread over at most.
-constexpr size_t kMaxStripes = 4;
+struct TransferOperation : btl::Operation {
+  Transfer* transfer = nullptr;  ///< null: it has ended already
+  Bulkwork* bulk = nullptr;
+  bool busy = false;
+  Piece piece;             ///< reading and writing: what is under way
+  uint8_t way = 0;         ///< among those of the other side's exposure
+  Track* track = nullptr;  ///< null: the only way
+};
+
+constexpr size_t kReadsAWay = 2;  ///< reads or writes under way at a time, so that no way waits for the next one
 
 /// Memory and progress of a transfer that did not end with its first message; absent for most.
 struct Bulkwork {
   type::Cursor cursor;
-  std::array<TransferOperation, kMaxStripes> operations;  ///< reading uses the first
+  std::array<TransferOperation, kMaxStripes * kReadsAWay> operations;
   OperationId id = 0;
-  OperationId remote = 0;  ///< the other side's operation
-  uint64_t total = 0;      ///< bytes to be moved
-  uint64_t moved = 0;
-  uint32_t wire = 0;
-  uint32_t in_flight = 0;  ///< transport operations not done yet
-  uint64_t piece = 0;      ///< bytes of the one in flight
-  uint32_t region = 0;     ///< being read
-  uint64_t region_offset = 0;
-  bool used = false;     ///< there is something to give back
-  bool issuing = false;  ///< inside a call that may complete at once
-  bool failed = false;   ///< a transport operation ended with an error
-  std::vector<btl::Region> regions;
+  OperationId remote = 0;                                 ///< the other side's operation
+  uint64_t total = 0;                                     ///< bytes to be moved
+  uint64_t moved = 0;                                     ///< of those: handed over; by a receiver of fragments: arrived
+  uint64_t direct = 0;                                    ///< bytes read or written in the other side's memory
+  uint32_t in_flight = 0;                                 ///< transport operations not done yet
+  uint32_t stranded = 0;                                  ///< writes that were under way when their way was lost; see Track::stranded
+  uint32_t broken = 0;                                    ///< ways of `theirs` that have failed, a bit each
+  bool used = false;                                      ///< there is something to give back
+  bool issuing = false;                                   ///< inside a call that may complete at once
+  bool failed = false;                                    ///< a transport operation ended with an error, and there is no other way
+  bool moving = false;                                    ///< stands in the lane's list of those that can go on
+  bool counted = false;                                   ///< fragments have come over several ways: the sender waits for `finished`
+  Exposure mine;                                          ///< own memory that the other side can reach
+  Exposure theirs;                                        ///< memory of the other side
+  std::vector<btl::Region> regions;                       ///< of `theirs`
+  std::vector<std::pair<uint32_t, btl::Region>> exposed;  ///< those of `mine`, with the numbers of their wires
   std::vector<iovec> runs;
-  std::vector<Piece> again;  ///< fragments that were lost with their way
+  std::vector<Piece> again;  ///< what was lost with its way
+
+  /// Is there anything that has not been handed over?
+  bool left() const { return moved < total || !again.empty(); }
+  /// The next bytes to hand over, `limit` at most.
+  Piece next_piece(uint64_t limit) const {
+    if (again.empty()) return {moved, std::min(limit, total - moved)};
+    return {again.back().offset, std::min(limit, again.back().length)};
+  }
+  /// So many of them have been.
+  void took(uint64_t bytes) {
+    if (again.empty()) {
+      moved += bytes;
+      return;
+    }
+    Piece& piece = again.back();
+    piece.offset += bytes;
+    piece.length -= bytes;
+    if (piece.length == 0) again.pop_back();
+  }
 
   /// As new, but keeps its memory.
   void reset() {
     id = remote = 0;
-    total = moved = region_offset = piece = 0;
-    wire = in_flight = region = 0;
-    used = issuing = failed = false;
+    total = moved = direct = 0;
+    in_flight = stranded = broken = 0;
+    used = issuing = failed = moving = counted = false;
+    mine = theirs = {};
     regions.clear();
+    exposed.clear();
     again.clear();
   }
 };
@@ -124,6 +155,11 @@ class TransferList {
     (t.prev ? t.prev->next : head_) = t.next;
     (t.next ? t.next->prev : tail_) = t.prev;
     t.next = t.prev = nullptr;
+  }
+  size_t size() const {
+    size_t n = 0;
+    for (const Transfer* t = head_; t; t = t->next) ++n;
+    return n;
   }
   Transfer* pop_front() {
     Transfer* t = head_;

@@ -72,6 +72,8 @@ struct Yard {
   std::vector<std::unique_ptr<Line>> lines;
   std::atomic<double> snap = 0;  ///< chance for each message that it is the line's last
   bool zcopy = true;
+  bool get = false;  ///< memory can be read and written over the rails
+  uint64_t put_from = ~uint64_t{0};
   uint32_t seed = 1;
 
   Line& line(uint32_t a, uint32_t b, uint32_t rail) { return *lines[(size_t{std::min(a, b)} * ranks + std::max(a, b)) * rails + rail]; }
@@ -101,6 +103,8 @@ class BrokenRail final : public btl::Transport {
     caps_.max_inline = 256;
     caps_.max_buffered = 16384;
     caps_.zcopy = yard_->zcopy;
+    caps_.get = caps_.put = yard_->get;
+    caps_.put_from = yard_->put_from;
     caps_.beta_ns_per_byte = rail == 0 ? 1 : 2;
     caps_.revives = true;
   }
@@ -151,7 +155,65 @@ class BrokenRail final : public btl::Transport {
       if (status == Status::ok) op.done(op, Status::ok);
       return status;
     }
+    Status get(const btl::Region& remote, uint64_t offset, std::span<const iovec> local, btl::Operation& op) override {
+      return reach(false, remote, offset, local, op);
+    }
+    Status put(const btl::Region& remote, uint64_t offset, std::span<const iovec> local, btl::Operation& op) override {
+      return reach(true, remote, offset, local, op);
+    }
     void cut() override {
+      close();
+      abandon();
+    }
+    /// One read or write takes place, if the line is whole.
+    void work() {
+      if (reaches_.empty()) return;
+      Line& line = rail_.line(to_);
+      const Reach next = reaches_.front();
+      {
+        std::lock_guard hold(line.lock);
+        if (!line.alive || !line.sides[rail_.side(to_)].open) return;
+        const bool breaks = rail_.breaks();
+        if (!breaks || rail_.random_() % 2) next.copy();  // a write may be done though nobody says so
+        if (breaks) line.snap(static_cast<int>(rail_.random_() % 3) - 1);
+        if (breaks) return;
+      }
+      reaches_.pop_front();
+      next.operation->done(*next.operation, Status::ok);
+    }
+    /// All of them end without.
+    void abandon() {
+      for (const Reach& each : std::exchange(reaches_, {})) each.operation->done(*each.operation, Status::peer_failed);
+    }
+    uint8_t rail() const override { return static_cast<uint8_t>(rail_.rail_); }
+    std::string describe() const override { return "broken"; }
+
+   private:
+    struct Reach {
+      bool write;
+      std::byte* remote;
+      std::vector<iovec> local;
+      btl::Operation* operation;
+      void copy() const {
+        std::byte* at = remote;
+        for (const iovec& run : local) {
+          memcpy(write ? at : run.iov_base, write ? run.iov_base : at, run.iov_len);
+          at += run.iov_len;
+        }
+      }
+    };
+    Status reach(bool write, const btl::Region& remote, uint64_t offset, std::span<const iovec> local, btl::Operation& op) {
+      Line& line = rail_.line(to_);
+      std::lock_guard hold(line.lock);
+      if (!line.sides[rail_.side(to_)].open) return Status::peer_failed;
+      if (reaches_.size() >= 4) return Status::again;
+      uint64_t bytes = 0;
+      for (const iovec& run : local) bytes += run.iov_len;
+      if (offset > remote.length || bytes > remote.length - offset) abort();
+      reaches_.push_back({write, reinterpret_cast<std::byte*>(remote.address) + offset, {local.begin(), local.end()}, &op});
+      return Status::ok;
+    }
+    void close() {
       Line& line = rail_.line(to_);
       std::lock_guard hold(line.lock);
       Line::Side& me = line.sides[rail_.side(to_)];
@@ -161,10 +223,6 @@ class BrokenRail final : public btl::Transport {
       if (line.alive) line.snap(-1);
       me.sent.clear();
     }
-    uint8_t rail() const override { return static_cast<uint8_t>(rail_.rail_); }
-    std::string describe() const override { return "broken"; }
-
-   private:
     Status put(const btl::Header& h, std::vector<std::byte> payload) {
       Line& line = rail_.line(to_);
       std::lock_guard hold(line.lock);
@@ -176,8 +234,10 @@ class BrokenRail final : public btl::Transport {
     }
     BrokenRail& rail_;
     uint32_t to_;
+    std::deque<Reach> reaches_;
   };
 
+  bool breaks() { return yard_->snap > 0 && std::uniform_real_distribution<>()(random_) < yard_->snap; }
   Line& line(uint32_t peer) { return yard_->line(rank_, peer, rail_); }
   size_t side(uint32_t peer) const { return rank_ < peer ? 0 : 1; }
 
@@ -196,13 +256,17 @@ class BrokenRail final : public btl::Transport {
       lost = std::exchange(me.lost, false);
       auto& from = line.sides[1 - side(peer)].sent;
       for (int i = 0; line.alive && i < 8 && !from.empty(); ++i) {
-        if (yard_->snap > 0 && std::uniform_real_distribution<>()(random_) < yard_->snap) {
+        if (breaks()) {
           line.snap(static_cast<int>(random_() % 3) - 1);
           break;
         }
         taken.push_back(std::move(from.front()));
         from.pop_front();
       }
+    }
+    if (const auto end = ends_.find(peer); end != ends_.end()) {
+      if (lost) end->second->abandon();
+      if (!lost) end->second->work();
     }
     auto known = cookies_.find(peer);
     if ((lost || !taken.empty()) && known == cookies_.end()) known = cookies_.emplace(peer, sink.meet({0, peer})).first;

@@ -122,6 +122,28 @@ TEST_CASE("rails that break at any moment lose, double and reorder nothing") {
   CHECK(again > 0);
 }
 
+TEST_CASE("memory is read and written over rails that break at any moment") {
+  const auto seed = static_cast<uint32_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+  CAPTURE(seed);
+  std::atomic<uint64_t> lost{0}, again{0};
+  for (uint32_t round = 0; round < 6; ++round) {
+    Bed bed = bed_of(2, 1 + (round + 1) % 3, round ? 0.02 : 0, round % 2 != 0, seed + round * 100);
+    bed.yard->get = true;
+    bed.yard->put_from = round % 2 ? 100000 : ~uint64_t{0};  // 16 KiB is read, 100000 bytes are written
+    if (bed.yard->rails == 1) bed.yard->snap = 0;
+    std::atomic<uint32_t> exchanged{0};
+    run_ranks(2, bed, false, [&](Rank& me) {
+      exchange(me, 80);
+      meet(me, exchanged);
+      bed.yard->snap = 0;
+      lost += me.lane.counters().ways_lost;
+      again += me.lane.counters().sent_again;
+    });
+  }
+  CHECK(lost > 0);
+  CHECK(again > 0);
+}
+
 TEST_CASE("a rail lost for good is done without") {
   Bed bed = bed_of(2, 2, 0, true, 1);
   run_ranks(2, bed, false, [&](Rank& me) {
@@ -129,6 +151,24 @@ TEST_CASE("a rail lost for good is done without") {
     if (me.rank == 0) bed.yard->pull(0);
     exchange(me, 40);
     NEED(me.lane.counters().ways_lost >= 1);
+  });
+}
+
+TEST_CASE("a rail that was not needed yet takes over from one that is lost") {
+  Bed bed = bed_of(2, 2, 0, true, 1);
+  run_ranks(2, bed, false, [&](Rank& me) {
+    const int other = 1 - static_cast<int>(me.rank);
+    uint32_t sent = me.rank + 1, got = 0;
+    for (int i = 0; i < 20; ++i) {
+      if (i == 10 && me.rank == 0) bed.yard->pull(0);
+      pml::Request* r = me.lane.ireceive(me.world, other, i, pml::Traffic::user, bytes(&got, sizeof got));
+      NEED(me.lane.send(me.world, other, i, pml::Traffic::user, bytes(&sent, sizeof sent)) == Status::ok);
+      NEED(me.lane.wait(*r) == Status::ok);
+      NEED(r->outcome.error == 0);
+      NEED(got == 2 - me.rank);
+      release(r);
+    }
+    NEED(me.lane.counters().ways_lost == 1);
   });
 }
 

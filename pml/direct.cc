@@ -1,0 +1,222 @@
+// Large messages without the other side's processor: the receiver reads the sender's memory, or the sender writes the receiver's. Over
+// several ways in pieces, which each take what the others leave.
+#include <algorithm>
+#include <array>
+
+#include "include/mpi.h"
+#include "pml/lane.h"
+
+namespace weft::pml {
+namespace {
+
+constexpr size_t kRuns = 64;                 // pieces of own memory described at a time
+constexpr uint64_t kPieceAlone = 256 << 20;  // over the only way
+constexpr uint64_t kMeanPiece = 2048;        // of memory; below it packing is cheaper than reaching piece by piece
+
+/// The region that holds a byte of the data, and where in it.
+struct Place {
+  const btl::Region& region;
+  uint64_t inside;
+};
+Place place_of(const Bulkwork& bulk, size_t way, uint64_t offset) {
+  const btl::Region* region = &bulk.regions[way * bulk.theirs.pieces];
+  for (; offset >= region->length; ++region) offset -= region->length;
+  return {*region, offset};
+}
+
+}  // namespace
+
+// Own memory
+
+/// The wires over which the peer is to reach memory for so many bytes: all rails of the kind that is used now, if it is worth it.
+size_t Lane::exposing_wires(const Peer& to, uint64_t bytes, std::array<uint32_t, kMaxStripes>& out) {
+  if (!to.rails) {
+    const Way* way = reading_way(to);
+    if (way) out[0] = way->number;
+    return way ? 1 : 0;
+  }
+  const Track* best = to.rails->best();
+  if (!best || !best->caps->get) return 0;
+  size_t count = 0;
+  for (uint32_t wire : to.rails->order) {
+    const Track& track = to.rails->tracks[wire];
+    if (track.wire != best->wire || track.state == Track::State::down || count == out.size()) continue;
+    if (bytes >= kStripeFrom || &track == best) out[count++] = wire;
+  }
+  return count;
+}
+
+/// Makes the first bytes of a transfer's memory reachable for the peer, if they lie in few large pieces, `most` of them.
+Exposure Lane::expose(Transfer& t, Peer& to, uint64_t bytes, size_t most) {
+  std::array<uint32_t, kMaxStripes> wires;
+  const size_t count = exposing_wires(to, bytes, wires);
+  if (!count || !bytes) return {};
+  const btl::Caps& caps = wires_[wires[0]]->transport->caps();
+  most = std::min(most, (caps.max_buffered - sizeof(Announcement)) / sizeof(btl::Region) / count);
+  std::array<iovec, kMaxPieces> runs;
+  type::Cursor cursor(t.buffer.address, t.buffer.count, *t.buffer.type);
+  const size_t n = cursor.runs(std::span(runs.data(), most), bytes);
+  if (cursor.position() < bytes || bytes / n < std::min(kMeanPiece, bytes / 2 + 1)) return {};
+  Exposure exposure;
+  exposure.wire = wires_[wires[0]]->name;
+  exposure.pieces = static_cast<uint16_t>(n);
+  for (size_t i = 0; i < count; ++i) {
+    const auto endpoint = to.rails ? to.rails->tracks[wires[i]].endpoint : reading_way(to)->endpoint;
+    exposure.rails[exposure.ways++] = endpoint->rail();
+    for (size_t k = 0; k < n; ++k)
+      t.bulk->exposed.emplace_back(wires[i], wires_[wires[i]]->transport->expose(runs[k].iov_base, runs[k].iov_len));
+  }
+  return exposure;
+}
+
+// The other side's
+
+/// The ways over which its memory can be reached now.
+size_t Lane::open_ways(Transfer& t, std::array<Outlet, kMaxStripes>& out) {
+  const Bulkwork& bulk = *t.bulk;
+  Peer& peer = *t.peer;
+  const bool writes = t.stage == Stage::writing;
+  size_t count = 0;
+  for (size_t i = 0; i < bulk.theirs.ways; ++i) {
+    if (bulk.broken >> i & 1) continue;
+    Outlet way{nullptr, nullptr, nullptr, i, 0};
+    if (peer.rails) {
+      way.track = peer.rails->find(bulk.theirs.wire, bulk.theirs.rails[i]);
+      if (way.track && way.track->state == Track::State::asleep) {
+        peer.rails->wanted = true;
+        queue(peer);
+      }
+      if (!way.track || !way.track->usable()) continue;
+      way.endpoint = way.track->endpoint;
+      way.caps = way.track->caps;
+    } else if (const Way* only = peer.way(bulk.theirs.wire); only && only->endpoint->rail() == bulk.theirs.rails[i]) {
+      way.endpoint = only->endpoint;
+      way.caps = only->caps;
+    }
+    if (!way.endpoint || !(writes ? way.caps->put && way.endpoint->can_put() : way.caps->get && way.endpoint->can_get())) continue;
+    out[count++] = way;
+  }
+  share_out(std::span(out.data(), count), bulk.total, kPieceAlone);
+  return count;
+}
+
+/// Shall the receiver rather let the sender write?
+bool Lane::better_written(const Transfer& t, const Outlet& way) {
+  return t.base && way.caps->put && way.endpoint->can_put() && t.bulk->total >= way.caps->put_from;
+}
+
+/// Issues reads or writes until the ways are full or nothing is left.
+void Lane::advance(Transfer& t) {
+  Bulkwork& bulk = *t.bulk;
+  std::array<Outlet, kMaxStripes> ways;
+  const size_t count = t.peer->failed ? 0 : open_ways(t, ways);
+  bulk.issuing = true;
+  for (bool more = true; more;) {
+    more = false;
+    for (size_t i = 0; i < count; ++i) more |= push_direct(t, ways[i]);
+  }
+  bulk.issuing = false;
+  if (bulk.in_flight) return;
+  if (t.peer->failed || bulk.failed) return end(t, MPI_ERR_PROC_ABORTED);
+  if (bulk.stranded) return;
+  if (!bulk.left()) return end_direct(t);
+  if (open_ways(t, ways) > 0) return move_later(t);  // when there is room
+  go_without(t);
+}
+
+/// Issues one read or write; false if the way has no room, or nothing is left.
+bool Lane::push_direct(Transfer& t, const Outlet& way) {
+  Bulkwork& bulk = *t.bulk;
+  TransferOperation* operation = &bulk.operations[way.slot * kReadsAWay];
+  if (operation->busy) ++operation;
+  if (operation->busy || !bulk.left() || bulk.failed || bulk.broken >> way.slot & 1) return false;
+  Piece piece = bulk.next_piece(way.limit);
+  const auto [region, inside] = place_of(bulk, way.slot, piece.offset);
+  bulk.cursor.seek(piece.offset);
+  bulk.runs.resize(kRuns);
+  const size_t n = bulk.cursor.runs(bulk.runs, std::min(piece.length, region.length - inside));
+  piece.length = bulk.cursor.position() - piece.offset;
+  bulk.took(piece.length);
+  operation->done = direct_done;
+  operation->busy = true;
+  operation->piece = piece;
+  operation->way = static_cast<uint8_t>(way.slot);
+  operation->track = way.track;
+  ++bulk.in_flight;
+  const std::span local(bulk.runs.data(), n);
+  const Status status = t.stage == Stage::writing ? way.endpoint->put(region, inside, local, *operation)
+                                                  : way.endpoint->get(region, inside, local, *operation);
+  if (status == Status::ok) return true;
+  operation->busy = false;
+  --bulk.in_flight;
+  bulk.again.push_back(piece);
+  if (status == Status::again) return false;
+  bulk.broken |= 1u << way.slot;
+  if (status == Status::peer_failed && way.track) refused(*way.track);
+  if (status == Status::peer_failed && !way.track) bulk.failed = true;
+  return false;
+}
+
+void Lane::direct_done(btl::Operation& done, Status status) {
+  auto& operation = static_cast<TransferOperation&>(done);
+  Transfer* t = operation.transfer;
+  if (!t) return abandoned(operation);
+  Bulkwork& bulk = *t->bulk;
+  operation.busy = false;
+  --bulk.in_flight;
+  if (status == Status::ok) {
+    bulk.direct += operation.piece.length;
+  } else {
+    bulk.broken |= 1u << operation.way;
+    bulk.failed |= !operation.track && status == Status::peer_failed;
+    if (operation.track && t->stage == Stage::writing) {
+      ++bulk.stranded;
+      operation.track->stranded.push_back({bulk.id, operation.piece});
+    } else {
+      bulk.again.push_back(operation.piece);
+    }
+  }
+  if (!bulk.issuing) t->lane->move_later(*t);
+}
+
+/// A write whose way was lost cannot take place any more: its bytes go over another one.
+void Lane::write_again(Peer& peer, const Stranded& write) {
+  Transfer* t = operations_.find(write.transfer);
+  if (!t || t->peer != &peer || t->stage != Stage::writing) return;
+  ++counters_.sent_again;
+  --t->bulk->stranded;
+  t->bulk->again.push_back(write.piece);
+  move_later(*t);
+}
+
+void Lane::move_later(Transfer& t) {
+  if (t.bulk->moving) return;
+  t.bulk->moving = true;
+  to_move_.push_back(t);
+}
+
+void Lane::move_on(Transfer& t) {
+  t.bulk->moving = false;
+  if (t.stage == Stage::announced) return start_moving(t);
+  advance(t);
+}
+
+void Lane::end_direct(Transfer& t) {
+  const Bulkwork& bulk = *t.bulk;
+  if (t.stage == Stage::writing)
+    control(*t.peer, MessageKind::written, bulk.remote, bulk.direct);
+  else
+    control(*t.peer, MessageKind::finished, bulk.remote);
+  end(t);
+}
+
+/// No way leads to the other side's memory any more: the rest goes as fragments. A reader asks for everything anew.
+void Lane::go_without(Transfer& t) {
+  if (t.stage == Stage::reading) return ask_for_data(t);
+  Bulkwork& bulk = *t.bulk;
+  Peer& to = *t.peer;
+  if (bulk.direct) control(to, MessageKind::written, bulk.remote, bulk.direct);
+  stream(t);
+}
+
+}  // namespace weft::pml
