@@ -34,6 +34,8 @@ class Device final : public mem::Registrar {
   void dismiss(void* handle) override;
   static ibv_mr* mr(void* handle) { return static_cast<ibv_mr*>(handle); }
 
+  /// Is there no hardware behind it (soft-RoCE)?
+  bool software() const { return limits.vendor_id == 0xffffff; }
   /// Of the port, now: "active", "down", ...
   std::string link_state() const;
 
@@ -68,6 +70,8 @@ class Slots {
   uint32_t key(uint32_t slot) const { return slabs_[slot / kPerSlab].mr->lkey; }
   uint32_t bytes() const { return bytes_; }
   uint32_t count() const { return uint32_t(slabs_.size()) * kPerSlab; }
+  /// Are so many in use that none should stay so for long?
+  bool scarce() const { return count() - free_.size() > most_ / 2; }
 
  private:
   static constexpr uint32_t kPerSlab = 64;

@@ -1,5 +1,6 @@
 // Messages over a queue pair: sending, arriving, credit, leaving.
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 
@@ -31,14 +32,18 @@ Status Link::admit() {
   return queues_[0].outstanding.room() > 2 ? Status::ok : Status::again;  // the rest is for credit and farewell
 }
 
+/// Does a header say nothing that the peer does not know from the message before?
+bool Link::is_alike(const Header& header) const {
+  Header next = last_out_;
+  ++next.sequence;
+  next.length = header.length;
+  return memcmp(&next, &header, sizeof next) == 0;
+}
+
 Status Link::try_inline(const Header& header, const void* payload) {
   if (const Status status = admit(); status != Status::ok) [[unlikely]]
     return status;
-  Queue& queue = queues_[0];
-  if (kFront + header.length <= queue.inline_bytes) {
-    const Prefix prefix{uint16_t(owed_), Prefix::What::message, 0, header.length};
-    return post_in_place(prefix, &header, payload, queue.outstanding.report_due());
-  }
+  if (kFront + header.length <= queues_[0].inline_bytes) return post_in_place(header, payload);
   const uint32_t slot = rail_.send_slots_.take();
   if (slot == Slots::kNone) return Status::again;
   if (header.length) memcpy(rail_.send_slots_.at(slot) + kFront, payload, header.length);
@@ -58,47 +63,48 @@ Status Link::send(const Header& header, type::Cursor& cursor) {
   return post_slot(header, slot);
 }
 
-/// Sends what lies in a slot behind the place of prefix and header. It reports: slots are few.
+/// Sends what lies in a slot behind the place of the header.
 Status Link::post_slot(const Header& header, uint32_t slot) {
-  Queue& queue = queues_[0];
   std::byte* at = rail_.send_slots_.at(slot);
-  const Prefix prefix{uint16_t(owed_), Prefix::What::message, 0, header.length};
-  memcpy(at, &prefix, sizeof prefix);
-  memcpy(at + sizeof prefix, &header, sizeof header);
-  ibv_sge piece{reinterpret_cast<uint64_t>(at), kFront + header.length, rail_.send_slots_.key(slot)};
+  const bool alike = is_alike(header);
+  if (!alike) memcpy(at, &header, sizeof header);
+  const uint32_t front = alike ? kFront : 0;
+  ibv_sge piece{reinterpret_cast<uint64_t>(at + front), kFront - front + header.length, rail_.send_slots_.key(slot)};
+  const bool report = queues_[0].outstanding.report_due() || rail_.send_slots_.scarce();
+  last_out_ = header;
+  return post(alike ? Tag::What::alike : Tag::What::message, {&piece, 1}, report ? unsigned{IBV_SEND_SIGNALED} : 0u, slot);
+}
+
+/// Sends a short message, which the device copies while it is posted.
+Status Link::post_in_place(const Header& header, const void* payload) {
+  ibv_sge pieces[2] = {{reinterpret_cast<uint64_t>(&header), sizeof header, 0}, {reinterpret_cast<uint64_t>(payload), header.length, 0}};
+  const size_t first = is_alike(header) ? 1 : 0, last = header.length ? 2 : 1;
+  const unsigned report = queues_[0].outstanding.report_due() ? unsigned{IBV_SEND_SIGNALED} : 0u;
+  last_out_ = header;
+  return post(first ? Tag::What::alike : Tag::What::message, {pieces + first, pieces + last}, IBV_SEND_INLINE | report, Slots::kNone);
+}
+
+/// Credit or farewell, which cost no credit.
+Status Link::post_word(Tag::What what, bool report) {
+  return post(what, {}, IBV_SEND_INLINE | (report ? unsigned{IBV_SEND_SIGNALED} : 0u), Slots::kNone);
+}
+
+/// Hands a message over to the device, together with the credit that is owed.
+Status Link::post(Tag::What what, std::span<ibv_sge> pieces, unsigned flags, uint32_t slot) {
+  Queue& queue = queues_[0];
   ibv_send_wr request{}, *bad = nullptr;
-  request.wr_id = uint64_t{queue.name} << 32 | queue.outstanding.add({slot, nullptr}, true);
-  request.sg_list = &piece;
-  request.num_sge = 1;
-  request.opcode = IBV_WR_SEND;
-  request.send_flags = IBV_SEND_SIGNALED;
+  request.wr_id = uint64_t{queue.name} << 32 | queue.outstanding.add({slot, nullptr}, flags & IBV_SEND_SIGNALED);
+  request.sg_list = pieces.data();
+  request.num_sge = int(pieces.size());
+  request.opcode = IBV_WR_SEND_WITH_IMM;
+  request.send_flags = flags;
+  request.imm_data = std::bit_cast<uint32_t>(Tag{uint16_t(owed_), what, 0});
   if (const int error = ibv_post_send(queue.pair, &request, &bad)) [[unlikely]] {
     fail("the device takes no message: " + std::string(strerror(error)));
     return Status::peer_failed;
   }
   owed_ = 0;
-  --credit_;
-  return Status::ok;
-}
-
-/// Sends a short message that the device copies while it is posted. Without a header: credit or farewell, which cost no credit.
-Status Link::post_in_place(const Prefix& prefix, const Header* header, const void* payload, bool report) {
-  Queue& queue = queues_[0];
-  ibv_sge pieces[3] = {{reinterpret_cast<uint64_t>(&prefix), sizeof prefix, 0},
-                       {reinterpret_cast<uint64_t>(header), sizeof(Header), 0},
-                       {reinterpret_cast<uint64_t>(payload), prefix.length, 0}};
-  ibv_send_wr request{}, *bad = nullptr;
-  request.wr_id = uint64_t{queue.name} << 32 | queue.outstanding.add({}, report);
-  request.sg_list = pieces;
-  request.num_sge = !header ? 1 : prefix.length ? 3 : 2;
-  request.opcode = IBV_WR_SEND;
-  request.send_flags = unsigned{IBV_SEND_INLINE} | (report ? unsigned{IBV_SEND_SIGNALED} : 0u);
-  if (const int error = ibv_post_send(queue.pair, &request, &bad)) [[unlikely]] {
-    fail("the device takes no message: " + std::string(strerror(error)));
-    return Status::peer_failed;
-  }
-  owed_ -= prefix.credits;
-  if (header) --credit_;
+  if (what == Tag::What::message || what == Tag::What::alike) --credit_;
   return Status::ok;
 }
 
@@ -108,7 +114,7 @@ bool Link::give_credit() {
   Queue& queue = queues_[0];
   if (queue.outstanding.room() <= 1) return false;
   ++rail_.counters_.credit_messages;
-  post_in_place({uint16_t(owed_), Prefix::What::credit, 0, 0}, nullptr, nullptr, queue.outstanding.report_due());
+  post_word(Tag::What::credit, queue.outstanding.report_due());
   return true;
 }
 
@@ -117,29 +123,34 @@ size_t Link::backlog() const { return bulks_open_; }
 
 // ---- arriving
 
-void Link::arrived(const std::byte* slot, uint32_t bytes, Sink& sink) {
-  Prefix prefix;
-  if (bytes < sizeof prefix) return fail("it sent a message that is too short; memory of one side is damaged");
-  memcpy(&prefix, slot, sizeof prefix);
+void Link::arrived(const std::byte* slot, uint32_t bytes, const Tag& tag, Sink& sink) {
   if (state_ == State::answering) opened();  // it has all it needs: its messages are there before its word for that
-  credit_ += prefix.credits;
+  credit_ += tag.credits;
   if (credit_ > int32_t(credit_limit_)) return fail("it gave more credit than there is; memory of one side is damaged");
-  switch (prefix.what) {
-    case Prefix::What::credit: return;
-    case Prefix::What::bye: bye_heard_ = true; return;
-    case Prefix::What::message: break;
+  Header header;
+  switch (tag.what) {
+    case Tag::What::credit: return;
+    case Tag::What::bye: bye_heard_ = true; return;
+    case Tag::What::alike:
+      header = last_in_;
+      ++header.sequence;
+      header.length = bytes;
+      break;
+    case Tag::What::message:
+      if (bytes < kFront) return fail("it sent a message that is too short; memory of one side is damaged");
+      memcpy(&header, slot, sizeof header);
+      if (header.length != bytes - kFront) return fail("the length of a message is wrong; memory of one side is damaged");
+      slot += kFront;
+      break;
     default: return fail("it sent a message of an unknown kind; memory of one side is damaged, or the two run different versions");
   }
-  Header header;
-  if (bytes < kFront) return fail("it sent a message that is too short; memory of one side is damaged");
-  memcpy(&header, slot + sizeof prefix, sizeof header);
-  if (header.length != bytes - kFront) return fail("the length of a message is wrong; memory of one side is damaged");
+  last_in_ = header;
   ++owed_;
   if (!owing_ && owed_ * 4 >= granted_) {
     owing_ = true;
     rail_.owing_.push_back(this);
   }
-  sink.arrived(cookie_, header, slot + kFront);
+  sink.arrived(cookie_, header, slot);
 }
 
 /// Work requests up to `number` are done.
@@ -167,7 +178,7 @@ bool Link::leave() {
   Queue& queue = queues_[0];
   if (!bye_sent_ && queue.outstanding.room() > 0 && bulks_open_ == 0) {
     bye_sent_ = true;  // first: whoever fails from now on has left
-    post_in_place({uint16_t(owed_), Prefix::What::bye, 0, 0}, nullptr, nullptr, true);
+    post_word(Tag::What::bye, true);
   }
   if (state_ != State::open) return true;
   return bye_sent_ && std::ranges::all_of(queues_, [](const Queue& each) { return each.outstanding.empty(); });

@@ -15,7 +15,7 @@ namespace weft::btl {
 namespace verbs {
 namespace {
 
-const config::Integer setting_flows("verbs", "flows", "1",
+const config::Integer setting_flows("verbs", "flows", "2",
                                     "Queue pairs per peer and port for large data, so that they take several ways through a network that "
                                     "spreads by hash; 0: large data share the queue pair of the messages");
 const config::Integer setting_mtu("verbs", "mtu", "0", "Bytes of a packet over verbs (256 to 4096); 0: what both ports can");
@@ -27,6 +27,10 @@ const config::Integer setting_timeout("verbs", "timeout", "16",
                                       "How long to wait for an acknowledgement over verbs: 4.096 us * 2^timeout (1 to 31)");
 const config::Integer setting_retries("verbs", "retries", "6",
                                       "How often verbs repeats what is not acknowledged (0 to 7; 7 means for ever on soft-RoCE)");
+const config::Bytes setting_put_from(
+    "verbs", "put_from", "0",
+    "Bytes from which large messages are written by their sender over verbs instead of read by their receiver; "
+    "0: by device (soft-RoCE: 64 KiB, others: never)");
 const config::Bytes setting_registered("verbs", "registered", "1G",
                                        "Memory that stays registered with devices for further messages, beyond what is in use");
 
@@ -42,6 +46,7 @@ Options options_from_settings() {
   options.timeout = uint8_t(number(setting_timeout, 1, 31));
   options.retries = uint8_t(number(setting_retries, 0, 7));
   options.registered = setting_registered.get();
+  options.put_from = setting_put_from.get();
   return options;
 }
 

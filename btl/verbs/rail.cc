@@ -31,13 +31,21 @@ constexpr uint32_t kPollsPerLook = 64;       // polls between looks at the clock
 constexpr uint64_t kLookEvery = 100'000;     // ns between looks at sockets
 constexpr uint64_t kLookEveryBusy = 10'000;  // while ways are being set up
 
-Caps caps_for(const net::RdmaPort& port) {
+/// Reading costs a message less than writing and no work of the sender's. soft-RoCE reads more slowly than it writes.
+uint64_t put_from(const Options& options, const Device& device) {
+  if (options.put_from) return options.put_from;
+  return device.software() ? 64 << 10 : ~uint64_t{0};
+}
+
+Caps caps_for(const Options& options, const Device& device) {
+  const net::RdmaPort& port = device.port;
   Caps caps;
   caps.name = "verbs";
   caps.device = port.name();
   caps.max_inline = kSlotBytes - kFront;
   caps.max_buffered = kSlotBytes - kFront;
   caps.get = caps.put = true;
+  caps.put_from = put_from(options, device);
   caps.revives = true;
   caps.alpha_ns = 2'000;
   caps.beta_ns_per_byte = 8'000.0 / double(port.mbit ? port.mbit : 10'000);
@@ -58,7 +66,7 @@ Rail::Rail(const Site& site, const Options& options, std::shared_ptr<Shared> sha
       index_(index),
       device_(*shared_->devices[index]),
       verbs_(device_.verbs),
-      caps_(caps_for(device_.port)),
+      caps_(caps_for(options_, device_)),
       send_slots_(device_, kSlotBytes, kSendSlots),
       receive_slots_(device_, kSlotBytes, ~0u),
       doorman_({.where = "verbs " + caps_.device, .patience_ns = uint64_t{options_.guest_s} * 1'000'000'000u},
@@ -217,7 +225,7 @@ void Rail::take_arrival(const ibv_wc& completion, Sink& sink) {
   }
   Link& link = *known->second.first;
   if (completion.status == IBV_WC_SUCCESS)
-    link.arrived(receive_slots_.at(slot), completion.byte_len, sink);
+    link.arrived(receive_slots_.at(slot), completion.byte_len, std::bit_cast<Tag>(completion.imm_data), sink);
   else
     link.fail(explain(completion.status, completion.vendor_err));
 }

@@ -6,6 +6,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -30,7 +31,7 @@ namespace weft::btl::verbs {
 
 /// What the user's settings say, and what tests change.
 struct Options {
-  uint32_t flows = 1;           ///< queue pairs a peer for bulk data; 0: it shares that of the messages
+  uint32_t flows = 2;           ///< queue pairs a peer for bulk data; 0: it shares that of the messages
   uint32_t chunk = 256 * 1024;  ///< bytes of one read or write
   uint32_t mtu = 0;             ///< bytes of a packet; 0: what both ports can
   uint8_t service_level = 0;
@@ -40,6 +41,7 @@ struct Options {
   uint32_t guest_s = 30;                                  ///< time that an inbound connection has to prove itself
   uint32_t connect_s = 10;                                ///< limit of one attempt to connect over tcp
   uint64_t registered = 1u << 30;                         ///< bytes of memory that stay registered
+  uint64_t put_from = 0;                                  ///< see Caps::put_from; 0: by device
   uint32_t rounds = 5;                                    ///< attempts per address before a peer counts as unreachable
   std::optional<std::vector<net::Interface>> interfaces;  ///< for wire-up, instead of those that the settings choose
 };
@@ -53,16 +55,20 @@ struct Counters {
   uint64_t strays = 0;  ///< arrivals of ways that were closed
 };
 
-/// Stands in front of every message's Header.
-struct Prefix {
-  enum class What : uint8_t { message = 1, credit, bye };
+/// Goes with everything that is sent, as its immediate data.
+struct Tag {
+  enum class What : uint8_t {
+    message = 1,  ///< Header and payload
+    alike,        ///< payload only: the header is that of the message before with the next sequence number
+    credit,
+    bye,
+  };
   uint16_t credits = 0;  ///< messages that the receiver of this may send more
   What what = What::message;
   uint8_t zero = 0;
-  uint32_t length = 0;  ///< of the payload
 };
-static_assert(sizeof(Prefix) == 8);
-constexpr uint32_t kFront = sizeof(Prefix) + sizeof(Header);
+static_assert(sizeof(Tag) == sizeof(ibv_send_wr::imm_data));
+constexpr uint32_t kFront = sizeof(Header);
 constexpr uint32_t kSlotBytes = 8192 + kFront;
 
 class Rail;
@@ -147,8 +153,11 @@ class Link final : public Endpoint, public net::Watched {
 
   // sending (link.cc)
   Status admit();
+  bool is_alike(const Header& header) const;
   Status post_slot(const Header& header, uint32_t slot);
-  Status post_in_place(const Prefix& prefix, const Header* header, const void* payload, bool report);
+  Status post_in_place(const Header& header, const void* payload);
+  Status post_word(Tag::What what, bool report);
+  Status post(Tag::What what, std::span<ibv_sge> pieces, unsigned flags, uint32_t slot);
   bool give_credit();
   // bulk data (bulk.cc)
   Status start_bulk(bool write, const Region&, uint64_t offset, std::span<const iovec> local, Operation&);
@@ -158,7 +167,7 @@ class Link final : public Endpoint, public net::Watched {
   void finish(Bulk& bulk, Status status);
   std::vector<Bulk*> release_queues();
   // progress (link.cc)
-  void arrived(const std::byte* slot, uint32_t bytes, Sink& sink);
+  void arrived(const std::byte* slot, uint32_t bytes, const Tag& tag, Sink& sink);
   void done(Queue& queue, uint32_t number);
   bool leave();
   // the life of a connection (wiring.cc)
@@ -191,6 +200,7 @@ class Link final : public Endpoint, public net::Watched {
   uint32_t granted_ = 0;       // what this side has given
   uint32_t owed_ = 0;          // slots emptied and not yet given back as credit
   uint32_t slots_ = 0;         // posted for this peer
+  Header last_out_, last_in_;  // of messages in this way
   std::vector<Queue> queues_;  // messages, then bulk
   uint32_t flow_ = 0;
   std::deque<Bulk*> bulks_;  // not posted whole yet

@@ -299,6 +299,7 @@ bool Link::raise_queues(const Proposal& theirs) {
   their_generation_ = theirs.generation;
   credit_ = theirs.credits;
   credit_limit_ = theirs.credits;
+  last_out_ = last_in_ = {};
   owed_ = 0;
   return true;
 }

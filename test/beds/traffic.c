@@ -1,10 +1,11 @@
 // Checksummed traffic of all sizes between the two halves of a job: every byte once, in order. Prints what has gone over.
-//   traffic MEGABYTES [SECONDS]     per pair and direction; ends earlier when the seconds are over
+//   traffic MEGABYTES [SECONDS [FILE]]     per pair and direction; ends earlier when the seconds are over, or when the file is there
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { window = 16 };
 static uint64_t state;
@@ -81,7 +82,7 @@ int main(int argc, char** argv) {
       check(in[i], (size_t)words, peer, number + i);
       bytes += 8.0 * words;
     }
-    const int mine = bytes < megabytes * 1e6 && MPI_Wtime() - start < seconds;
+    const int mine = bytes < megabytes * 1e6 && MPI_Wtime() - start < seconds && !(argc > 3 && access(argv[3], F_OK) == 0);
     if (rank < size / 2) {
       more = mine;
       MPI_Send(&more, 1, MPI_INT, peer, 2, MPI_COMM_WORLD);

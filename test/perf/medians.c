@@ -1,5 +1,7 @@
 /* Half a round trip between two ranks, one measured for itself each time: medians bear a busy machine better than means.
- * Then one way, windows of 32 messages: the best window. Prints NAME BYTES VALUE a line, in us and MB/s. */
+ * Then one way, windows of 32 messages: the best window. Prints NAME BYTES VALUE a line, in us and MB/s.
+ *
+ *   medians [SHARE [BYTES...]]     1/SHARE of the rounds, for slow machines; other sizes, of 4 MiB at most */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,15 +14,16 @@ static int ascending(const void* a, const void* b) {
 }
 
 int main(int argc, char** argv) {
-  static const int sizes[] = {8, 64, 1024, 8192, 65536, 1 << 20, LARGEST};
+  static const int usual[] = {8, 64, 1024, 8192, 65536, 1 << 20, LARGEST};
   static double times[MOST];
   MPI_Request requests[WINDOW];
   char *data = calloc(1, LARGEST), token;
   int rank;
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
-    const int n = sizes[s], rounds = n <= 8192 ? MOST : n <= 65536 ? 3000 : 300;
+  const int share = argc > 1 ? atoi(argv[1]) : 1, count = argc > 2 ? argc - 2 : (int)(sizeof usual / sizeof *usual);
+  for (int s = 0; s < count; s++) {
+    const int n = argc > 2 ? atoi(argv[2 + s]) : usual[s], rounds = (n <= 8192 ? MOST : n <= 65536 ? 3000 : 300) / share;
     for (int i = 0; i < rounds; i++) {
       const double begin = MPI_Wtime();
       if (rank == 0) MPI_Send(data, n, MPI_CHAR, 1, 0, MPI_COMM_WORLD);
@@ -30,9 +33,9 @@ int main(int argc, char** argv) {
     }
     qsort(times, (size_t)rounds, sizeof *times, ascending);
     if (rank == 0) printf("latency %d %.3f\n", n, times[rounds / 2]);
-    if (n < 1024) continue;
+    if (n < 1024 || rounds == 0) continue;
     double best = 0;
-    for (int w = 0; w < WINDOWS; w++) {
+    for (int w = 0; w < WINDOWS / share; w++) {
       const double begin = MPI_Wtime();
       for (int i = 0; i < WINDOW; i++) {
         if (rank == 0) MPI_Isend(data, n, MPI_CHAR, 1, 1, MPI_COMM_WORLD, &requests[i]);

@@ -7,6 +7,7 @@
 
 #include "btl/introduction.h"
 #include "btl/verbs/card.h"
+#include "btl/verbs/device.h"
 #include "btl/verbs/outstanding.h"
 #include "btl/verbs/proposal.h"
 
@@ -247,4 +248,91 @@ TEST_CASE("what is under way ends in order, whatever reports") {
     CHECK(rest.size() == model.size());
     CHECK(outstanding.empty());
   }
+}
+
+namespace {
+
+/// A device that there is not: notes how memory is made known to it.
+struct FakeDevice {
+  struct Enrolled {
+    uint64_t offset, length, address;
+    int fd, access;
+  };
+  static inline std::vector<Enrolled> enrolled;
+  static inline int dismissed = 0;
+  static inline ibv_context context{};
+  static inline ibv_pd domain{};
+
+  static net::VerbsLibrary library() {
+    net::VerbsLibrary verbs{};
+    verbs.get_device_list = [](int* count) {
+      static ibv_device device{};
+      static ibv_device* list[] = {&device, nullptr};
+      *count = 1;
+      return list;
+    };
+    verbs.free_device_list = [](ibv_device**) {};
+    verbs.get_device_name = [](ibv_device*) { return "fake0"; };
+    verbs.open_device = [](ibv_device*) { return &context; };
+    verbs.close_device = [](ibv_context*) { return 0; };
+    verbs.query_device = [](ibv_context*, ibv_device_attr*) { return 0; };
+    verbs.alloc_pd = [](ibv_context*) { return &domain; };
+    verbs.dealloc_pd = [](ibv_pd*) { return 0; };
+    verbs.reg_mr = [](ibv_pd*, void* at, size_t length, int access) { return note({0, length, uint64_t(uintptr_t(at)), -1, access}); };
+    verbs.reg_dmabuf_mr = [](ibv_pd*, uint64_t offset, size_t length, uint64_t at, int fd, int access) {
+      return note({offset, length, at, fd, access});
+    };
+    verbs.dereg_mr = [](ibv_mr* mr) {
+      delete mr;
+      ++dismissed;
+      return 0;
+    };
+    return verbs;
+  }
+  static ibv_mr* note(Enrolled what) {
+    enrolled.push_back(what);
+    return new ibv_mr{};
+  }
+};
+
+}  // namespace
+
+TEST_CASE("device memory is registered by its dma-buf, and host memory by its address") {
+  FakeDevice::enrolled.clear();
+  FakeDevice::dismissed = 0;
+  net::VerbsLibrary library = FakeDevice::library();
+  const RdmaPort fake = port("fake0", true, {});
+  {
+    auto device = Device::open(library, fake);
+    REQUIRE(device);
+    mem::RegistrationCache cache(nullptr, {1 << 20, 16});
+    cache.add(**device);
+    const mem::DmaBuf dmabuf{17, 4096};
+    const mem::Range range{0x7f0000010000, 0x7f0000030000};
+    auto got = cache.acquire(range, 0, true, &dmabuf);
+    REQUIRE(got);
+    REQUIRE(FakeDevice::enrolled.size() == 1);
+    const auto& first = FakeDevice::enrolled.front();
+    CHECK(first.fd == 17);
+    CHECK(first.offset == 4096);
+    CHECK(first.length == range.size());
+    CHECK(first.address == range.begin);
+    CHECK((first.access & IBV_ACCESS_REMOTE_WRITE) != 0);
+    auto again = cache.acquire({range.begin + 4096, range.begin + 8192}, 0, true, &dmabuf);  // known already
+    REQUIRE(again);
+    CHECK(FakeDevice::enrolled.size() == 1);
+    cache.release(*again);
+    cache.release(*got);
+    cache.forget(range);
+    CHECK(FakeDevice::dismissed == 1);
+    auto host = cache.acquire({0x1000, 0x2000}, 0, false);
+    REQUIRE(host);
+    CHECK(FakeDevice::enrolled.back().fd == -1);
+    cache.release(*host);
+    library.reg_dmabuf_mr = nullptr;  // rdma-core before 34
+    auto refused = cache.acquire({0x7f0000100000, 0x7f0000110000}, 0, true, &dmabuf);
+    REQUIRE(!refused);
+    CHECK(refused.failure().text.find("fake0:1") != std::string::npos);
+  }
+  CHECK(FakeDevice::dismissed == int(FakeDevice::enrolled.size()));
 }
