@@ -16,7 +16,7 @@ namespace weft::pml {
 namespace {
 
 config::Bytes window_variable("pml", "window", "1M",
-                              "Data that one process may send to another before the receive is posted; more waits at the sender.");
+                              "Room for messages of one process to another before their receives are posted; more waits at the sender.");
 config::Bytes unexpected_variable(
     "pml", "unexpected", "64M",
     "Data from all other processes together that may wait here for receives; divides the window in large jobs.");
@@ -132,6 +132,7 @@ Message* Lane::no_process() {
 Lane::Lane(boot::Bootstrap& boot, bool threads, std::vector<std::unique_ptr<btl::Transport>> transports)
     : lock_(threads), window_(window_for(boot.job().size)), boot_(boot) {
   give_back_at_ = window_ / 2;
+  reserve_ = window_ / 4;
   const boot::Job& job = boot.job();
   crowded_ = job.node_ranks.size() > job.cpus;
   for (auto& transport : transports) {
@@ -408,6 +409,8 @@ std::string Lane::dump() {
     text += "message of " + std::to_string(t.capacity) + " bytes with tag " + std::to_string(t.tag) + ", peer rank " +
             std::to_string(t.dest) + ": " + what + "\n";
   });
+  for (const auto& [id, peer] : peers_)
+    if (peer->held_up) text += "messages to rank " + std::to_string(id.rank) + " are held up: it takes none of those that it has\n";
   return text;
 }
 

@@ -45,10 +45,12 @@ struct Deferred {
 
 /// What a lane counts. Read without a lock for reports: values may be a little old.
 struct Counters {
-  uint64_t unexpected_bytes = 0;  ///< held for receives to come
+  uint64_t unexpected_bytes = 0;  ///< held for receives to come, each message with kMessageCost
   uint64_t unexpected_bytes_peak = 0;
   uint64_t unexpected_messages = 0;  ///< that arrived before their receive, in all
   uint64_t without_credit = 0;       ///< sends that waited for their receiver because the peer had no room for eager data
+  uint64_t held_up = 0;              ///< times that messages waited here because a peer had no room even for their announcements
+  uint64_t lent = 0;                 ///< times that a peer was given room beyond its window: a receive waited for what is behind
   uint64_t no_room = 0;              ///< sends that found the wire full
   uint64_t rendezvous = 0;           ///< sends that waited for their receiver, whatever the reason
   uint64_t early = 0;                ///< messages that arrived before an earlier one
@@ -71,6 +73,9 @@ struct Alarm {
   ~Alarm();
   void wake() const;
 };
+
+/// Memory of an unexpected message besides its data. What is held takes at most twice the sum of both: blocks come in powers of two.
+constexpr int64_t kMessageCost = 128;
 
 /// The number that stands for a kind of wire in messages and published addresses.
 uint32_t wire_name(const char* name);
@@ -239,7 +244,6 @@ class Lane final : private btl::Sink {
     ring_.add(what, context, dest, tag, bytes).type = buffer.type->abi_handle;
     return true;
   }
-  static constexpr int64_t kMessageCost = 128;  // memory of an unexpected message besides its data
   void charge(Peer& to, uint64_t bytes) {
     to.credit -= static_cast<int64_t>(bytes) + kMessageCost;
     if (to.credit <= 0) [[unlikely]]
@@ -274,7 +278,6 @@ class Lane final : private btl::Sink {
     if (from.consumed >= give_back_at_) [[unlikely]]
       give_credit(from);
   }
-  void give_credit(Peer&);
   void keep(Peer&, const btl::Header&, const std::byte* payload);
   Unexpected& store(Peer&, const btl::Header&, const std::byte* payload);
   void discard(Unexpected&);
@@ -297,8 +300,17 @@ class Lane final : private btl::Sink {
   void on_written(Peer&, const btl::Header&);
   void landed(Transfer&, uint64_t bytes);
   void on_finished(Peer&, const btl::Header&);
-  void on_credit(Peer&, const btl::Header&);
   static void abandoned(btl::Operation&);
+
+  // room for what nobody has asked for yet (room.cc)
+  bool has_room(const Peer& to, uint64_t bytes) const { return to.credit >= static_cast<int64_t>(bytes) + kMessageCost; }
+  bool has_reserve(const Peer& to, uint64_t bytes) const { return to.credit + reserve_ >= static_cast<int64_t>(bytes) + kMessageCost; }
+  Status hold_up(Peer& to);
+  void give_credit(Peer&);
+  void on_credit(Peer&, const btl::Header&);
+  void on_held_up(Peer&);
+  void relieve(Peer&);
+  void make_room(const Team&, int source);
 
   /// A way that large data can take.
   struct Outlet {
@@ -417,7 +429,8 @@ class Lane final : private btl::Sink {
   uint64_t mend_at_ = 0;      // when ways to some peer want to be looked after; 0: never
   Deferred *deferred_ = nullptr, *last_deferred_ = nullptr;
   int64_t give_back_at_ = 0;
-  int64_t window_ = 0;
+  int64_t window_ = 0, reserve_ = 0;  // room for a peer's unexpected messages; the last part is for announcements
+  std::vector<Peer*> hungry_;         // peers with messages held up
   obs::Ring ring_;
   Payloads payloads_;
   Counters counters_;

@@ -20,13 +20,14 @@ enum class MessageKind : uint8_t {
   fragment,    ///< data; tag and source hold its offset
   written,     ///< so many bytes (in the place of a fragment's offset) have been written into the receiver's memory
   finished,    ///< the receiver needs nothing more of a send operation
-  credit,      ///< context holds bytes that the sender may send eagerly again
+  credit,      ///< context holds bytes that the receiver has room for again
   // of several ways to one peer: rails.h
   hello,        ///< the first message over a way: it works
   acknowledge,  ///< context holds the number of counted messages that have come over this way
   ask,          ///< please acknowledge at once
   goodbye,      ///< counted: everything before has been acknowledged, and nothing comes after
   resume,       ///< a life of a way has ended: context holds the same number, tag names the wire, source rail and life
+  held_up,      ///< messages wait at the sender because the receiver has no room, not even for announcements
 };
 constexpr bool matchable(uint8_t kind) { return kind <= static_cast<uint8_t>(MessageKind::announce); }
 
@@ -87,7 +88,7 @@ struct Peer;
 struct Unexpected {
   btl::Header header;
   Peer* peer = nullptr;
-  std::byte* payload = nullptr;                     ///< header.length bytes from the lane's pool
+  std::byte* payload = nullptr;                     ///< header.length bytes right behind this, from the lane's pool
   Unexpected *next = nullptr, *prev = nullptr;      ///< same source and tag, in order
   Unexpected *later = nullptr, *earlier = nullptr;  ///< same context, in order
 };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -9,7 +10,7 @@
 
 namespace weft::pml {
 
-/// Blocks of a few sizes, kept for reuse up to a bound. Guarded by the lane's lock.
+/// Blocks in powers of two, kept for reuse up to a bound; longer ones as they come. Guarded by the lane's lock.
 class Payloads {
  public:
   Payloads() = default;
@@ -35,7 +36,7 @@ class Payloads {
   }
 
  private:
-  static constexpr size_t kKeep = 1 << 20;  // bytes kept of each size
+  static constexpr size_t kKeep = 256 << 10;  // bytes kept of each size
   struct Block {
     Block* next;
   };
@@ -46,9 +47,9 @@ class Payloads {
   };
 
   Shelf* shelf_of(size_t bytes) {
-    for (Shelf& shelf : shelves_)
-      if (bytes <= shelf.bytes) return &shelf;
-    return nullptr;
+    const auto width = static_cast<size_t>(std::bit_width(bytes ? bytes - 1 : 0));
+    const size_t number = width > kLeastBits ? width - kLeastBits : 0;
+    return number < shelves_.size() ? &shelves_[number] : nullptr;
   }
   static std::byte* allocate(size_t bytes) {
     void* memory = std::malloc(bytes);
@@ -61,7 +62,8 @@ class Payloads {
     std::free(block);
   }
 
-  std::array<Shelf, 4> shelves_{{{64}, {512}, {4096}, {32768}}};
+  static constexpr size_t kLeastBits = 6;  // the first shelf's blocks are of 64 bytes, each next one's twice as large
+  std::array<Shelf, 10> shelves_{{{64}, {128}, {256}, {512}, {1024}, {2048}, {4096}, {8192}, {16384}, {32768}}};
 };
 
 }  // namespace weft::pml

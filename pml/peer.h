@@ -39,13 +39,14 @@ struct Peer {
   // What sending and receiving a small message touch: one cache line.
   btl::Endpoint* endpoint = nullptr;  ///< the way that is preferred for small messages
   uint64_t quick_below = 0;           ///< payloads below it may be sent at once; 0 while anything stands in the way
-  int64_t credit = 0;                 ///< eager bytes that the peer has still room for
-  int64_t consumed = 0;               ///< eager bytes of the peer's taken here and not yet given back as credit
+  int64_t credit = 0;                 ///< bytes that the peer has still room for, not counting the reserve for announcements
+  int64_t consumed = 0;               ///< bytes of the peer's messages taken here and not yet given back as credit
   uint16_t next_sequence = 0;         ///< of the next matchable message to the peer
   uint16_t expected = 0;              ///< of the next matchable message from the peer
   bool connected = false;
   bool failed = false;
-  bool queued = false;  ///< stands in the lane's list of peers with something to send
+  bool queued = false;   ///< stands in the lane's list of peers with something to send
+  bool held_up = false;  ///< `pending` waits for credit, as the peer has been told
 
   ProcessId id;
   std::array<Protocols, 3> protocols;  ///< by memory kind
@@ -56,15 +57,17 @@ struct Peer {
   std::vector<Control> controls;       ///< answers that found no room
   Peer* next_queued = nullptr;
   std::vector<Unexpected*> early;  ///< arrived before an earlier one did (several or unordered wires)
-  uint64_t unexpected_bytes = 0;
-  std::string failure;  ///< why it failed: a sentence for people
+  int64_t lent = 0;                ///< bytes that the peer may send beyond its window, until what it sent is taken
+  std::string failure;             ///< why it failed: a sentence for people
 
   const Way* way(uint32_t wire) const {
     for (const Way& w : ways)
       if (w.wire == wire) return &w;
     return nullptr;
   }
-  bool idle() const { return pending.empty() && streams.empty() && controls.empty() && !(rails && (rails->busy || !rails->again.empty())); }
+  bool idle() const {
+    return (pending.empty() || held_up) && streams.empty() && controls.empty() && !(rails && (rails->busy || !rails->again.empty()));
+  }
 };
 
 }  // namespace weft::pml

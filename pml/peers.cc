@@ -27,7 +27,7 @@ Peer& Lane::peer(ProcessId who) {
   if (!slot) {
     slot = std::make_unique<Peer>();
     slot->id = who;
-    slot->credit = window_;
+    slot->credit = window_ - reserve_;
   }
   return *slot;
 }
@@ -110,6 +110,7 @@ void Lane::fail_peer(Peer& peer, const std::string& why) {
   peer.failed = true;
   any_failed_ = true;
   peer.quick_below = 0;
+  std::erase(hungry_, &peer);
   peer.failure = name_of(boot_, peer.id) + " cannot be reached any more: " + (why.empty() ? "no reason known" : why);
   log(Level::info, "%s", peer.failure.c_str());
   peer.controls.clear();
@@ -136,10 +137,7 @@ void Lane::fail_receives_from(Peer& peer) {
   std::vector<Transfer*> lost;
   matcher_.each_posted([&](Transfer& t) {
     const auto team = teams_.find(t.match_context & ~Context{1});
-    if (team == teams_.end()) return;
-    const bool waits = t.source == any_source ? team->second->remote_members().find(peer.id) >= 0
-                                              : team->second->process(static_cast<uint32_t>(t.source)) == peer.id;
-    if (waits) lost.push_back(&t);
+    if (team != teams_.end() && team->second->may_come_from(t.source, peer.id)) lost.push_back(&t);
   });
   for (Transfer* t : lost) {
     matcher_.cancel(*t);

@@ -120,6 +120,8 @@ void Lane::start_receive(Transfer& t) {
   }
   if (any_failed_) [[unlikely]]
     refuse_if_failed(t);
+  if (!hungry_.empty() && t.stage == Stage::posted) [[unlikely]]
+    make_room(*t.team, t.source);
 }
 
 Request* Lane::ireceive(Message* message, const Buffer& buffer) {
@@ -217,6 +219,7 @@ void Lane::arrived(void* cookie, const btl::Header& h, const std::byte* payload)
     case MessageKind::goodbye: return on_goodbye(from);
     case MessageKind::acknowledge: return on_acknowledge(from, h);
     case MessageKind::resume: return on_resume(from, h);
+    case MessageKind::held_up: return on_held_up(from);
   }
 }
 
@@ -239,28 +242,25 @@ void Lane::matched(Transfer& t, const btl::Header& h, Peer& from, const std::byt
       control(from, MessageKind::finished, sender);
       return;
     }
-    case MessageKind::announce: return on_announcement(t, h, from, payload);
+    case MessageKind::announce: take_credit(from, h.length); return on_announcement(t, h, from, payload);
     default: deliver(t, h, payload, h.length); take_credit(from, h.length);
   }
 }
 
 Unexpected& Lane::store(Peer& from, const btl::Header& h, const std::byte* payload) {
-  auto* u = new (payloads_.take(sizeof(Unexpected))) Unexpected;
+  auto* u = new (payloads_.take(sizeof(Unexpected) + h.length)) Unexpected;
   u->header = h;
   u->peer = &from;
-  if (h.length) {
-    u->payload = payloads_.take(h.length);
-    memcpy(u->payload, payload, h.length);
-  }
-  counters_.unexpected_bytes += h.length;
+  u->payload = reinterpret_cast<std::byte*>(u + 1);
+  if (h.length) memcpy(u->payload, payload, h.length);
+  counters_.unexpected_bytes += h.length + kMessageCost;
   counters_.unexpected_bytes_peak = std::max(counters_.unexpected_bytes_peak, counters_.unexpected_bytes);
   return *u;
 }
 
 void Lane::discard(Unexpected& u) {
-  counters_.unexpected_bytes -= u.header.length;
-  if (u.payload) payloads_.give(u.payload, u.header.length);
-  payloads_.give(reinterpret_cast<std::byte*>(&u), sizeof u);
+  counters_.unexpected_bytes -= u.header.length + kMessageCost;
+  payloads_.give(reinterpret_cast<std::byte*>(&u), sizeof u + u.header.length);
 }
 
 void Lane::keep(Peer& from, const btl::Header& h, const std::byte* payload) {
@@ -289,17 +289,6 @@ void Lane::drain_early(Peer& from) {
   }
 }
 
-void Lane::give_credit(Peer& to) {
-  const auto amount = static_cast<uint64_t>(to.consumed);
-  to.consumed = 0;
-  control(to, MessageKind::credit, amount);
-}
-
-void Lane::on_credit(Peer& from, const btl::Header& h) {
-  from.credit = std::min(from.credit + static_cast<int64_t>(h.context), window_);
-  if (!from.quick_below) restore_quick(from);
-}
-
 // Probing
 
 void Lane::fill(Outcome& outcome, const Unexpected& u) const {
@@ -311,7 +300,10 @@ void Lane::fill(Outcome& outcome, const Unexpected& u) const {
 
 Unexpected* Lane::look(Team& team, int source, int tag, Outcome& outcome) {
   Unexpected* found = matcher_.find(team.context(), source, tag);
-  if (found) fill(outcome, *found);
+  if (found)
+    fill(outcome, *found);
+  else if (!hungry_.empty())
+    make_room(team, source);
   return found;
 }
 

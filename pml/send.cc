@@ -1,4 +1,5 @@
 // Sending: eager, synchronous, announced; and what waits for room on the wire.
+#include <algorithm>
 #include <cstring>
 
 #include "include/mpi.h"
@@ -80,7 +81,7 @@ Status Lane::emit(Transfer& t) {
     if (t.capacity + sizeof(OperationId) <= kSyncLimit && t.capacity + sizeof(OperationId) < protocols.inline_below)
       return emit_synchronous(t, to);
   } else if (t.capacity < protocols.eager_below) {
-    if (to.credit > 0) return emit_eager(t, to);
+    if (has_room(to, t.capacity)) return emit_eager(t, to);
     ++counters_.without_credit;
   }
   return emit_announcement(t, to);
@@ -107,6 +108,7 @@ Status Lane::emit_eager(Transfer& t, Peer& to) {
 
 /// A small synchronous send carries its operation's number in front of the data; the receiver answers when it is matched.
 Status Lane::emit_synchronous(Transfer& t, Peer& to) {
+  if (!has_reserve(to, t.capacity + sizeof(OperationId))) return hold_up(to);
   std::byte payload[kSyncLimit];
   Bulkwork& bulk = bulk_of(t);
   if (!bulk.id) bulk.id = operations_.add(t);
@@ -152,9 +154,11 @@ Status Lane::emit_announcement(Transfer& t, Peer& to) {
                      to.next_sequence,
                      static_cast<uint8_t>(MessageKind::announce),
                      0};
+  if (!has_reserve(to, header.length)) return hold_up(to);
   const Status status = put_on_wire(to, header, &payload);
   if (status != Status::ok) return status;
   ++to.next_sequence;
+  charge(to, header.length);
   ++counters_.rendezvous;
   t.stage = Stage::announced;
   return Status::ok;
@@ -202,7 +206,8 @@ void Lane::queue(Peer& peer) {
 
 void Lane::restore_quick(Peer& peer) {
   const bool free = peer.connected && !peer.failed && !peer.rails && peer.pending.empty() && peer.credit > 0;
-  peer.quick_below = free ? std::min(peer.protocols[0].inline_below, peer.protocols[0].eager_below) : 0;
+  const auto most = static_cast<uint64_t>(reserve_ - kMessageCost);  // quick sends do not look whether the last one still fits
+  peer.quick_below = free ? std::min({peer.protocols[0].inline_below, peer.protocols[0].eager_below, most}) : 0;
 }
 
 bool Lane::flush_controls(Peer& peer) {
@@ -219,7 +224,7 @@ bool Lane::flush_pending(Peer& peer) {
     if (status == Status::ok) continue;
     peer.pending.push_front(*t);
     if (status != Status::again) fail_peer(peer, std::string(last_failure()));
-    return false;
+    return peer.held_up;
   }
   restore_quick(peer);
   return true;
@@ -231,7 +236,7 @@ void Lane::flush(Peer& peer) {
   if (peer.failed) return;
   if (peer.rails && !flush_rails(peer)) return;
   if (!flush_controls(peer)) return;
-  if (!peer.pending.empty() && !flush_pending(peer)) return;
+  if (!peer.pending.empty() && !peer.held_up && !flush_pending(peer)) return;
   for (Transfer* t = peer.streams.front(); t && !peer.failed;) {
     Transfer* next = t->next;
     push_stream(*t);

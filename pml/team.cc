@@ -61,6 +61,10 @@ std::shared_ptr<const Members> Team::united_members() const {
   return std::make_shared<const Members>(Members::list(std::move(all)));
 }
 
+bool Team::may_come_from(int source, ProcessId who) const {
+  return source == any_source ? remote_->find(who) >= 0 : process(static_cast<uint32_t>(source)) == who;
+}
+
 Peer& Team::find_peer(uint32_t rank) {
   if (rank >= cached_.size()) cached_.resize(rank + 1);
   cached_[rank] = &lane_->peer(process(rank));

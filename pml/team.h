@@ -61,6 +61,8 @@ class Team {
   std::shared_ptr<const Members> share_members() const { return local_; }
   std::shared_ptr<const Members> share_remote_members() const { return remote_; }
   ProcessId process(uint32_t rank) const { return remote_->at(rank); }
+  /// Can a receive from `source`, a rank or any_source, match a message of `who`?
+  bool may_come_from(int source, ProcessId who) const;
 
   /// Of inter-communicators: whether the local group stands before the remote one where they are united. The other side sees it alike:
   /// groups stand in the order of their first processes.

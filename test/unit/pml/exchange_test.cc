@@ -256,37 +256,6 @@ TEST_CASE("a receive can be cancelled until it is matched") {
   }
 }
 
-TEST_CASE("unexpected data is bounded and nothing is lost") {
-  for (const Bed& bed : beds()) {
-    DYNAMIC_SECTION(bed.name) {
-      run_ranks(2, bed, false, [](Rank& me) {
-        constexpr int count = 4000;
-        if (me.rank == 0) {
-          std::vector<std::byte> data(400);
-          std::vector<pml::Request*> sends;
-          for (int i = 0; i < count; ++i) sends.push_back(me.lane.isend(me.world, 1, 1, Traffic::user, bytes(data.data(), data.size())));
-          int go = 0;
-          NEED(me.lane.send(me.world, 1, 2, Traffic::user, bytes(&go, 4)) == Status::ok);
-          for (auto* r : sends) {
-            NEED(me.lane.wait(*r) == Status::ok);
-            release(r);
-          }
-          NEED(me.lane.counters().without_credit > 0);
-          return;
-        }
-        int go;
-        pml::Outcome outcome;
-        NEED(me.lane.receive(me.world, 0, 2, Traffic::user, bytes(&go, 4), outcome) == Status::ok);
-        NEED(me.lane.counters().unexpected_bytes_peak < (5u << 18));  // the window and little more; the rest came as announcements
-        std::vector<std::byte> got(400);
-        for (int i = 0; i < count; ++i)
-          NEED(me.lane.receive(me.world, 0, 1, Traffic::user, bytes(got.data(), got.size()), outcome) == Status::ok);
-        NEED(me.lane.counters().unexpected_bytes == 0);
-      });
-    }
-  }
-}
-
 TEST_CASE("persistent requests start again and again") {
   for (const Bed& bed : beds()) {
     DYNAMIC_SECTION(bed.name) {

@@ -1,0 +1,74 @@
+// Room for messages that nobody has asked for yet: what a sender may send, and what a receiver gives back or lends.
+//
+// A sender may have a window of bytes at its peer that no receive has taken. The last quarter is kept for announcements; when that is used
+// up as well, messages wait at the sender, which says so once. That alone could wait for ever: a receiver may ask for what stands behind
+// messages that it takes later. So while it has a receive (or a probe) without a match that a held-up peer might serve, it lends that
+// peer more room, for announcements only.
+#include <algorithm>
+
+#include "pml/lane.h"
+
+namespace weft::pml {
+namespace {
+
+constexpr uint64_t kMostCredit = uint64_t{1} << 40;  // keeps nonsense from overflowing
+
+}  // namespace
+
+/// The peer has no room for the first pending message: it waits for credit.
+Status Lane::hold_up(Peer& to) {
+  if (!to.held_up) {
+    to.held_up = true;
+    ++counters_.held_up;
+    control(to, MessageKind::held_up, 0);
+  }
+  return Status::again;
+}
+
+void Lane::give_credit(Peer& to) {
+  const int64_t repaid = std::min(to.consumed, to.lent);
+  const int64_t amount = to.consumed - repaid;
+  to.lent -= repaid;
+  to.consumed = 0;
+  if (!amount) return;
+  std::erase(hungry_, &to);
+  control(to, MessageKind::credit, static_cast<uint64_t>(amount));
+}
+
+void Lane::on_credit(Peer& from, const btl::Header& h) {
+  from.credit = std::min(from.credit + static_cast<int64_t>(std::min(h.context, kMostCredit)), static_cast<int64_t>(kMostCredit));
+  from.held_up = false;
+  if (!from.pending.empty())
+    queue(from);
+  else if (!from.quick_below)
+    restore_quick(from);
+}
+
+void Lane::on_held_up(Peer& from) {
+  if (from.failed) return;
+  if (std::ranges::find(hungry_, &from) == hungry_.end()) hungry_.push_back(&from);
+  bool awaited = false;
+  matcher_.each_posted([&](const Transfer& t) {
+    const auto team = teams_.find(t.match_context & ~Context{1});
+    awaited |= team == teams_.end() || team->second->may_come_from(t.source, from.id);
+  });
+  if (awaited) relieve(from);
+}
+
+/// Gives back what there is to be given back, lends otherwise.
+void Lane::relieve(Peer& to) {
+  if (to.consumed > to.lent) return give_credit(to);
+  ++counters_.lent;
+  to.lent += reserve_;
+  std::erase(hungry_, &to);
+  control(to, MessageKind::credit, static_cast<uint64_t>(reserve_));
+}
+
+/// A receive or probe from `source` has found nothing: what it waits for may be held up.
+void Lane::make_room(const Team& team, int source) {
+  const std::vector<Peer*> hungry = hungry_;
+  for (Peer* peer : hungry)
+    if (team.may_come_from(source, peer->id)) relieve(*peer);
+}
+
+}  // namespace weft::pml
