@@ -13,6 +13,9 @@ extern "C" {
 #define MPIX_BFLOAT16 ((MPI_Datatype)0xe01)
 #define MPIX_C_BF16 MPIX_BFLOAT16
 
+/* The other process has failed, or no way to it works any more: ULFM's name of the class that MPI 5 has for lost peers. */
+#define MPIX_ERR_PROC_FAILED MPI_ERR_PROC_ABORTED
+
 /* 1 if buffers may lie in the memory of a CUDA device, as found at run time; callable at any time. */
 int MPIX_Query_cuda_support(void);
 int PMPIX_Query_cuda_support(void);

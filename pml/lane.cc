@@ -29,6 +29,8 @@ const obs::Figures<Counters> figures(
         {"unexpected_bytes_peak", Gauge::peak, &Counters::unexpected_bytes_peak, "the most bytes that have waited here"},
         {"unexpected_messages", Gauge::counter, &Counters::unexpected_messages, "messages that arrived before their receive"},
         {"without_credit", Gauge::counter, &Counters::without_credit, "sends that waited because the peer had no room for eager data"},
+        {"held_up", Gauge::counter, &Counters::held_up, "times that a peer had no room even for announcements, and messages waited here"},
+        {"lent", Gauge::counter, &Counters::lent, "times that a peer was lent room because a receive waited for what it held back"},
         {"no_room", Gauge::counter, &Counters::no_room, "sends that found the wire full"},
         {"rendezvous", Gauge::counter, &Counters::rendezvous, "sends that waited for their receiver, whatever the reason"},
         {"early", Gauge::counter, &Counters::early, "messages that arrived before an earlier one of the same sender"},

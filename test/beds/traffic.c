@@ -1,6 +1,8 @@
 // Checksummed traffic of all sizes between the two halves of a job: every byte once, in order. Prints what has gone over.
-//   traffic MEGABYTES [SECONDS [FILE]]     per pair and direction; ends earlier when the seconds are over, or when the file is there
+//   traffic MEGABYTES [SECONDS [FILE [told]]]     per pair and direction; ends earlier when the seconds are over, or when the file is there
+// told: errors are returned, and the class of the first one is shown.
 #include <mpi.h>
+#include <mpix.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,6 +48,22 @@ static void check(const uint64_t* got, size_t words, int from, long number) {
     }
 }
 
+static void told(int error) {
+  int rank, class;
+  if (error == MPI_SUCCESS) return;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Error_class(error, &class);
+  fprintf(stderr, "rank %d has lost its peer: %s\n", rank, class == MPIX_ERR_PROC_FAILED ? "MPIX_ERR_PROC_FAILED" : "another class");
+  MPI_Abort(MPI_COMM_WORLD, 4);
+}
+
+static void wait_all(MPI_Request* requests, MPI_Status* status) {
+  const int error = MPI_Waitall(2 * window, requests, status);
+  for (int i = 0; i < 2 * window && error == MPI_ERR_IN_STATUS; i++)
+    if (status[i].MPI_ERROR != MPI_ERR_PENDING) told(status[i].MPI_ERROR);
+  told(error);
+}
+
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   int rank, size;
@@ -53,6 +71,7 @@ int main(int argc, char** argv) {
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   const double megabytes = argc > 1 ? atof(argv[1]) : 100, seconds = argc > 2 ? atof(argv[2]) : 1e9;
   const int peer = (rank + size / 2) % size;
+  if (argc > 4) MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   uint64_t *out[window], *in[window];
   for (int i = 0; i < window; i++) {
     out[i] = malloc(524288 * 8);
@@ -71,7 +90,7 @@ int main(int argc, char** argv) {
       MPI_Isend(out[i], (int)words, MPI_UINT64_T, peer, 1, MPI_COMM_WORLD, &requests[window + i]);
     }
     MPI_Status status[2 * window];
-    MPI_Waitall(2 * window, requests, status);
+    wait_all(requests, status);
     for (int i = 0; i < window; i++) {
       int words;
       MPI_Get_count(&status[i], MPI_UINT64_T, &words);
@@ -85,9 +104,9 @@ int main(int argc, char** argv) {
     const int mine = bytes < megabytes * 1e6 && MPI_Wtime() - start < seconds && !(argc > 3 && access(argv[3], F_OK) == 0);
     if (rank < size / 2) {
       more = mine;
-      MPI_Send(&more, 1, MPI_INT, peer, 2, MPI_COMM_WORLD);
+      told(MPI_Send(&more, 1, MPI_INT, peer, 2, MPI_COMM_WORLD));
     } else {
-      MPI_Recv(&more, 1, MPI_INT, peer, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      told(MPI_Recv(&more, 1, MPI_INT, peer, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
     }
   }
   const double time = MPI_Wtime() - start;

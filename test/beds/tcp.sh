@@ -1,0 +1,102 @@
+#!/bin/bash
+# tcp between hosts as the only transport, several ranks on each: conformance programs and the training example over one rail, over two,
+# and where there is nothing but IPv6; rails that look well and carry nothing; and a crowd that sends to a rank which does not receive.
+#   tcp.sh [PART...]        one two dead incast six
+# Needs root and the right to make namespaces; skipped (77) where that is denied.
+set -eu
+. "$(dirname "$0")/../../contrib/lib/common.sh"
+here=$SRC/test/beds
+work=$OUT/beds/tcp
+mkdir -p "$work"
+. "$here/lib/bed.sh"
+. "$here/lib/digits.sh"
+export WEFT_NET=tcp
+runs=0
+
+mpirun_on() { # mpirun_on HOSTS ARGUMENTS...: its words go to $work/out
+  local hosts=$1
+  shift
+  say "  $* on $hosts"
+  runs=$((runs + 1))
+  timeout -k 5 "${limit:-150}" "$here/cluster" exec head -- "$PREFIX/bin/mpirun" -H "$hosts" -x WEFT_NET "$@" >"$work/out" 2>&1 </dev/null
+}
+
+show() {
+  cat "$work/out"
+  die "$*"
+}
+
+run() { # run PATTERN HOSTS ARGUMENTS...: must end well, and say so
+  local pattern=$1
+  shift
+  mpirun_on "$@" || show "status $?: $*"
+  grep -a -q -e "$pattern" "$work/out" || show "no line with \"$pattern\": $*"
+}
+
+carried() { "$here/cluster" exec node1 -- cat "/sys/class/net/$1/statistics/tx_bytes"; }
+
+# all_programs INTERFACES: on two ranks of each of two hosts
+all_programs() {
+  local name
+  for name in smoke point_to_point types communicators collectives; do
+    run "$name on 4 ranks: ok" node1:2,node2:2 -x WEFT_NET_INTERFACES="$1" "$work/$name"
+  done
+  run "4 ranks, .*test accuracy" node1:2,node2:2 -x WEFT_NET_INTERFACES="$1" "$work/train" "$work/digits.csv" --epochs 8 --quiet
+  learnt "$work/out" || show "the training has not learnt"
+}
+
+one() {
+  local other
+  other=$(carried eth2)
+  all_programs eth1
+  [ "$(carried eth2)" -lt $((other + 20000)) ] || die "rail 2 was not to be used"
+}
+
+two() {
+  local first second
+  first=$(carried eth1) second=$(carried eth2)
+  all_programs eth1,eth2
+  [ $(($(carried eth1) - first)) -gt 100000 ] && [ $(($(carried eth2) - second)) -gt 100000 ] || die "one rail was not used"
+}
+
+dead() { # a rail whose address is published and whose frames vanish: on its own an error in time, beside others no hindrance
+  "$here/cluster" cut node2 2
+  run "point_to_point on 4 ranks: ok" node1:2,node2:2 -x WEFT_NET_INTERFACES=eth2,eth1 "$work/point_to_point"
+  if mpirun_on node1:2,node2:2 -x WEFT_NET_INTERFACES=eth2 -x WEFT_TCP_CONNECT_TIMEOUT=1 "$work/smoke"; then show "the job ended well"; fi
+  grep -a -q -e "rank [0-9] on node[12]" "$work/out" || show "no word of who was not reached"
+  "$here/cluster" heal node2 2
+}
+
+six() { # hosts that have no other addresses than those of IPv6, the launcher's too
+  local node
+  "$here/cluster" exec head -- sh -c 'sed s/^10.77.\\\(.\\\)./fd77:\\1::/ /etc/hosts >/tmp/hosts && cat /tmp/hosts >/etc/hosts && rm /tmp/hosts'
+  for node in head node1 node2; do
+    "$here/cluster" exec $node -- sh -c 'for i in 0 1 2; do ip -4 addr flush dev eth$i; done'
+  done
+  all_programs eth1,eth2
+}
+
+# Rooms of 127 KiB for each sender, 8 MiB in all, may take twice that much memory; 8 MiB more are for the connections of all.
+incast() {
+  local options="-x WEFT_PML_UNEXPECTED=8M -x WEFT_PML_SPIN=20 --bind-to none"
+  # shellcheck disable=SC2086
+  run "64 senders of 1.0 MiB" node1:17,node2:17,node3:16,node4:16 $options "$work/incast" 1024 24
+  grep -a senders "$work/out"
+  # shellcheck disable=SC2086
+  run "64 senders of 1.0 MiB" node1:66 $options "$work/incast" 1024 24 asleep
+  grep -a senders "$work/out"
+}
+
+can_bed sshd ssh || skip "$why_not"
+for name in smoke point_to_point types communicators collectives; do built "$SRC/test/conformance/$name.cc"; done
+built "$SRC/examples/train.cc" "$here/incast.c"
+digits >"$work/digits.csv"
+bed_up tcp "$here/cluster" up 4 --rails 3 --share "$OUT" --share "$PREFIX"
+[ $# -gt 0 ] || set -- one two dead incast six
+for part; do
+  begin=$SECONDS
+  "$part"
+  say "$part: $((SECONDS - begin)) s"
+done
+bed_down
+result "$runs jobs over tcp: one rail, two, IPv6, a rail that carries nothing, 64 to 1"
