@@ -30,6 +30,9 @@ Comm draw_dup(const Comm& parent, Rng& rng) {
   Comm made = model(parent, everyone(parent), 1, how == 0 ? "dup" : how == 1 ? "idup" : "dup_with_info");
   made.remote = parent.remote;
   made.side = parent.side;
+  made.topology = parent.topology;
+  made.ins = parent.ins;
+  made.outs = parent.outs;
   if (how == 0) ok(MPI_Comm_dup(parent.handle, &made.handle));
   if (how == 2) ok(MPI_Comm_dup_with_info(parent.handle, MPI_INFO_NULL, &made.handle));
   if (how == 1) {
@@ -210,16 +213,18 @@ Comm world_comm() {
 
 Comm draw_comm(const Comm& parent, uint64_t seed) {
   Rng rng(mix(seed, parent.id));
-  const int64_t how = rng.below(5);
+  const int64_t how = rng.below(7);
   Comm made;
   if (how == 0)
     made = draw_dup(parent, rng);
   else if (parent.inter())
-    made = how < 3 ? draw_merge(parent, rng) : draw_inter_split(parent, rng);
+    made = how < 4 ? draw_merge(parent, rng) : draw_inter_split(parent, rng);
   else if (how == 1 && parent.size() > 1)
     made = draw_inter(parent, rng);
+  else if (how < 4)
+    made = draw_topology(parent, rng);
   else
-    made = how < 4 ? draw_split(parent, rng) : draw_create(parent, rng);
+    made = how < 6 ? draw_split(parent, rng) : draw_create(parent, rng);
   if (made.in()) check_comm(made);
   return made;
 }

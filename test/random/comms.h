@@ -5,6 +5,8 @@
 
 namespace random_test {
 
+enum class Topology { none, cart, graph };
+
 /// A communicator and its members by their ranks in MPI_COMM_WORLD. Not a member: `handle` is null and nothing else is of use.
 /// The groups of an inter-communicator are its sides 0 and 1, in an order that all agree on; others have side 0 only.
 struct Comm {
@@ -13,8 +15,10 @@ struct Comm {
   std::vector<int> remote;   ///< of an inter-communicator
   int rank = 0;
   int side = 0;
-  uint64_t id = 0;     ///< the same on all members, and only there
-  bool owned = false;  ///< to be freed
+  Topology topology = Topology::none;
+  std::vector<int> ins, outs;  ///< this rank's neighbours, in the order of neighbourhood collectives
+  uint64_t id = 0;             ///< the same on all members, and only there
+  bool owned = false;          ///< to be freed
   std::string text;
   int size() const { return int(members.size()); }
   bool inter() const { return !remote.empty(); }
@@ -29,6 +33,9 @@ Comm world_comm();
 
 /// A communicator made from another one by a constructor drawn at random: to be called by all members of `parent`. The seed is shared.
 Comm draw_comm(const Comm& parent, uint64_t seed);
+
+/// One with a topology; its parent is no inter-communicator.
+Comm draw_topology(const Comm& parent, Rng& rng);
 
 void free_comm(Comm& comm);
 

@@ -153,6 +153,8 @@ std::vector<std::unique_ptr<Part>> Program::draw_parts(int step, const Comm& com
     const int64_t what = kind.below(100);
     if (i == 0 && what < 50)
       parts.push_back(what < 38 ? draw_messages(draw) : draw_exchange(draw));
+    else if (comm.topology != Topology::none && kind.chance(60))
+      parts.push_back(draw_neighbors(draw));
     else
       parts.push_back(what < 75 ? draw_movement(draw) : draw_reduction(draw));
     all += (all.empty() ? "" : " | ") + parts.back()->text();

@@ -101,5 +101,7 @@ std::unique_ptr<Part> draw_messages(const Draw& draw);
 std::unique_ptr<Part> draw_exchange(const Draw& draw);
 std::unique_ptr<Part> draw_movement(const Draw& draw);
 std::unique_ptr<Part> draw_reduction(const Draw& draw);
+/// On communicators with a topology.
+std::unique_ptr<Part> draw_neighbors(const Draw& draw);
 
 }  // namespace random_test
