@@ -40,16 +40,14 @@ Status Way::try_inline(const Header& h, const void* payload) {
   Parcel* parcel = admit();
   if (!parcel) [[unlikely]]
     return admit_failed();
-  parcel->note = note_of(h);
   if (h.length) memcpy(parcel->payload, payload, h.length);
-  return dispatch(parcel, h.length);
+  return dispatch(parcel, h);
 }
 
 Status Way::send(const Header& h, type::Cursor& cursor) {
   Parcel* parcel = admit();
   if (!parcel) [[unlikely]]
     return admit_failed();
-  parcel->note = note_of(h);
   const uint64_t start = cursor.position();
   if (cursor.contiguous()) {
     if (h.length) memcpy(parcel->payload, cursor.data(), h.length);
@@ -57,21 +55,31 @@ Status Way::send(const Header& h, type::Cursor& cursor) {
   } else {
     worker_.core_.pack(cursor, parcel->payload, h.length);
   }
-  const Status status = dispatch(parcel, h.length);
+  const Status status = dispatch(parcel, h);
   if (status != Status::ok) cursor.seek(start);
   return status;
 }
 
 /// Hands a parcel to UCX. Short ones go as one piece of memory, which UCX's fastest path wants.
-Status Way::dispatch(Parcel* parcel, size_t length) {
-  const bool joined = length + sizeof(Note) <= worker_.joined_limit_;
+Status Way::dispatch(Parcel* parcel, const Header& h) {
   ucp_request_param_t param;
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
   param.flags = UCP_AM_SEND_FLAG_EAGER;
   param.cb.send = parcel_sent;
   param.user_data = parcel;
-  const ucs_status_ptr_t sent = ucp_am_send_nbx(ep_, unsigned(Say::message), &parcel->note, joined ? sizeof(Note) + length : sizeof(Note),
-                                                joined ? nullptr : parcel->payload, joined ? 0 : length, &param);
+  ucs_status_ptr_t sent;
+  if (h.length + sizeof(Note) > worker_.joined_limit_) {
+    parcel->note = note_of(h);
+    sent = ucp_am_send_nbx(ep_, unsigned(Say::message), &parcel->note, sizeof(Note), parcel->payload, h.length, &param);
+  } else if (ShortNote::fits(h)) [[likely]] {
+    const ShortNote note(h, worker_.job_.rank ^ worker_.short_token_);
+    std::byte* begin = parcel->payload - sizeof note;
+    memcpy(begin, &note, sizeof note);
+    sent = ucp_am_send_nbx(ep_, unsigned(Say::short_message), begin, sizeof note + h.length, nullptr, 0, &param);
+  } else {
+    parcel->note = note_of(h);
+    sent = ucp_am_send_nbx(ep_, unsigned(Say::message), &parcel->note, sizeof(Note) + h.length, nullptr, 0, &param);
+  }
   if (!sent) [[likely]] {
     worker_.give_back(parcel);
     return Status::ok;

@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "runtime/base/clock.h"
 
@@ -30,6 +31,13 @@ Failure failure(const char* what, ucs_status_t status) {
                  " (see UCX_TLS, UCX_NET_DEVICES; UCX_LOG_LEVEL=info says more)"};
 }
 
+/// Of the UCX that runs.
+bool is_at_least(unsigned wanted_major, unsigned wanted_minor) {
+  unsigned major, minor, release;
+  ucp_get_version(&major, &minor, &release);
+  return std::pair(major, minor) >= std::pair(wanted_major, wanted_minor);
+}
+
 Caps caps_of() {
   Caps caps;
   caps.name = "ucx";
@@ -50,6 +58,7 @@ Worker::Worker(const Site& site, const Core& core) : caps_(caps_of()), job_(site
 Result<std::unique_ptr<Transport>> Worker::open(const Site& site, const Core& core) {
   std::unique_ptr<Worker> made(new Worker(site, core));
   made->token_ = core.token(site.boot.job(), "weft btl ucx");
+  made->short_token_ = made->token_ & (ShortNote::kRanks - 1);
   if (auto started = made->start(); !started) return started.failure();
   if (auto listening = made->listen(); !listening) return listening.failure();
   return std::unique_ptr<Transport>(std::move(made));
@@ -60,6 +69,8 @@ Result<void> Worker::start() {
   if (!getenv("UCX_WARN_UNUSED_ENV_VARS")) ucs_global_opts_set_value("WARN_UNUSED_ENV_VARS", "n");
   ucp_config_t* config;
   if (const ucs_status_t s = ucp_config_read(nullptr, nullptr, &config); s != UCS_OK) return failure("reading its settings", s);
+  // its sockets would cut a buffered message of ours into nine (1.13 does not, and complains of the setting); what the user has set holds
+  if (is_at_least(1, 22) && !getenv("UCX_TCP_TX_SEG_SIZE")) ucp_config_modify(config, "TCP_TX_SEG_SIZE", "64k");
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME;
   params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
@@ -85,6 +96,7 @@ Result<void> Worker::listen() {
   ucp_worker_release_address(worker_, attributes.address);
   joined_limit_ = std::min(attributes.max_am_header, kJoined);
   const std::pair<Say, ucp_am_recv_callback_t> handlers[] = {{Say::message, on_message},
+                                                             {Say::short_message, on_short_message},
                                                              {Say::hello, on_news<Say::hello>},
                                                              {Say::farewell, on_news<Say::farewell>},
                                                              {Say::farewell_heard, on_news<Say::farewell_heard>}};
@@ -185,20 +197,41 @@ void Worker::give_back(Parcel* parcel) {
 
 // ---- arrivals
 
-/// Reads the note of an arrived message, wherever it lies; none: it is not ours.
-std::optional<Arrival> Worker::check(const void* header, size_t header_length, size_t length) {
-  Note note;
-  if (header_length >= sizeof note && (header_length == sizeof note || !length)) [[likely]] {
-    memcpy(&note, header, sizeof note);
-    const uint32_t from = note.header.length ^ token_;
-    note.header.length = static_cast<uint32_t>(header_length - sizeof note + length);
-    if (from < job_.size && from != job_.rank) [[likely]]
-      return Arrival{note.header, from};
-  }
+void Worker::stranger() {
   if (std::has_single_bit(++strangers_))
     core_.log(Level::warning,
               ("ucx: dropped a message of a process that is not of this job (" + std::to_string(strangers_) + " so far)").c_str());
+}
+
+/// Is the sender one of this job's? None: it is not ours.
+inline std::optional<Arrival> Worker::admit(const Header& header, uint32_t rank) {
+  if (rank < job_.size && rank != job_.rank) [[likely]]
+    return Arrival{header, rank};
+  stranger();
   return std::nullopt;
+}
+
+/// Reads the note of an arrived message, wherever it lies.
+std::optional<Arrival> Worker::check(const void* header, size_t header_length, size_t length) {
+  Note note;
+  if (header_length < sizeof note || (header_length > sizeof note && length)) [[unlikely]] {
+    stranger();
+    return std::nullopt;
+  }
+  memcpy(&note, header, sizeof note);
+  const uint32_t rank = note.header.length ^ token_;
+  note.header.length = static_cast<uint32_t>(header_length - sizeof note + length);
+  return admit(note.header, rank);
+}
+
+inline std::optional<Arrival> Worker::check_short(const void* header, size_t header_length) {
+  ShortNote note;
+  if (header_length < sizeof note) [[unlikely]] {
+    stranger();
+    return std::nullopt;
+  }
+  memcpy(&note, header, sizeof note);
+  return admit(note.header(static_cast<uint32_t>(header_length - sizeof note)), note.from ^ short_token_);
 }
 
 void Worker::arrived(const Arrival& arrival, const std::byte* payload) {
@@ -206,6 +239,14 @@ void Worker::arrived(const Arrival& arrival, const std::byte* payload) {
   latest_ = &from;
   ++events_;
   sink_->arrived(cookie_of(from), arrival.header, payload);
+}
+
+ucs_status_t Worker::on_short_message(void* at, const void* header, size_t header_length, void*, size_t, const ucp_am_recv_param_t*) {
+  auto& self = *static_cast<Worker*>(at);
+  const std::optional<Arrival> arrival = self.check_short(header, header_length);
+  if (arrival && self.sink_) [[likely]]
+    self.arrived(*arrival, static_cast<const std::byte*>(header) + sizeof(ShortNote));
+  return UCS_OK;
 }
 
 ucs_status_t Worker::on_message(void* at, const void* header, size_t header_length, void* data, size_t length,

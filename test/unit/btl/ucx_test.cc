@@ -112,6 +112,18 @@ struct World {
 
 Header header_of(uint64_t length, int32_t tag = 0) { return {7, tag, 0, uint32_t(length), 0, 1, 0}; }
 
+/// Any header: mostly one as small messages have, with bits set everywhere.
+Header any_header(std::mt19937& random, uint64_t length, int32_t tag) {
+  Header h = header_of(length, tag);
+  h.context = uint64_t{random()} << 32 | random();
+  h.source = int32_t(random());
+  h.sequence = uint16_t(random());
+  if (random() % 4) h.context >>= 8, h.source &= (1 << 28) - 1;
+  if (random() % 4 == 0) h.kind = uint8_t(random());
+  if (random() % 4 == 0) h.flags = uint8_t(random());
+  return h;
+}
+
 uint32_t checksum(const Blob& bytes) {
   uint32_t sum = 2166136261u;
   for (std::byte b : bytes) sum = (sum ^ uint32_t(b)) * 16777619u;
@@ -134,7 +146,7 @@ TEST_CASE("random traffic of all kinds against a model") {
     INFO(wire.tls << (wire.far ? ", far" : ""));
     constexpr uint32_t ranks = 3;
     World world(ranks, wire);
-    std::map<std::pair<uint32_t, uint32_t>, std::map<int32_t, std::pair<size_t, uint32_t>>> model;
+    std::map<std::pair<uint32_t, uint32_t>, std::map<int32_t, std::pair<Header, uint32_t>>> model;
     std::vector<std::unique_ptr<Bulk>> bulks;
     size_t expected = 0;
     for (int i = 0; i < 200; ++i) {
@@ -153,7 +165,7 @@ TEST_CASE("random traffic of all kinds against a model") {
       }
       type::Cursor cursor(bulk->bytes.data(), length, type::of(type::Basic::byte));
       Endpoint& way = world[from].to(to);
-      const Header h = header_of(length, i);
+      const Header h = any_header(random, length, i);
       REQUIRE(world.until([&] {
         const Status status = how < 4   ? way.try_inline(h, bulk->bytes.data())
                               : how < 6 ? way.send(h, cursor)
@@ -161,7 +173,7 @@ TEST_CASE("random traffic of all kinds against a model") {
         REQUIRE((status == Status::ok || (status == Status::again && cursor.position() == 0)));
         return status == Status::ok;
       }));
-      model[{from, to}][i] = {length, checksum(bulk->bytes)};
+      model[{from, to}][i] = {h, checksum(bulk->bytes)};
       ++expected;
       if (how < 6)
         std::fill(bulk->bytes.begin(), bulk->bytes.end(), std::byte{0xee});  // buffered: nobody may look any more
@@ -181,7 +193,8 @@ TEST_CASE("random traffic of all kinds against a model") {
         for (auto& [h, payload] : list) {
           auto& sent = model[{from, node->rank}];
           REQUIRE(sent.contains(h.tag));
-          CHECK(sent[h.tag] == std::pair{payload.size(), checksum(payload)});
+          CHECK(memcmp(&sent[h.tag].first, &h, sizeof h) == 0);
+          CHECK(sent[h.tag].second == checksum(payload));
           sent.erase(h.tag);
         }
     }
