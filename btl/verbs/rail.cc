@@ -27,8 +27,9 @@ const obs::Figures<Counters> figures("verbs",
 
 constexpr uint32_t kSendSlots = 512;
 constexpr uint32_t kFewestReceives = 1024;   // of the shared queue
+constexpr size_t kRefillFrom = 4;            // emptied slots; fewer than the spare ones of a peer that credit and farewells leave
 constexpr uint32_t kPollsPerLook = 64;       // polls between looks at the clock
-constexpr uint64_t kLookEvery = 100'000;     // ns between looks at sockets
+constexpr uint64_t kLookEvery = 400'000;     // ns between looks at sockets
 constexpr uint64_t kLookEveryBusy = 10'000;  // while ways are being set up
 
 /// Reading costs a message less than writing and no work of the sender's. soft-RoCE reads more slowly than it writes.
@@ -183,7 +184,10 @@ int Rail::poll(Sink& sink) {
     events += take(std::exchange(stash_, {}), sink);
   ibv_wc completions[kBatch];
   const int n = ibv_poll_cq(completions_, kBatch, completions);
-  if (n > 0) events += take({completions, size_t(n)}, sink);
+  if (n > 0)
+    events += take({completions, size_t(n)}, sink);
+  else if (!empty_.empty())
+    refill();  // while there is nothing to do: whoever waits for an answer to what has come gets it sooner
   if (++polls_ >= (busy_links_ ? 1 : kPollsPerLook)) [[unlikely]] {
     polls_ = 0;
     if (const uint64_t now = now_ns(); now >= next_look_) {
@@ -204,7 +208,7 @@ int Rail::take(std::span<const ibv_wc> completions, Sink& sink) {
     else
       take_report(each);
   }
-  if (!empty_.empty()) refill();
+  if (empty_.size() >= kRefillFrom) refill();
   if (!owing_.empty()) pay_debts();
   for (size_t i = pushing_.size(); i-- > 0;) {
     Link* link = pushing_[i];
@@ -240,8 +244,8 @@ void Rail::take_report(const ibv_wc& completion) {
     link->fail(explain(completion.status, completion.vendor_err));
 }
 
-/// Posts emptied slots again.
-void Rail::refill() {
+/// Posts emptied slots again. False: the device does not take them, and they are lost.
+bool Rail::refill() {
   ibv_recv_wr requests[kBatch], *bad = nullptr;
   ibv_sge pieces[kBatch];
   while (!empty_.empty()) {
@@ -253,10 +257,12 @@ void Rail::refill() {
     }
     if (const int error = ibv_post_srq_recv(receives_, requests, &bad)) {
       log(Level::warning, "verbs %s: slots for messages are lost: %s", caps_.device.c_str(), strerror(error));
-      return;
+      empty_.clear();
+      return false;
     }
     empty_.resize(empty_.size() - n);
   }
+  return true;
 }
 
 /// Posts `n` more slots for arrivals.
@@ -270,8 +276,7 @@ bool Rail::reserve_slots(uint32_t n) {
     if (slot == Slots::kNone) return false;
     empty_.push_back(slot);
   }
-  refill();
-  return empty_.empty();
+  return refill();
 }
 
 /// Sees to it that the completion queue cannot overflow.
@@ -314,6 +319,7 @@ int Rail::report(Sink& sink) {
 bool Rail::arm() {
   next_look_ = 0;
   polls_ = kPollsPerLook;
+  if (!empty_.empty()) refill();
   if (!stash_.empty() || !mourned_.empty() || !owing_.empty()) return false;
   if (!armed_) {
     if (ibv_req_notify_cq(completions_, 0) != 0) return false;

@@ -253,7 +253,7 @@ class Rail final : public Transport {
   int take(std::span<const ibv_wc> completions, Sink& sink);
   void take_arrival(const ibv_wc& completion, Sink& sink);
   void take_report(const ibv_wc& completion);
-  void refill();
+  bool refill();
   bool reserve_slots(uint32_t n);
   bool reserve_reports(uint32_t n);
   void pay_debts();

@@ -163,4 +163,4 @@ cd "$work"
 "$here/rdma-vm" --timeout 840 --nodes 2 --rails 2 --share "$SRC" --share "$OUT" --share "$BUILD" --share "$PREFIX" -- "$here/rdma.sh" inside "$@" || status=$?
 [ $status -ne 125 ] || skip "the machine did not start"
 [ $status -eq 0 ] || die "status $status"
-result "$* over verbs, and over UCX, between two hosts with two rails, $((SECONDS - begin)) s"
+result "two hosts with two rails of soft-RoCE: $*; $((SECONDS - begin)) s"

@@ -31,7 +31,7 @@ if [ "${1:-}" = inside ]; then
   for ((round = 0; round < $5; round++)); do
     WEFT_NET=verbs ours weft "$prefix/bin/mpirun" "$work/weft" --bind-to none
     [ -z "$openmpi" ] || ours openmpi "$openmpi/bin/mpirun" "$work/openmpi" --allow-run-as-root --bind-to none --prefix "$openmpi" --mca pml ucx \
-      --mca osc ucx -x UCX_TLS=rc_v,ud_v,self -x UCX_UD_VERBS_ETH_DGID_CHECK=n
+      --mca osc ucx -x UCX_TLS=rc_v,ud_v,self -x UCX_IB_ROCE_REACHABILITY_MODE=all -x UCX_UD_VERBS_ETH_DGID_CHECK=n -x UCX_LOG_LEVEL=fatal
     for size in $sizes; do echo "perftest latency $size $(perftest ib_send_lat "$size" 1000 5)"; done
     echo "perftest bandwidth $large $(perftest ib_write_bw $large 100 4)"
   done
