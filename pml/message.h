@@ -28,6 +28,7 @@ enum class MessageKind : uint8_t {
   goodbye,      ///< counted: everything before has been acknowledged, and nothing comes after
   resume,       ///< a life of a way has ended: context holds the same number, tag names the wire, source rail and life
   held_up,      ///< messages wait at the sender because the receiver has no room, not even for announcements
+  last = held_up,
 };
 constexpr bool matchable(uint8_t kind) { return kind <= static_cast<uint8_t>(MessageKind::announce); }
 

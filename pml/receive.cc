@@ -9,7 +9,9 @@
 namespace weft::pml {
 namespace {
 
-constexpr int kQuickRounds = 200;  // before a blocking receive waits like everybody else
+constexpr int kQuickRounds = 200;       // before a blocking receive waits like everybody else
+constexpr size_t kMostEarly = 1 << 15;  // half of the numbers that messages have
+constexpr const char* kNonsense = "it sent a message that makes no sense; memory of one side is damaged, or the two run different versions";
 
 /// memcpy for sizes that are small more often than not, without a call.
 inline void copy(std::byte* to, const std::byte* from, uint64_t n) {
@@ -19,6 +21,15 @@ inline void copy(std::byte* to, const std::byte* from, uint64_t n) {
     memcpy(to, from, 4);
   else if (n)
     memcpy(to, from, n);
+}
+
+/// Is there all that a message of its kind begins with? Other kinds than these look at the length themselves.
+bool well_formed(const btl::Header& h) {
+  switch (static_cast<MessageKind>(h.kind)) {
+    case MessageKind::eager_sync: return h.length >= sizeof(OperationId);
+    case MessageKind::announce: return h.length >= sizeof(Announcement);
+    default: return h.kind >= static_cast<uint8_t>(MessageKind::eager) && h.kind <= static_cast<uint8_t>(MessageKind::last);
+  }
 }
 
 }  // namespace
@@ -199,6 +210,8 @@ void Lane::arrived(void* cookie, const btl::Header& h, const std::byte* payload)
       drain_early(from);
     return;
   }
+  if (!well_formed(h)) [[unlikely]]
+    return fail_peer(from, kNonsense);
   if (h.flags & kCounted) arrived_counted(from, h);
   switch (static_cast<MessageKind>(h.kind)) {
     case MessageKind::eager:
@@ -271,6 +284,7 @@ void Lane::keep(Peer& from, const btl::Header& h, const std::byte* payload) {
 /// Over several wires, or one that does not keep order, a message may overtake another; it waits here for its turn.
 void Lane::arrived_early(Peer& from, const btl::Header& h, const std::byte* payload) {
   ++counters_.early;
+  if (from.early.size() == kMostEarly) return fail_peer(from, kNonsense);
   from.early.push_back(&store(from, h, payload));
 }
 

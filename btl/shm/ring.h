@@ -202,11 +202,13 @@ class Consumer {
 
   bool ready() const { return (slots_[head_ & (shape_.slots - 1)].word.load(std::memory_order_acquire) & kPhaseBit) == phase(); }
 
-  /// Hands up to `most` messages to `deliver(const Header&, const std::byte* payload)`; returns how many.
-  template <class Deliver>
-  int take(int most, Deliver&& deliver) {
+  /// Hands up to `most` messages to `deliver(const Header&, const std::byte* payload)`; returns how many. `broken()` is called if what
+  /// stands next cannot be a Producer's, who is another process: nothing comes out of this ring any more.
+  template <class Deliver, class Broken = void (*)()>
+  int take(
+      int most, Deliver&& deliver, Broken&& broken = [] {}) {
     int count = 0;
-    while (count < most && take_one(deliver)) ++count;
+    while (count < most && take_one(deliver, broken)) ++count;
     if (count) freed_->slots.store(head_, std::memory_order_release);
     return count;
   }
@@ -214,8 +216,8 @@ class Consumer {
  private:
   uint32_t phase() const { return head_ & shape_.slots ? 0 : kPhaseBit; }
 
-  template <class Deliver>
-  bool take_one(Deliver&& deliver) {
+  template <class Deliver, class Broken>
+  bool take_one(Deliver&& deliver, Broken&& broken) {
     const Slot& slot = slots_[head_ & (shape_.slots - 1)];
     const uint32_t word = slot.word.load(std::memory_order_acquire);
     if ((word & kPhaseBit) != phase()) return false;
@@ -224,6 +226,10 @@ class Consumer {
     if (length <= kSlotPayload) {
       deliver(h, slot.payload);
     } else {
+      if (length > shape_.bulk_bytes) [[unlikely]] {
+        broken();
+        return false;
+      }
       const Placement::Place place = placement_.next(length);
       deliver(h, bulk_ + place.offset);
       placement_.advance(place);

@@ -302,7 +302,7 @@ Result<Endpoint*> ShmTransport::connect(ProcessId who, const boot::Blob& blob, v
 /// Takes over rings that senders have announced. Those of jobs not heard of yet stay where they are.
 void ShmTransport::adopt(Sink& sink) {
   announced_ = head_->announced.load(std::memory_order_acquire);
-  const uint32_t claimed = std::min(head_->claimed.load(std::memory_order_relaxed), head_->capacity);
+  const uint32_t claimed = std::min(head_->claimed.load(std::memory_order_relaxed), uint32_t(adopted_.size()));
   for (uint32_t i = 0; i < claimed; ++i) {
     const RingEntry& entry = head_->directory()[i];
     if (adopted_[i] || !entry.state.load(std::memory_order_acquire)) continue;
@@ -324,7 +324,9 @@ int ShmTransport::poll(Sink& sink) {
   for (size_t i = 0; i < rings && count < kMessagesPerPoll; ++i) {
     if (first_ >= rings) first_ = 0;
     Inbound& in = inbound_[first_++];
-    count += in.ring.take(kMessagesPerRing, [&](const Header& h, const std::byte* payload) { sink.arrived(in.cookie, h, payload); });
+    count += in.ring.take(
+        kMessagesPerRing, [&](const Header& h, const std::byte* payload) { sink.arrived(in.cookie, h, payload); },
+        [&] { sink.lost(in.cookie, "rank " + std::to_string(in.from.rank) + " has damaged the memory shared with it"); });
   }
   if (!transfers_.empty()) [[unlikely]]
     count += advance_transfer();

@@ -2,6 +2,12 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
+#include <optional>
+#include <unordered_map>
+
+#include "launcher/place/hosts.h"
+#include "launcher/place/words.h"
 
 namespace weft::launcher::tree {
 
@@ -14,81 +20,60 @@ bool names_host(std::string_view name) {
 
 namespace {
 
-constexpr uint32_t most = 1u << 24;
+constexpr uint32_t most = 1u << 20;
 
 bool number(std::string_view text, uint32_t& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc() && end == text.data() + text.size() && value <= most;
 }
 
-void add(std::vector<HostSlots>& hosts, HostSlots host) {
-  const auto known = std::find_if(hosts.begin(), hosts.end(), [&](const HostSlots& h) { return h.name == host.name; });
-  if (known == hosts.end())
-    hosts.push_back(std::move(host));
-  else
-    known->slots += host.slots;
+/// "node[1-3,07]-a,b" -> names.
+Result<std::vector<std::string>> names_of(std::string_view nodes) {
+  std::vector<std::string> names;
+  for (const std::string& item : placement::split_outside_brackets(nodes, ',')) {
+    auto some = placement::expand(item);
+    if (!some) return some.failure();
+    for (std::string& name : *some)
+      if (!names_host(name)) return Failure{"\"" + name + "\" is no name of a host"};
+    if (names.size() + some->size() > most) return Failure{"too many hosts"};
+    names.insert(names.end(), std::make_move_iterator(some->begin()), std::make_move_iterator(some->end()));
+  }
+  return names;
 }
 
-/// Splits at commas outside brackets.
-std::vector<std::string_view> items(std::string_view list) {
-  std::vector<std::string_view> result;
-  size_t from = 0;
-  int depth = 0;
-  for (size_t i = 0; i <= list.size(); i++) {
-    if (i < list.size() && list[i] == '[') depth++;
-    if (i < list.size() && list[i] == ']') depth--;
-    if (i < list.size() && (list[i] != ',' || depth)) continue;
-    result.push_back(list.substr(from, i - from));
-    from = i + 1;
+/// "2(x3),1" -> 2, 2, 2, 1; nothing if it cannot be read or is about more than `most_counts` hosts.
+std::optional<std::vector<uint32_t>> counts_of(std::string_view tasks, size_t most_counts) {
+  std::vector<uint32_t> counts;
+  if (tasks.empty()) return counts;
+  for (const std::string& text : placement::split(tasks, ',')) {
+    const std::string_view item = text;
+    const size_t open = item.find("(x");
+    uint32_t count = 0, times = 1;
+    bool good = number(item.substr(0, open), count) && count;
+    if (open != std::string_view::npos) good = good && item.back() == ')' && number(item.substr(open + 2, item.size() - open - 3), times);
+    if (!good || times > most_counts - counts.size()) return {};
+    counts.insert(counts.end(), times, count);
   }
-  return result;
-}
-
-/// "node[1-3,07]-a" -> names; false if it is no such thing.
-bool expand(std::string_view item, std::vector<std::string>& names) {
-  const size_t open = item.find('[');
-  if (open == std::string_view::npos) {
-    names.emplace_back(item);
-    return names_host(item);
-  }
-  const size_t shut = item.find(']', open);
-  if (shut == std::string_view::npos) return false;
-  for (std::string_view range : items(item.substr(open + 1, shut - open - 1))) {
-    const size_t dash = range.find('-');
-    const std::string_view low = range.substr(0, dash);
-    uint32_t first = 0, last = 0;
-    if (!number(low, first)) return false;
-    if (dash == std::string_view::npos)
-      last = first;
-    else if (!number(range.substr(dash + 1), last) || last < first)
-      return false;
-    for (uint32_t i = first; i <= last; i++) {
-      std::string digits = std::to_string(i);
-      digits.insert(0, low.size() > digits.size() ? low.size() - digits.size() : 0, '0');
-      if (names.size() > most || !expand(std::string(item.substr(0, open)) + digits + std::string(item.substr(shut + 1)), names))
-        return false;
-    }
-  }
-  return true;
+  return counts;
 }
 
 }  // namespace
 
 Result<std::vector<HostSlots>> parse_slurm(std::string_view nodes, std::string_view tasks) {
-  std::vector<std::string> names;
-  for (std::string_view item : items(nodes))
-    if (!expand(item, names)) return Failure{"Slurm's list of nodes, \"" + std::string(nodes) + "\", cannot be read"};
-  std::vector<uint32_t> counts;
-  for (std::string_view item : tasks.empty() ? std::vector<std::string_view>() : items(tasks)) {
-    const size_t open = item.find("(x");
-    uint32_t count = 0, times = 1;
-    bool good = number(item.substr(0, open), count) && count;
-    if (open != std::string_view::npos) good = good && item.back() == ')' && number(item.substr(open + 2, item.size() - open - 3), times);
-    if (!good || times > names.size()) return Failure{"Slurm's tasks per node, \"" + std::string(tasks) + "\", cannot be read"};
-    counts.insert(counts.end(), times, count);
-  }
+  auto names = names_of(nodes);
+  if (!names) return Failure{"Slurm's list of nodes, \"" + std::string(nodes) + "\", cannot be read: " + names.failure().text};
+  const auto counts = counts_of(tasks, names->size());
+  if (!counts) return Failure{"Slurm's tasks per node, \"" + std::string(tasks) + "\", cannot be read"};
   std::vector<HostSlots> hosts;
-  for (size_t i = 0; i < names.size(); i++) add(hosts, {names[i], i < counts.size() ? counts[i] : 1});
+  std::unordered_map<std::string, size_t> known;
+  for (size_t i = 0; i < names->size(); i++) {
+    const uint32_t slots = i < counts->size() ? (*counts)[i] : 1;
+    const auto [at, fresh] = known.emplace((*names)[i], hosts.size());
+    if (fresh)
+      hosts.push_back({std::move((*names)[i]), slots});
+    else
+      hosts[at->second].slots += slots;
+  }
   return hosts;
 }
 

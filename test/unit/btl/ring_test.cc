@@ -120,6 +120,26 @@ TEST_CASE("ring: short copies copy exactly", "[shm]") {
   }
 }
 
+TEST_CASE("ring: a length that no sender writes breaks it, and nothing is read", "[shm]") {
+  constexpr uint32_t bytes = 16 << 10;
+  Memory memory(bytes);
+  Producer producer(memory.data(), bytes);
+  Consumer consumer(memory.data(), bytes);
+  REQUIRE(push(producer, 0, 8));
+  REQUIRE(push(producer, 1, 8));
+  auto* slots = reinterpret_cast<Slot*>(memory.data() + sizeof(Freed));
+  slots[1].word.store(0x7fffffff | kPhaseBit);
+  int delivered = 0, broken = 0;
+  const auto take = [&] {
+    return consumer.take(
+        16, [&](const Header&, const std::byte*) { ++delivered; }, [&] { ++broken; });
+  };
+  CHECK(take() == 1);
+  CHECK(broken == 1);
+  CHECK(take() == 0);
+  CHECK(delivered == 1);
+}
+
 TEST_CASE("ring: two threads", "[shm]") {
   constexpr uint32_t bytes = 16 << 10;
   constexpr uint64_t messages = 50000;
