@@ -11,29 +11,38 @@
 namespace weft::api {
 namespace {
 
-/// By owner: 0 the process, a communicator's context, a session's address.
+/// Whose buffer it is: a communicator's, by its context; a session's, by its number; or the world model's, 0.
+struct Key {
+  enum class Of : uint8_t { session, communicator } of;
+  uint64_t number;
+  auto operator<=>(const Key&) const = default;
+};
+
 struct Buffers {
   std::mutex lock;
-  std::map<uint64_t, std::shared_ptr<pml::SendBuffer>> by_owner;
+  std::map<Key, std::shared_ptr<pml::SendBuffer>> by_owner;
 };
 Buffers& buffers() {
   static auto* all = new Buffers;
   return *all;
 }
 
-constexpr uint64_t process = 0;
-uint64_t key_of(const comm::Communicator& comm) { return comm.team->context(); }
-uint64_t key_of(const comm::Session& session) { return reinterpret_cast<uint64_t>(&session); }
+constexpr Key process{Key::Of::session, 0};
+Key key_of(const comm::Communicator& comm) { return {Key::Of::communicator, comm.team->context()}; }
+Key key_of(const comm::Session& session) { return {Key::Of::session, session.number}; }
 
-std::shared_ptr<pml::SendBuffer> find(uint64_t key) {
+std::shared_ptr<pml::SendBuffer> find(Key key) {
   std::lock_guard hold(buffers().lock);
   const auto entry = buffers().by_owner.find(key);
   return entry == buffers().by_owner.end() ? nullptr : entry->second;
 }
 
-int none() { return fail(MPI_ERR_BUFFER, "no buffer is attached; attach one with MPI_Buffer_attach, or MPI_BUFFER_AUTOMATIC"); }
+int none() {
+  return fail(MPI_ERR_BUFFER,
+              "no buffer is attached for this communicator or the session that it comes from; attach one, or MPI_BUFFER_AUTOMATIC");
+}
 
-int attach(uint64_t key, void* memory, MPI_Count size) {
+int attach(Key key, void* memory, MPI_Count size) {
   const bool automatic = memory == MPI_BUFFER_AUTOMATIC;
   std::lock_guard hold(buffers().lock);
   auto& slot = buffers().by_owner[key];
@@ -42,14 +51,14 @@ int attach(uint64_t key, void* memory, MPI_Count size) {
   return MPI_SUCCESS;
 }
 
-int flush(uint64_t key) {
+int flush(Key key) {
   auto buffer = find(key);
   if (!buffer) return none();
   const Status status = buffer->flush();
   return status == Status::ok ? MPI_SUCCESS : fail(status);
 }
 
-int iflush(uint64_t key, MPI_Request* request) {
+int iflush(Key key, MPI_Request* request) {
   auto buffer = find(key);
   if (!buffer) return none();
   pml::Request* done = make_plain_request();
@@ -58,7 +67,7 @@ int iflush(uint64_t key, MPI_Request* request) {
   return MPI_SUCCESS;
 }
 
-int detach(uint64_t key, void* address, MPI_Count* size) {
+int detach(Key key, void* address, MPI_Count* size) {
   auto buffer = find(key);
   if (!buffer) return none();
   if (const int error = flush(key)) return error;
@@ -114,8 +123,7 @@ int send_buffered(comm::Communicator& comm, int dest, int tag, const pml::Buffer
     std::lock_guard hold(buffers().lock);
     auto& all = buffers().by_owner;
     auto entry = all.find(key_of(comm));
-    if (entry == all.end()) entry = all.find(process);
-    if (entry == all.end()) entry = all.begin();  // a session's
+    if (entry == all.end()) entry = all.find({Key::Of::session, comm.session});
     if (entry != all.end()) through = entry->second;
   }
   return through ? through->send(*comm.team, dest, tag, buffer) : none();
@@ -126,7 +134,7 @@ pml::Request* make_buffered(comm::Communicator& comm, int dest, int tag, const p
 }
 
 void drop_buffers() {
-  std::map<uint64_t, std::shared_ptr<pml::SendBuffer>> all;
+  std::map<Key, std::shared_ptr<pml::SendBuffer>> all;
   {
     std::lock_guard hold(buffers().lock);
     all.swap(buffers().by_owner);

@@ -106,6 +106,10 @@ int null(const char* function, Owner owner, const char* name, int error_class) {
 
 int peer(const char* function, comm::Communicator& comm, const char* name, int value, bool any_allowed) {
   const unsigned last = comm.team->remote_size() - 1;
+  if (value == MPI_ANY_SOURCE && any_allowed)
+    return raise(function, &comm,
+                 fail(MPI_ERR_RANK, "%s is MPI_ANY_SOURCE, but the hint mpi_assert_no_any_source of %s says that there is none", name,
+                      name_of(comm).c_str()));
   if (value == MPI_ANY_SOURCE)
     return raise(function, &comm, fail(MPI_ERR_RANK, "%s is MPI_ANY_SOURCE, which is allowed in receives and probes only", name));
   return raise(function, &comm,
@@ -125,6 +129,10 @@ int topology(const char* function, comm::Communicator& comm, const char* name, c
 }
 
 int tag(const char* function, Owner owner, const char* name, int value, bool any_allowed) {
+  if (value == MPI_ANY_TAG && any_allowed)
+    return raise(
+        function, owner,
+        fail(MPI_ERR_TAG, "%s is MPI_ANY_TAG, but the hint mpi_assert_no_any_tag of the communicator says that there is none", name));
   if (value == MPI_ANY_TAG)
     return raise(function, owner, fail(MPI_ERR_TAG, "%s is MPI_ANY_TAG, which is allowed in receives and probes only", name));
   return raise(function, owner,

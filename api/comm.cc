@@ -71,7 +71,7 @@ int Comm_compare(comm::Communicator& comm1, comm::Communicator& comm2, int* resu
 }
 
 int Comm_group(comm::Communicator& comm, MPI_Group* group) {
-  *group = encode(comm::make_group(*comm.instance, comm.team->share_members()));
+  *group = encode(comm::make_group(*comm.instance, comm.team->share_members(), comm.session));
   return MPI_SUCCESS;
 }
 
@@ -88,7 +88,7 @@ int Comm_remote_size(comm::Communicator& comm, int* size) {
 
 int Comm_remote_group(comm::Communicator& comm, MPI_Group* group) {
   if (!comm.team->inter()) return no_remote_group();
-  *group = encode(comm::make_group(*comm.instance, comm.team->share_remote_members()));
+  *group = encode(comm::make_group(*comm.instance, comm.team->share_remote_members(), comm.session));
   return MPI_SUCCESS;
 }
 
@@ -220,9 +220,7 @@ int Comm_get_name(comm::Communicator* comm, char* comm_name, int* resultlen) {
 }
 
 int Comm_set_info(comm::Communicator& comm, comm::Info* info) {
-  if (!comm.info) comm.info = comm::Info::make();
-  if (!info) return MPI_SUCCESS;
-  for (const auto& [key, value] : info->entries) comm.info->set(key, value);
+  comm::set_info(comm, info);
   return MPI_SUCCESS;
 }
 

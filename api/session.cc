@@ -65,6 +65,7 @@ int Session_init(comm::Info* info, comm::Errhandler& errhandler, MPI_Session* se
   if (info) made->info->entries = info->entries;
   made->info->set("thread_level", thread_level_name(level));
   made->info->set("mpi_memory_alloc_kinds", "mpi,system");
+  made->number = ++state.sessions_made;
   ++state.sessions;
   *session = encode(made);
   return MPI_SUCCESS;
@@ -119,7 +120,7 @@ int Session_get_pset_info(comm::Session& session, const char* pset_name, MPI_Inf
 int Group_from_session_pset(comm::Session& session, const char* pset_name, MPI_Group* newgroup) {
   auto members = members_of(session, pset_name);
   if (!members) return unknown_set(pset_name, members.failure().text);
-  *newgroup = encode(comm::make_group(*session.instance, std::move(*members)));
+  *newgroup = encode(comm::make_group(*session.instance, std::move(*members), session.number));
   return MPI_SUCCESS;
 }
 

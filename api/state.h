@@ -48,6 +48,7 @@ struct State {
   comm::Communicator* self = nullptr;              ///< MPI_COMM_SELF likewise
   Held instance;                                   ///< of world model and sessions; closed with the last of them
   int sessions = 0;                                ///< sessions not yet finalised
+  uint64_t sessions_made = 0;                      ///< ever: the number of the latest one
   int thread_level = 0;                            ///< MPI_THREAD_* provided by the world model
   std::thread::id main_thread;                     ///< the thread that called MPI_Init
   comm::Errhandler* initial_errhandler = nullptr;  ///< before initialisation and without MPI_COMM_SELF; null: errors are fatal

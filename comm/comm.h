@@ -53,6 +53,7 @@ struct Group : Object {
   std::shared_ptr<const pml::Members> members;
   int rank = MPI_UNDEFINED;      ///< own rank in it
   Instance* instance = nullptr;  ///< null for MPI_GROUP_EMPTY; outlives what is made in it
+  uint64_t session = 0;          ///< number of the session that it comes from; 0: the world model
   Group() : Object(Kind::group) {}
   static void destroy(Group*);
   int size() const { return static_cast<int>(members->size()); }
@@ -66,6 +67,7 @@ struct Session : Object {
   Errhandler* errhandler = nullptr;
   Info* info = nullptr;
   int thread_level = 0;
+  uint64_t number = 0;  ///< of all sessions of the process: unique, not 0
   Session() : Object(Kind::session) {}
   static Session* make();
   static void destroy(Session*);
@@ -80,7 +82,9 @@ struct Communicator : Object {
   Errhandler* errhandler = nullptr;  ///< never null once made
   Attributes attributes;
   std::shared_ptr<const VirtualTopology> topology;  ///< comm/topology/topology.h; null: none
-  Info* info = nullptr;  ///< hints of the user's; null: none
+  Info* info = nullptr;                             ///< hints of the user's; null: none
+  bool no_any_tag = false, no_any_source = false;   ///< hints: the user has asserted that no receive asks for any
+  uint64_t session = 0;                             ///< as of its group
   std::string name;
   Communicator() : Object(Kind::communicator) {}
   static void destroy(Communicator*);

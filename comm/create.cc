@@ -25,6 +25,7 @@ Communicator* make_without_team(Instance& instance, const Communicator* like) {
   Communicator* made = pool().make();
   made->instance = &instance;
   made->errhandler = retain(like ? like->errhandler : &errors_are_fatal());
+  made->session = like ? like->session : 0;
   return made;
 }
 
@@ -101,8 +102,14 @@ void finish_dup(pml::Request& request) {
 
 void set_info(Communicator& comm, const Info* info) {
   if (!info) return;
-  comm.info = Info::make();
-  comm.info->entries = info->entries;
+  if (!comm.info) comm.info = Info::make();
+  for (const auto& [key, value] : info->entries) comm.info->set(key, value);
+  const auto asserted = [&](std::string_view key) {
+    const std::string* value = comm.info->find(key);
+    return value && *value == "true";
+  };
+  comm.no_any_tag = asserted("mpi_assert_no_any_tag");
+  comm.no_any_source = asserted("mpi_assert_no_any_source");
 }
 
 void Communicator::destroy(Communicator* comm) {
@@ -220,6 +227,7 @@ int create_from_group(const Group& group, std::string_view stringtag, const Info
   if (status != Status::ok) return fail(status);
   *made = make_communicator(*group.instance, context, group.members, rank, nullptr);
   (*made)->errhandler = retain(&errhandler);
+  (*made)->session = group.session;
   set_info(**made, info);
   return MPI_SUCCESS;
 }

@@ -41,7 +41,7 @@ int compare(const Communicator&, const Communicator&);
 /// MPI_Comm_free / MPI_Comm_disconnect: runs the delete callbacks and drops the user's reference.
 int free(Communicator&);
 
-/// The hints that it was made with.
+/// Adds hints: those it is made with, or later ones (MPI_Comm_set_info). Null: none.
 void set_info(Communicator&, const Info*);
 
 /// Rank `root` of the united groups (intra-communicators: rank `root`) sends all others `bytes` bytes.

@@ -35,7 +35,8 @@ class Lookup {
 /// A group made of two: only the members of MPI_GROUP_EMPTY have no instance, and they are none.
 Group* combine(const Group& a, const Group& b, std::vector<ProcessId> members) {
   if (members.empty()) return &empty_group();
-  return make_group(*(a.instance ? a.instance : b.instance), std::move(members));
+  const Group& origin = a.instance ? a : b;
+  return make_group(*origin.instance, std::move(members), origin.session);
 }
 
 /// Members of `a` that are (`wanted`) or are not in `b`.
@@ -62,19 +63,20 @@ Group& empty_group() {
   return *empty;
 }
 
-Group* make_group(Instance& instance, std::shared_ptr<const pml::Members> members) {
+Group* make_group(Instance& instance, std::shared_ptr<const pml::Members> members, uint64_t session) {
   if (members->size() == 0) return &empty_group();
   Group* group = pool().make();
   const int64_t mine = members->find({0, instance.job().rank});
   group->rank = mine < 0 ? MPI_UNDEFINED : static_cast<int>(mine);
   group->members = std::move(members);
   group->instance = &instance;
+  group->session = session;
   return group;
 }
 
-Group* make_group(Instance& instance, std::vector<ProcessId> members) {
+Group* make_group(Instance& instance, std::vector<ProcessId> members, uint64_t session) {
   if (members.empty()) return &empty_group();
-  return make_group(instance, std::make_shared<pml::Members>(pml::Members::list(std::move(members))));
+  return make_group(instance, std::make_shared<pml::Members>(pml::Members::list(std::move(members))), session);
 }
 
 Group* group_union(const Group& a, const Group& b) {

@@ -11,9 +11,10 @@ struct RankRange {
   int first, last, stride;
 };
 
-/// A group of these processes; MPI_GROUP_EMPTY if there are none. `instance` tells which member is this process.
-Group* make_group(Instance& instance, std::shared_ptr<const pml::Members> members);
-Group* make_group(Instance& instance, std::vector<ProcessId> members);
+/// A group of these processes; MPI_GROUP_EMPTY if there are none. `instance` tells which member is this process, `session` is the number
+/// of the session that it comes from.
+Group* make_group(Instance& instance, std::shared_ptr<const pml::Members> members, uint64_t session = 0);
+Group* make_group(Instance& instance, std::vector<ProcessId> members, uint64_t session = 0);
 
 Group* group_union(const Group&, const Group&);
 Group* group_intersection(const Group&, const Group&);

@@ -128,6 +128,7 @@ int create_inter_from_groups(const Group& local, int leader, const Group* remote
   if (const int error = make(instance, side, local.members, nullptr, MPI_ERR_GROUP, made)) return error;
   release((*made)->errhandler);
   (*made)->errhandler = retain(&errhandler);
+  (*made)->session = local.session;
   set_info(**made, info);
   return MPI_SUCCESS;
 }

@@ -325,7 +325,7 @@ class Entry:
         elif p.kind == "TAG" and self.owner:
             self.check(f"!good_tag({name})", self.call("tag", quoted, name, "false"))
         elif p.kind == "RTAG":
-            self.check(f"!good_receive_tag({name})", self.call("tag", quoted, name, "true"))
+            self.check(f"!good_receive_tag(*{self.at}, {name})", self.call("tag", quoted, name, "true"))
         elif p.kind == "STRING":
             self.check(f"!{name}", self.call("null", quoted))
         elif p.kind == "KEYSTR":

@@ -372,7 +372,7 @@ extern "C" int PMPI_Improbe(int source, int tag, MPI_Comm comm, int *flag, MPI_M
     return err::handle("MPI_Improbe", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
   if (!good_source(*comm_, source)) [[unlikely]]
     return err::peer("MPI_Improbe", *comm_, "source", source, true);
-  if (!good_receive_tag(tag)) [[unlikely]]
+  if (!good_receive_tag(*comm_, tag)) [[unlikely]]
     return err::tag("MPI_Improbe", comm_, "tag", tag, true);
   if (!flag) [[unlikely]]
     return err::null("MPI_Improbe", comm_, "flag");
@@ -430,7 +430,7 @@ extern "C" int PMPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag, MPI_St
     return err::handle("MPI_Iprobe", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
   if (!good_source(*comm_, source)) [[unlikely]]
     return err::peer("MPI_Iprobe", *comm_, "source", source, true);
-  if (!good_receive_tag(tag)) [[unlikely]]
+  if (!good_receive_tag(*comm_, tag)) [[unlikely]]
     return err::tag("MPI_Iprobe", comm_, "tag", tag, true);
   if (!flag) [[unlikely]]
     return err::null("MPI_Iprobe", comm_, "flag");
@@ -451,7 +451,7 @@ extern "C" int PMPI_Irecv(void *buf, int count, MPI_Datatype datatype, int sourc
     return err::data("MPI_Irecv", comm_, "datatype", bits(datatype), datatype_);
   if (!good_source(*comm_, source)) [[unlikely]]
     return err::peer("MPI_Irecv", *comm_, "source", source, true);
-  if (!good_receive_tag(tag)) [[unlikely]]
+  if (!good_receive_tag(*comm_, tag)) [[unlikely]]
     return err::tag("MPI_Irecv", comm_, "tag", tag, true);
   if (!request) [[unlikely]]
     return err::null("MPI_Irecv", comm_, "request");
@@ -474,7 +474,7 @@ extern "C" int PMPI_Irecv_c(void *buf, MPI_Count count, MPI_Datatype datatype, i
     return err::data("MPI_Irecv_c", comm_, "datatype", bits(datatype), datatype_);
   if (!good_source(*comm_, source)) [[unlikely]]
     return err::peer("MPI_Irecv_c", *comm_, "source", source, true);
-  if (!good_receive_tag(tag)) [[unlikely]]
+  if (!good_receive_tag(*comm_, tag)) [[unlikely]]
     return err::tag("MPI_Irecv_c", comm_, "tag", tag, true);
   if (!request) [[unlikely]]
     return err::null("MPI_Irecv_c", comm_, "request");
@@ -598,7 +598,7 @@ extern "C" int PMPI_Isendrecv(const void *sendbuf, int sendcount, MPI_Datatype s
     return err::data("MPI_Isendrecv", comm_, "recvtype", bits(recvtype), recvtype_);
   if (!good_source(*comm_, source)) [[unlikely]]
     return err::peer("MPI_Isendrecv", *comm_, "source", source, true);
-  if (!good_receive_tag(recvtag)) [[unlikely]]
+  if (!good_receive_tag(*comm_, recvtag)) [[unlikely]]
     return err::tag("MPI_Isendrecv", comm_, "recvtag", recvtag, true);
   if (!request) [[unlikely]]
     return err::null("MPI_Isendrecv", comm_, "request");
@@ -632,7 +632,7 @@ extern "C" int PMPI_Isendrecv_c(const void *sendbuf, MPI_Count sendcount, MPI_Da
     return err::data("MPI_Isendrecv_c", comm_, "recvtype", bits(recvtype), recvtype_);
   if (!good_source(*comm_, source)) [[unlikely]]
     return err::peer("MPI_Isendrecv_c", *comm_, "source", source, true);
-  if (!good_receive_tag(recvtag)) [[unlikely]]
+  if (!good_receive_tag(*comm_, recvtag)) [[unlikely]]
     return err::tag("MPI_Isendrecv_c", comm_, "recvtag", recvtag, true);
   if (!request) [[unlikely]]
     return err::null("MPI_Isendrecv_c", comm_, "request");
@@ -661,7 +661,7 @@ extern "C" int PMPI_Isendrecv_replace(void *buf, int count, MPI_Datatype datatyp
     return err::tag("MPI_Isendrecv_replace", comm_, "sendtag", sendtag, false);
   if (!good_source(*comm_, source)) [[unlikely]]
     return err::peer("MPI_Isendrecv_replace", *comm_, "source", source, true);
-  if (!good_receive_tag(recvtag)) [[unlikely]]
+  if (!good_receive_tag(*comm_, recvtag)) [[unlikely]]
     return err::tag("MPI_Isendrecv_replace", comm_, "recvtag", recvtag, true);
   if (!request) [[unlikely]]
     return err::null("MPI_Isendrecv_replace", comm_, "request");
@@ -688,7 +688,7 @@ extern "C" int PMPI_Isendrecv_replace_c(void *buf, MPI_Count count, MPI_Datatype
     return err::tag("MPI_Isendrecv_replace_c", comm_, "sendtag", sendtag, false);
   if (!good_source(*comm_, source)) [[unlikely]]
     return err::peer("MPI_Isendrecv_replace_c", *comm_, "source", source, true);
-  if (!good_receive_tag(recvtag)) [[unlikely]]
+  if (!good_receive_tag(*comm_, recvtag)) [[unlikely]]
     return err::tag("MPI_Isendrecv_replace_c", comm_, "recvtag", recvtag, true);
   if (!request) [[unlikely]]
     return err::null("MPI_Isendrecv_replace_c", comm_, "request");
@@ -752,7 +752,7 @@ extern "C" int PMPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message *mess
     return err::handle("MPI_Mprobe", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
   if (!good_source(*comm_, source)) [[unlikely]]
     return err::peer("MPI_Mprobe", *comm_, "source", source, true);
-  if (!good_receive_tag(tag)) [[unlikely]]
+  if (!good_receive_tag(*comm_, tag)) [[unlikely]]
     return err::tag("MPI_Mprobe", comm_, "tag", tag, true);
   if (!message) [[unlikely]]
     return err::null("MPI_Mprobe", comm_, "message");
@@ -834,7 +834,7 @@ extern "C" int PMPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status
     return err::handle("MPI_Probe", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
   if (!good_source(*comm_, source)) [[unlikely]]
     return err::peer("MPI_Probe", *comm_, "source", source, true);
-  if (!good_receive_tag(tag)) [[unlikely]]
+  if (!good_receive_tag(*comm_, tag)) [[unlikely]]
     return err::tag("MPI_Probe", comm_, "tag", tag, true);
   return run("MPI_Probe", comm_, [&] { return body::Probe(source, tag, *comm_, status); });
 }
@@ -863,7 +863,7 @@ extern "C" int PMPI_Recv(void *buf, int count, MPI_Datatype datatype, int source
     return err::data("MPI_Recv", comm_, "datatype", bits(datatype), datatype_);
   if (!good_source(*comm_, source)) [[unlikely]]
     return err::peer("MPI_Recv", *comm_, "source", source, true);
-  if (!good_receive_tag(tag)) [[unlikely]]
+  if (!good_receive_tag(*comm_, tag)) [[unlikely]]
     return err::tag("MPI_Recv", comm_, "tag", tag, true);
   if (suspicious(buf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Recv", comm_, "buf", buf, count, datatype_, false)) return bad;
@@ -884,7 +884,7 @@ extern "C" int PMPI_Recv_c(void *buf, MPI_Count count, MPI_Datatype datatype, in
     return err::data("MPI_Recv_c", comm_, "datatype", bits(datatype), datatype_);
   if (!good_source(*comm_, source)) [[unlikely]]
     return err::peer("MPI_Recv_c", *comm_, "source", source, true);
-  if (!good_receive_tag(tag)) [[unlikely]]
+  if (!good_receive_tag(*comm_, tag)) [[unlikely]]
     return err::tag("MPI_Recv_c", comm_, "tag", tag, true);
   if (suspicious(buf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Recv_c", comm_, "buf", buf, count, datatype_, false)) return bad;
@@ -905,7 +905,7 @@ extern "C" int PMPI_Recv_init(void *buf, int count, MPI_Datatype datatype, int s
     return err::data("MPI_Recv_init", comm_, "datatype", bits(datatype), datatype_);
   if (!good_source(*comm_, source)) [[unlikely]]
     return err::peer("MPI_Recv_init", *comm_, "source", source, true);
-  if (!good_receive_tag(tag)) [[unlikely]]
+  if (!good_receive_tag(*comm_, tag)) [[unlikely]]
     return err::tag("MPI_Recv_init", comm_, "tag", tag, true);
   if (!request) [[unlikely]]
     return err::null("MPI_Recv_init", comm_, "request");
@@ -928,7 +928,7 @@ extern "C" int PMPI_Recv_init_c(void *buf, MPI_Count count, MPI_Datatype datatyp
     return err::data("MPI_Recv_init_c", comm_, "datatype", bits(datatype), datatype_);
   if (!good_source(*comm_, source)) [[unlikely]]
     return err::peer("MPI_Recv_init_c", *comm_, "source", source, true);
-  if (!good_receive_tag(tag)) [[unlikely]]
+  if (!good_receive_tag(*comm_, tag)) [[unlikely]]
     return err::tag("MPI_Recv_init_c", comm_, "tag", tag, true);
   if (!request) [[unlikely]]
     return err::null("MPI_Recv_init_c", comm_, "request");
@@ -1208,7 +1208,7 @@ extern "C" int PMPI_Sendrecv(const void *sendbuf, int sendcount, MPI_Datatype se
     return err::data("MPI_Sendrecv", comm_, "recvtype", bits(recvtype), recvtype_);
   if (!good_source(*comm_, source)) [[unlikely]]
     return err::peer("MPI_Sendrecv", *comm_, "source", source, true);
-  if (!good_receive_tag(recvtag)) [[unlikely]]
+  if (!good_receive_tag(*comm_, recvtag)) [[unlikely]]
     return err::tag("MPI_Sendrecv", comm_, "recvtag", recvtag, true);
   if (suspicious(sendbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Sendrecv", comm_, "sendbuf", sendbuf, sendcount, sendtype_, false)) return bad;
@@ -1240,7 +1240,7 @@ extern "C" int PMPI_Sendrecv_c(const void *sendbuf, MPI_Count sendcount, MPI_Dat
     return err::data("MPI_Sendrecv_c", comm_, "recvtype", bits(recvtype), recvtype_);
   if (!good_source(*comm_, source)) [[unlikely]]
     return err::peer("MPI_Sendrecv_c", *comm_, "source", source, true);
-  if (!good_receive_tag(recvtag)) [[unlikely]]
+  if (!good_receive_tag(*comm_, recvtag)) [[unlikely]]
     return err::tag("MPI_Sendrecv_c", comm_, "recvtag", recvtag, true);
   if (suspicious(sendbuf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Sendrecv_c", comm_, "sendbuf", sendbuf, sendcount, sendtype_, false)) return bad;
@@ -1267,7 +1267,7 @@ extern "C" int PMPI_Sendrecv_replace(void *buf, int count, MPI_Datatype datatype
     return err::tag("MPI_Sendrecv_replace", comm_, "sendtag", sendtag, false);
   if (!good_source(*comm_, source)) [[unlikely]]
     return err::peer("MPI_Sendrecv_replace", *comm_, "source", source, true);
-  if (!good_receive_tag(recvtag)) [[unlikely]]
+  if (!good_receive_tag(*comm_, recvtag)) [[unlikely]]
     return err::tag("MPI_Sendrecv_replace", comm_, "recvtag", recvtag, true);
   if (suspicious(buf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Sendrecv_replace", comm_, "buf", buf, count, datatype_, false)) return bad;
@@ -1292,7 +1292,7 @@ extern "C" int PMPI_Sendrecv_replace_c(void *buf, MPI_Count count, MPI_Datatype 
     return err::tag("MPI_Sendrecv_replace_c", comm_, "sendtag", sendtag, false);
   if (!good_source(*comm_, source)) [[unlikely]]
     return err::peer("MPI_Sendrecv_replace_c", *comm_, "source", source, true);
-  if (!good_receive_tag(recvtag)) [[unlikely]]
+  if (!good_receive_tag(*comm_, recvtag)) [[unlikely]]
     return err::tag("MPI_Sendrecv_replace_c", comm_, "recvtag", recvtag, true);
   if (suspicious(buf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Sendrecv_replace_c", comm_, "buf", buf, count, datatype_, false)) return bad;

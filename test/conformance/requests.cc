@@ -1,0 +1,206 @@
+// What is asked of requests without completing them, exchanges that are started only, buffers for buffered sends of communicators and
+// sessions, and hints that receives must keep to.
+#include <string>
+
+#include "check.h"
+
+using check::rank;
+using check::ranks;
+
+namespace {
+
+int right() { return (rank + 1) % ranks; }
+int left() { return (rank + ranks - 1) % ranks; }
+
+std::vector<int> pattern(int n, int who) {
+  std::vector<int> v(static_cast<size_t>(n));
+  for (int i = 0; i < n; ++i) v[size_t(i)] = who * 1000 + i;
+  return v;
+}
+
+void started_exchanges(int n) {
+  std::vector<int> out = pattern(n, rank), in(out.size(), -1);
+  MPI_Request requests[2];
+  MPI_Isendrecv(out.data(), n, MPI_INT, right(), 1, in.data(), n, MPI_INT, left(), 1, MPI_COMM_WORLD, &requests[0]);
+  std::vector<int> both = pattern(n, rank + 50);
+  MPI_Isendrecv_replace(both.data(), n, MPI_INT, right(), 2, left(), 2, MPI_COMM_WORLD, &requests[1]);
+  MPI_Status statuses[2];
+  MPI_Waitall(2, requests, statuses);
+  CHECK(in == pattern(n, left()) && out == pattern(n, rank) && both == pattern(n, left() + 50));
+  for (int i = 0; i < 2; ++i) {
+    int count = -1;
+    MPI_Get_count(&statuses[i], MPI_INT, &count);
+    CHECK(statuses[i].MPI_SOURCE == left() && statuses[i].MPI_TAG == i + 1 && count == n);
+  }
+  MPI_Isendrecv(out.data(), n, MPI_INT, MPI_PROC_NULL, 1, in.data(), n, MPI_INT, MPI_PROC_NULL, 1, MPI_COMM_WORLD, &requests[0]);
+  MPI_Wait(&requests[0], statuses);
+  CHECK(statuses[0].MPI_SOURCE == MPI_PROC_NULL);
+}
+
+/// Asking completes nothing: afterwards all requests are there, and answer again.
+void asking() {
+  constexpr int n = 4;
+  int in[n], out[n], flag = 1, index = 0, count = 0, indices[n];
+  MPI_Request requests[n];
+  MPI_Status status, statuses[n];
+  for (int i = 0; i < n; ++i) MPI_Irecv(&in[i], 1, MPI_INT, left(), 20 + i, MPI_COMM_WORLD, &requests[i]);
+  MPI_Barrier(MPI_COMM_WORLD);
+  MPI_Request_get_status_all(n, requests, &flag, statuses);
+  CHECK(!flag);
+  MPI_Request_get_status_any(n, requests, &index, &flag, &status);
+  CHECK(!flag && index == MPI_UNDEFINED);
+  MPI_Request_get_status_some(n, requests, &count, indices, statuses);
+  CHECK(count == 0);
+  MPI_Barrier(MPI_COMM_WORLD);
+
+  out[2] = rank + 2;
+  MPI_Send(&out[2], 1, MPI_INT, right(), 22, MPI_COMM_WORLD);
+  for (int twice = 0; twice < 2; ++twice) {
+    for (flag = 0; !flag;) MPI_Request_get_status_any(n, requests, &index, &flag, &status);
+    CHECK(index == 2 && status.MPI_SOURCE == left() && status.MPI_TAG == 22 && requests[2] != MPI_REQUEST_NULL);
+    MPI_Request_get_status_some(n, requests, &count, indices, statuses);
+    CHECK(count == 1 && indices[0] == 2 && statuses[0].MPI_TAG == 22);
+    MPI_Request_get_status(requests[2], &flag, &status);
+    CHECK(flag && status.MPI_TAG == 22);
+    MPI_Request_get_status_all(n, requests, &flag, statuses);
+    CHECK(!flag);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  for (int i = 0; i < n; ++i)
+    if (i != 2) MPI_Send(&(out[i] = rank + i), 1, MPI_INT, right(), 20 + i, MPI_COMM_WORLD);
+  for (flag = 0; !flag;) MPI_Request_get_status_all(n, requests, &flag, statuses);
+  for (int i = 0; i < n; ++i) CHECK(in[i] == left() + i && statuses[i].MPI_TAG == 20 + i && requests[i] != MPI_REQUEST_NULL);
+  MPI_Waitall(n, requests, statuses);
+
+  // Without any request there is nothing to wait for.
+  MPI_Request_get_status_all(n, requests, &flag, statuses);
+  CHECK(flag);
+  MPI_Request_get_status_any(n, requests, &index, &flag, &status);
+  CHECK(flag && index == MPI_UNDEFINED);
+  MPI_Request_get_status_some(n, requests, &count, indices, statuses);
+  CHECK(count == MPI_UNDEFINED);
+}
+
+/// Sends one int to the right, buffered, and receives one from the left; the error class of the send.
+int pass_on(MPI_Comm comm) {
+  int out = rank, in = -1;
+  const int error = check::error_class(MPI_Bsend(&out, 1, MPI_INT, right(), 3, comm));
+  if (error != MPI_SUCCESS) return error;
+  MPI_Recv(&in, 1, MPI_INT, left(), 3, comm, MPI_STATUS_IGNORE);
+  CHECK(in == left());
+  return error;
+}
+
+void buffers() {
+  MPI_Comm with, without;
+  MPI_Comm_dup(MPI_COMM_WORLD, &with);
+  MPI_Comm_dup(MPI_COMM_WORLD, &without);
+  MPI_Comm_set_errhandler(without, MPI_ERRORS_RETURN);
+  std::vector<char> room(2000);
+  void* address = nullptr;
+  int size = 0;
+  MPI_Comm_attach_buffer(with, room.data(), int(room.size()));
+  CHECK(pass_on(with) == MPI_SUCCESS);
+  CHECK(pass_on(without) == MPI_ERR_BUFFER);  // another communicator's buffer is no help
+  MPI_Comm_flush_buffer(with);
+  MPI_Request request;
+  MPI_Comm_iflush_buffer(with, &request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+
+  std::vector<char> general(3000);
+  MPI_Buffer_attach(general.data(), int(general.size()));
+  CHECK(pass_on(without) == MPI_SUCCESS);
+  MPI_Comm_detach_buffer(with, &address, &size);
+  CHECK(address == room.data() && size == int(room.size()));
+  CHECK(pass_on(with) == MPI_SUCCESS);  // now by the process's
+  MPI_Buffer_iflush(&request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  MPI_Buffer_detach(&address, &size);
+  CHECK(address == general.data() && size == int(general.size()));
+
+  MPI_Comm_attach_buffer(with, MPI_BUFFER_AUTOMATIC, 0);
+  CHECK(pass_on(with) == MPI_SUCCESS);
+  MPI_Comm_detach_buffer(with, &address, &size);
+  CHECK(address == MPI_BUFFER_AUTOMATIC);
+  MPI_Comm_free(&with);
+  MPI_Comm_free(&without);
+}
+
+/// The communicators that come from a session use its buffer, and no others do.
+void session_buffers() {
+  MPI_Session sessions[2];
+  MPI_Comm comms[2], copy;
+  for (int i = 0; i < 2; ++i) {
+    MPI_Group group;
+    MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &sessions[i]);
+    MPI_Group_from_session_pset(sessions[i], "mpi://WORLD", &group);
+    MPI_Comm_create_from_group(group, i ? "second" : "first", MPI_INFO_NULL, MPI_ERRORS_RETURN, &comms[i]);
+    MPI_Group_free(&group);
+  }
+  MPI_Comm_dup(comms[0], &copy);
+  MPI_Comm world;
+  MPI_Comm_dup(MPI_COMM_WORLD, &world);
+  MPI_Comm_set_errhandler(world, MPI_ERRORS_RETURN);
+  std::vector<char> room(2000);
+  MPI_Session_attach_buffer(sessions[0], room.data(), int(room.size()));
+  CHECK(pass_on(comms[0]) == MPI_SUCCESS);
+  CHECK(pass_on(copy) == MPI_SUCCESS);
+  CHECK(pass_on(comms[1]) == MPI_ERR_BUFFER);
+  CHECK(pass_on(world) == MPI_ERR_BUFFER);
+  MPI_Request request;
+  MPI_Session_iflush_buffer(sessions[0], &request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  MPI_Session_flush_buffer(sessions[0]);
+  void* address = nullptr;
+  int size = 0;
+  MPI_Session_detach_buffer(sessions[0], &address, &size);
+  CHECK(address == room.data() && size == int(room.size()));
+  for (MPI_Comm* comm : {&copy, &comms[0], &comms[1], &world}) MPI_Comm_free(comm);
+  for (MPI_Session& session : sessions) MPI_Session_finalize(&session);
+}
+
+void assertions() {
+  MPI_Comm comm;
+  MPI_Info info;
+  MPI_Info_create(&info);
+  MPI_Info_set(info, "mpi_assert_no_any_tag", "true");
+  MPI_Comm_dup_with_info(MPI_COMM_WORLD, info, &comm);
+  MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  int in = -1, flag = 0, size = 16;
+  MPI_Status status;
+  CHECK(check::error_class(MPI_Recv(&in, 1, MPI_INT, left(), MPI_ANY_TAG, comm, &status)) == MPI_ERR_TAG);
+  CHECK(check::error_class(MPI_Iprobe(left(), MPI_ANY_TAG, comm, &flag, &status)) == MPI_ERR_TAG);
+  CHECK(MPI_Iprobe(MPI_ANY_SOURCE, 5, comm, &flag, &status) == MPI_SUCCESS);
+  MPI_Info_set(info, "mpi_assert_no_any_source", "true");
+  MPI_Info_set(info, "mpi_assert_no_any_tag", "false");
+  MPI_Comm_set_info(comm, info);
+  CHECK(check::error_class(MPI_Recv(&in, 1, MPI_INT, MPI_ANY_SOURCE, 5, comm, &status)) == MPI_ERR_RANK);
+  CHECK(MPI_Iprobe(left(), MPI_ANY_TAG, comm, &flag, &status) == MPI_SUCCESS);
+  MPI_Send(&rank, 1, MPI_INT, right(), 5, comm);
+  CHECK(MPI_Recv(&in, 1, MPI_INT, left(), MPI_ANY_TAG, comm, &status) == MPI_SUCCESS && in == left());
+  // A copy has none of the hints.
+  MPI_Comm copy;
+  MPI_Comm_dup(comm, &copy);
+  CHECK(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, copy, &flag, &status) == MPI_SUCCESS);
+  char value[16] = "";
+  MPI_Info used;
+  MPI_Comm_get_info(comm, &used);
+  MPI_Info_get_string(used, "mpi_assert_no_any_source", &size, value, &flag);
+  CHECK(flag && value == std::string("true"));
+  MPI_Info_free(&used);
+  MPI_Info_free(&info);
+  MPI_Comm_free(&copy);
+  MPI_Comm_free(&comm);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  check::begin(argc, argv);
+  for (int n : {0, 1, 1000, 50000}) started_exchanges(n);
+  asking();
+  buffers();
+  session_buffers();
+  assertions();
+  return check::end("requests");
+}
