@@ -34,7 +34,10 @@ std::string state_of_handle(uintptr_t value) {
   return text;
 }
 
-bool absolute(const type::Datatype* type) { return type && static_cast<uint64_t>(type->true_lower) >= kPredefinedEnd; }
+/// Whether data at this displacement from MPI_BOTTOM may lie in memory.
+bool absolute(const type::Datatype* type, int64_t displacement = 0) {
+  return type && static_cast<uint64_t>(type->true_lower + displacement) >= kPredefinedEnd;
+}
 
 int bad_address(const char* function, Owner owner, const char* name, const void* address, MPI_Count count) {
   if (address == MPI_IN_PLACE)
@@ -165,12 +168,13 @@ int buffer(const char* function, Owner owner, const char* name, const void* addr
 }
 
 int buffer(const char* function, Owner owner, const char* name, const void* address, Counts counts, int64_t n,
-           const type::Datatype* const* types, bool one_type, bool in_place_allowed) {
+           const type::Datatype* const* types, bool one_type, bool in_place_allowed, Counts byte_displacements) {
   if (address == MPI_IN_PLACE) return in_place_allowed ? MPI_SUCCESS : bad_address(function, owner, name, address, 0);
   for (int64_t i = 0; i < n; ++i) {
     const size_t at = static_cast<size_t>(i);
     const type::Datatype* type = types[one_type ? 0 : at];
-    if (counts[at] == 0 || (type && type->size == 0) || (!address && absolute(type))) continue;
+    const int64_t displacement = byte_displacements ? byte_displacements[at] : 0;
+    if (counts[at] == 0 || (type && type->size == 0) || (!address && absolute(type, displacement))) continue;
     return bad_address(function, owner, name, address, counts[at]);
   }
   return MPI_SUCCESS;

@@ -145,7 +145,7 @@ WEFT_COLD int op_type(const char* function, Owner owner, const char* name, const
 WEFT_COLD int buffer(const char* function, Owner owner, const char* name, const void* address, MPI_Count count, const type::Datatype* type,
                      bool in_place_allowed);
 WEFT_COLD int buffer(const char* function, Owner owner, const char* name, const void* address, Counts counts, int64_t n,
-                     const type::Datatype* const* types, bool one_type, bool in_place_allowed);
+                     const type::Datatype* const* types, bool one_type, bool in_place_allowed, Counts byte_displacements = {});
 WEFT_COLD int bytes(const char* function, Owner owner, const char* name, const void* address, MPI_Count size);
 WEFT_COLD int alias(const char* function, Owner owner, const char* name, const char* other, const void* address, MPI_Count count);
 

@@ -369,7 +369,10 @@ class Entry:
                 types, one = f"&{self.value(data)}", "true"
                 self.line(f"const type::Datatype* const {p.name}_type = {self.value(data)};")
                 types = f"&{p.name}_type"
-            report = self.call("buffer", f'"{p.name}"', p.name, f"Counts({size.name})", self.length(size), types, one, allowed)
+            # Displacements that hold addresses go with MPI_BOTTOM.
+            places = self.following(size, ("AINT",))
+            more = [f"Counts({places.name})"] if places else []
+            report = self.call("buffer", f'"{p.name}"', p.name, f"Counts({size.name})", self.length(size), types, one, allowed, *more)
         else:
             data = self.following(p, ("DATA", "TYPE"))
             report = self.call("buffer", f'"{p.name}"', p.name, size.name, self.value(data), allowed)

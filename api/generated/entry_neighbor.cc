@@ -325,9 +325,9 @@ extern "C" int PMPI_Ineighbor_alltoallw(const void *sendbuf, const int sendcount
   if (!request) [[unlikely]]
     return err::null("MPI_Ineighbor_alltoallw", comm_, "request");
   if (sends > 0 && suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Ineighbor_alltoallw", comm_, "sendbuf", sendbuf, Counts(sendcounts), sends, sendtypes_.data(), false, false)) return bad;
+    if (const int bad = err::buffer("MPI_Ineighbor_alltoallw", comm_, "sendbuf", sendbuf, Counts(sendcounts), sends, sendtypes_.data(), false, false, Counts(sdispls))) return bad;
   if (receives > 0 && suspicious(recvbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Ineighbor_alltoallw", comm_, "recvbuf", recvbuf, Counts(recvcounts), receives, recvtypes_.data(), false, false)) return bad;
+    if (const int bad = err::buffer("MPI_Ineighbor_alltoallw", comm_, "recvbuf", recvbuf, Counts(recvcounts), receives, recvtypes_.data(), false, false, Counts(rdispls))) return bad;
   if (sendbuf == recvbuf && sends > 0 && receives > 0) [[unlikely]]
     if (const int bad = err::alias("MPI_Ineighbor_alltoallw", comm_, "sendbuf", "recvbuf", sendbuf, any_positive(Counts(recvcounts), receives))) return bad;
   return run("MPI_Ineighbor_alltoallw", comm_, [&] { return body::Ineighbor_alltoallw(sendbuf, sendcounts, sdispls, sendtypes_.data(), recvbuf, recvcounts, rdispls, recvtypes_.data(), *comm_, request); });
@@ -368,9 +368,9 @@ extern "C" int PMPI_Ineighbor_alltoallw_c(const void *sendbuf, const MPI_Count s
   if (!request) [[unlikely]]
     return err::null("MPI_Ineighbor_alltoallw_c", comm_, "request");
   if (sends > 0 && suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Ineighbor_alltoallw_c", comm_, "sendbuf", sendbuf, Counts(sendcounts), sends, sendtypes_.data(), false, false)) return bad;
+    if (const int bad = err::buffer("MPI_Ineighbor_alltoallw_c", comm_, "sendbuf", sendbuf, Counts(sendcounts), sends, sendtypes_.data(), false, false, Counts(sdispls))) return bad;
   if (receives > 0 && suspicious(recvbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Ineighbor_alltoallw_c", comm_, "recvbuf", recvbuf, Counts(recvcounts), receives, recvtypes_.data(), false, false)) return bad;
+    if (const int bad = err::buffer("MPI_Ineighbor_alltoallw_c", comm_, "recvbuf", recvbuf, Counts(recvcounts), receives, recvtypes_.data(), false, false, Counts(rdispls))) return bad;
   if (sendbuf == recvbuf && sends > 0 && receives > 0) [[unlikely]]
     if (const int bad = err::alias("MPI_Ineighbor_alltoallw_c", comm_, "sendbuf", "recvbuf", sendbuf, any_positive(Counts(recvcounts), receives))) return bad;
   return run("MPI_Ineighbor_alltoallw_c", comm_, [&] { return body::Ineighbor_alltoallw(sendbuf, sendcounts, sdispls, sendtypes_.data(), recvbuf, recvcounts, rdispls, recvtypes_.data(), *comm_, request); });
@@ -973,9 +973,9 @@ extern "C" int PMPI_Neighbor_alltoallw(const void *sendbuf, const int sendcounts
   if (recvtypes_.bad() >= 0) [[unlikely]]
     return err::data("MPI_Neighbor_alltoallw", comm_, "recvtypes", bits(recvtypes[recvtypes_.bad()]), decode(recvtypes[recvtypes_.bad()]), recvtypes_.bad());
   if (sends > 0 && suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Neighbor_alltoallw", comm_, "sendbuf", sendbuf, Counts(sendcounts), sends, sendtypes_.data(), false, false)) return bad;
+    if (const int bad = err::buffer("MPI_Neighbor_alltoallw", comm_, "sendbuf", sendbuf, Counts(sendcounts), sends, sendtypes_.data(), false, false, Counts(sdispls))) return bad;
   if (receives > 0 && suspicious(recvbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Neighbor_alltoallw", comm_, "recvbuf", recvbuf, Counts(recvcounts), receives, recvtypes_.data(), false, false)) return bad;
+    if (const int bad = err::buffer("MPI_Neighbor_alltoallw", comm_, "recvbuf", recvbuf, Counts(recvcounts), receives, recvtypes_.data(), false, false, Counts(rdispls))) return bad;
   if (sendbuf == recvbuf && sends > 0 && receives > 0) [[unlikely]]
     if (const int bad = err::alias("MPI_Neighbor_alltoallw", comm_, "sendbuf", "recvbuf", sendbuf, any_positive(Counts(recvcounts), receives))) return bad;
   return run("MPI_Neighbor_alltoallw", comm_, [&] { return body::Neighbor_alltoallw(sendbuf, sendcounts, sdispls, sendtypes_.data(), recvbuf, recvcounts, rdispls, recvtypes_.data(), *comm_); });
@@ -1014,9 +1014,9 @@ extern "C" int PMPI_Neighbor_alltoallw_c(const void *sendbuf, const MPI_Count se
   if (recvtypes_.bad() >= 0) [[unlikely]]
     return err::data("MPI_Neighbor_alltoallw_c", comm_, "recvtypes", bits(recvtypes[recvtypes_.bad()]), decode(recvtypes[recvtypes_.bad()]), recvtypes_.bad());
   if (sends > 0 && suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Neighbor_alltoallw_c", comm_, "sendbuf", sendbuf, Counts(sendcounts), sends, sendtypes_.data(), false, false)) return bad;
+    if (const int bad = err::buffer("MPI_Neighbor_alltoallw_c", comm_, "sendbuf", sendbuf, Counts(sendcounts), sends, sendtypes_.data(), false, false, Counts(sdispls))) return bad;
   if (receives > 0 && suspicious(recvbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Neighbor_alltoallw_c", comm_, "recvbuf", recvbuf, Counts(recvcounts), receives, recvtypes_.data(), false, false)) return bad;
+    if (const int bad = err::buffer("MPI_Neighbor_alltoallw_c", comm_, "recvbuf", recvbuf, Counts(recvcounts), receives, recvtypes_.data(), false, false, Counts(rdispls))) return bad;
   if (sendbuf == recvbuf && sends > 0 && receives > 0) [[unlikely]]
     if (const int bad = err::alias("MPI_Neighbor_alltoallw_c", comm_, "sendbuf", "recvbuf", sendbuf, any_positive(Counts(recvcounts), receives))) return bad;
   return run("MPI_Neighbor_alltoallw_c", comm_, [&] { return body::Neighbor_alltoallw(sendbuf, sendcounts, sdispls, sendtypes_.data(), recvbuf, recvcounts, rdispls, recvtypes_.data(), *comm_); });
@@ -1060,9 +1060,9 @@ extern "C" int PMPI_Neighbor_alltoallw_init(const void *sendbuf, const int sendc
   if (!request) [[unlikely]]
     return err::null("MPI_Neighbor_alltoallw_init", comm_, "request");
   if (sends > 0 && suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Neighbor_alltoallw_init", comm_, "sendbuf", sendbuf, Counts(sendcounts), sends, sendtypes_.data(), false, false)) return bad;
+    if (const int bad = err::buffer("MPI_Neighbor_alltoallw_init", comm_, "sendbuf", sendbuf, Counts(sendcounts), sends, sendtypes_.data(), false, false, Counts(sdispls))) return bad;
   if (receives > 0 && suspicious(recvbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Neighbor_alltoallw_init", comm_, "recvbuf", recvbuf, Counts(recvcounts), receives, recvtypes_.data(), false, false)) return bad;
+    if (const int bad = err::buffer("MPI_Neighbor_alltoallw_init", comm_, "recvbuf", recvbuf, Counts(recvcounts), receives, recvtypes_.data(), false, false, Counts(rdispls))) return bad;
   if (sendbuf == recvbuf && sends > 0 && receives > 0) [[unlikely]]
     if (const int bad = err::alias("MPI_Neighbor_alltoallw_init", comm_, "sendbuf", "recvbuf", sendbuf, any_positive(Counts(recvcounts), receives))) return bad;
   return run("MPI_Neighbor_alltoallw_init", comm_, [&] { return body::Neighbor_alltoallw_init(sendbuf, sendcounts, sdispls, sendtypes_.data(), recvbuf, recvcounts, rdispls, recvtypes_.data(), *comm_, info_, request); });
@@ -1106,9 +1106,9 @@ extern "C" int PMPI_Neighbor_alltoallw_init_c(const void *sendbuf, const MPI_Cou
   if (!request) [[unlikely]]
     return err::null("MPI_Neighbor_alltoallw_init_c", comm_, "request");
   if (sends > 0 && suspicious(sendbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Neighbor_alltoallw_init_c", comm_, "sendbuf", sendbuf, Counts(sendcounts), sends, sendtypes_.data(), false, false)) return bad;
+    if (const int bad = err::buffer("MPI_Neighbor_alltoallw_init_c", comm_, "sendbuf", sendbuf, Counts(sendcounts), sends, sendtypes_.data(), false, false, Counts(sdispls))) return bad;
   if (receives > 0 && suspicious(recvbuf)) [[unlikely]]
-    if (const int bad = err::buffer("MPI_Neighbor_alltoallw_init_c", comm_, "recvbuf", recvbuf, Counts(recvcounts), receives, recvtypes_.data(), false, false)) return bad;
+    if (const int bad = err::buffer("MPI_Neighbor_alltoallw_init_c", comm_, "recvbuf", recvbuf, Counts(recvcounts), receives, recvtypes_.data(), false, false, Counts(rdispls))) return bad;
   if (sendbuf == recvbuf && sends > 0 && receives > 0) [[unlikely]]
     if (const int bad = err::alias("MPI_Neighbor_alltoallw_init_c", comm_, "sendbuf", "recvbuf", sendbuf, any_positive(Counts(recvcounts), receives))) return bad;
   return run("MPI_Neighbor_alltoallw_init_c", comm_, [&] { return body::Neighbor_alltoallw_init(sendbuf, sendcounts, sdispls, sendtypes_.data(), recvbuf, recvcounts, rdispls, recvtypes_.data(), *comm_, info_, request); });
