@@ -560,7 +560,6 @@ void mistakes_in_graphs(MPI_Comm world) {
   FAILS(MPI_ERR_ARG, MPI_Dist_graph_create(world, 1, &zero, &one, &zero, &minus, MPI_INFO_NULL, 0, &comm));
   FAILS(MPI_ERR_ARG, MPI_Dist_graph_create(world, 1, &zero, &one, &zero, MPI_WEIGHTS_EMPTY, MPI_INFO_NULL, 0, &comm));
   FAILS(MPI_ERR_ARG, MPI_Dist_graph_create_adjacent(world, 1, &rank, MPI_UNWEIGHTED, 1, &rank, &one, MPI_INFO_NULL, 0, &comm));
-  FAILS(MPI_ERR_ARG, MPI_Dist_graph_create_adjacent(world, 1, &rank, MPI_UNWEIGHTED, 0, &rank, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &comm));
   FAILS(MPI_ERR_TOPOLOGY, MPI_Neighbor_allgather(&one, 1, MPI_INT, out, 1, MPI_INT, world));
   FAILS(MPI_ERR_TOPOLOGY, MPI_Cartdim_get(world, out));
   if (ranks == 1) return;
