@@ -297,8 +297,13 @@ void Lane::drain_early(Peer& from) {
     }
     from.early.erase(from.early.begin() + static_cast<ptrdiff_t>(i));
     ++from.expected;
-    match_or_keep(from, u->header, u->payload);
-    discard(*u);
+    if (Transfer* t = matcher_.arrived(u->header)) {
+      matched(*t, u->header, from, u->payload);
+      discard(*u);
+    } else {
+      ++counters_.unexpected_messages;
+      matcher_.keep(*u);  // as it is: a copy would take room twice for a moment
+    }
     i = 0;
   }
 }
