@@ -6,6 +6,7 @@
 #include <set>
 #include <string>
 
+#include "comm/measure.h"
 #include "pml/paths.h"
 #include "runtime/config/config.h"
 #include "runtime/type/predefined.h"
@@ -15,6 +16,8 @@ namespace {
 
 config::Bool report_variable("", "report_paths", "no",
                              "Say once, at the start, which ways messages take within and between hosts, and why.");
+
+config::Bool measure_variable("net", "measure", "no", "With WEFT_REPORT_PATHS: measure the ways that are named, at the start.");
 
 constexpr int kTag = 1;
 constexpr size_t kMostHosts = 32;       // to which a host names its ways
@@ -40,7 +43,7 @@ std::vector<Neighbour> neighbours(boot::Bootstrap& boot) {
 }
 
 /// What stands in a report: for each finding ("tcp eth0 ...") where it holds ("a -> b"), by kind of finding.
-enum Kind : char { within = 'w', between = 'b', unused = 'u' };
+enum Kind : char { within = 'w', between = 'b', measured = 'm', unused = 'u' };
 using Findings = std::map<std::pair<char, std::string>, std::vector<std::string>>;
 
 void add(std::string& lines, Kind kind, const std::string& what, const std::string& where) {
@@ -62,6 +65,30 @@ std::string own_lines(pml::Lane& lane, const std::vector<Neighbour>& others) {
   return lines;
 }
 
+void add_speed(std::string& lines, const std::optional<Speed>& speed, const std::string& where) {
+  char text[64] = "no answer";
+  if (speed) snprintf(text, sizeof text, "%.3g us, %.3g GB/s", speed->latency_us, speed->gigabytes_per_second);
+  add(lines, measured, text, where);
+}
+
+/// A line of this host's first two ranks, and on rank 0 one of each other host. The others take part.
+std::string measured_lines(pml::Lane& lane, pml::Team& team, const std::vector<Neighbour>& others) {
+  const boot::Job& job = lane.boot().job();
+  std::string lines;
+  if (job.local_rank == 1) {
+    be_measured(lane, team, static_cast<int>(job.node_ranks[0]));
+    return lines;
+  }
+  if (job.node_ranks.size() > 1) add_speed(lines, measure(lane, team, static_cast<int>(job.node_ranks[1])), "within " + job.host);
+  if (job.rank != 0) {
+    be_measured(lane, team, 0);
+    return lines;
+  }
+  for (size_t i = 0; i < std::min(others.size(), kMostHosts); ++i)
+    add_speed(lines, measure(lane, team, static_cast<int>(others[i].rank)), job.host + " -> " + others[i].host);
+  return lines;
+}
+
 void merge(Findings& all, const std::string& lines) {
   for (size_t at = 0; at < lines.size();) {
     const size_t end = std::min(lines.find('\n', at), lines.size());
@@ -80,14 +107,16 @@ std::string joined(const std::vector<std::string>& words) {
 
 /// What holds everywhere is said without a list of where.
 std::string describe(const Findings& all, const boot::Job& job, const std::vector<std::string>& silent) {
-  static constexpr std::pair<Kind, const char*> headings[] = {{within, "within a host"}, {between, "between hosts"}, {unused, "not used"}};
+  static constexpr std::pair<Kind, const char*> headings[] = {
+      {within, "within a host"}, {between, "between hosts"}, {measured, "measured"}, {unused, "not used"}};
   const auto count = [](uint32_t n, const char* what) { return std::to_string(n) + " " + what + (n == 1 ? "" : "s"); };
-  std::string text = "weft: paths of " + count(job.size, "rank") + " on " + count(job.node_count, "host") + " (numbers are estimates)\n";
+  std::string text = "weft: paths of " + count(job.size, "rank") + " on " + count(job.node_count, "host") + " (numbers are estimates" +
+                     (measure_variable.get() ? ", but for those measured)\n" : ")\n");
   for (const auto& [kind, heading] : headings) {
     const auto rows = std::ranges::count_if(all, [&, k = kind](const auto& row) { return row.first.first == k; });
     for (const auto& [what, where] : all) {
       if (what.first != kind) continue;
-      const bool everywhere = kind == unused ? where.size() >= job.node_count : rows == 1;
+      const bool everywhere = kind == unused ? where.size() >= job.node_count : rows == 1 && kind != measured;
       char head[32];
       snprintf(head, sizeof head, "weft:   %-15s", heading);
       text += head + what.second + (everywhere ? "" : "  [" + joined(where) + "]") + "\n";
@@ -140,10 +169,13 @@ void tell(pml::Lane& lane, pml::Team& team, const std::string& text) {
 
 void report_paths(pml::Lane& lane, pml::Context context) {
   const boot::Job& job = lane.boot().job();
-  if (!report_variable.get() || job.local_rank != 0) return;
+  const bool measures = measure_variable.get();
+  if (!report_variable.get() || job.local_rank > (measures ? 1 : 0)) return;
   const auto others = neighbours(lane.boot());
-  const std::string mine = own_lines(lane, others);
   pml::Team team(lane, context, std::make_shared<const pml::Members>(pml::Members::range(0, job.size)), job.rank);
+  const std::string speeds = measures ? measured_lines(lane, team, others) : "";
+  if (job.local_rank != 0) return;
+  const std::string mine = own_lines(lane, others) + speeds;
   if (job.rank != 0) return tell(lane, team, mine.substr(0, kMostText));
   Findings all;
   std::vector<std::string> silent;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,12 @@ namespace weft::tools {
 int show_paths(const std::vector<std::string>& options) {
   const std::string mpirun = own_folder() + "/mpirun", self = own_folder() + "/weft";
   std::vector<std::string> words = {mpirun, "--report-paths"};
-  words.insert(words.end(), options.begin(), options.end());
+  for (const std::string& option : options) {
+    if (option == "--measure")
+      setenv("WEFT_NET_MEASURE", "yes", 1);
+    else
+      words.push_back(option);
+  }
   words.insert(words.end(), {self, "trial-rank"});
   std::vector<char*> list;
   for (std::string& word : words) list.push_back(word.data());

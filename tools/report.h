@@ -67,7 +67,8 @@ int list_jobs(bool json);
 int show_job(const std::string& name);
 int kill_jobs(const std::vector<std::string>& names, bool now);
 
-/// `weft paths OPTIONS...`: mpirun with these options, --report-paths, and be_trial_rank() as the program. Returns only if that fails.
+/// `weft paths OPTIONS...`: mpirun with these options (but for --measure, which sets WEFT_NET_MEASURE), --report-paths, and be_trial_rank()
+/// as the program. Returns only if that fails.
 int show_paths(const std::vector<std::string>& options);
 /// Starts and ends MPI: exit code.
 int be_trial_rank();

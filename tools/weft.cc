@@ -93,8 +93,8 @@ int main(int argc, char** argv) {
   auto* end = app.add_subcommand("kill", "ends jobs: SIGTERM to their ranks, SIGKILL a little later; waits until they have ended");
   end->add_option("job", jobs, "names of jobs, or pids of their mpirun")->required();
   end->add_flag("--now", now, "SIGKILL at once");
-  auto* ways =
-      app.add_subcommand("paths", "which ways messages take within and between hosts, and why: by a trial job; options as for mpirun");
+  auto* ways = app.add_subcommand(
+      "paths", "which ways messages take within and between hosts, and why: by a trial job; options as for mpirun, and --measure");
   ways->prefix_command()->set_help_flag("--help", "Print this help message and exit");  // -h begins -hostfile
   auto* trial = app.add_subcommand("trial-rank", "")->group("");                        // the program of that job
   CLI11_PARSE(app, argc, argv);

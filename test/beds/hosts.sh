@@ -115,8 +115,9 @@ paths() { # which ways are reported; messages over the transports that are not t
   ends 0 "^weft:   between hosts  tcp eth"
   grep -q "^weft:   within a host  shm (" "$work/out" || show "no word of shared memory"
   grep -q "^weft:   not used .*ucx: " "$work/out" || show "no word of ucx"
-  start "$PREFIX/bin/weft" paths "${where[@]}" -x WEFT_NET=tcp
+  start "$PREFIX/bin/weft" paths --measure "${where[@]}" -x WEFT_NET=tcp
   ends 0 "^weft:   within a host  tcp eth"
+  [ "$(grep -c "^weft:   measured  *[0-9.e+]* us, [0-9.e+-]* GB/s  \[" "$work/out")" -ge 3 ] || show "the ways were not measured"
 }
 
 streams() {
