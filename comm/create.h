@@ -23,7 +23,7 @@ int idup(Communicator&, const Info* info, Communicator** made, pml::Request** re
 int split(Communicator&, int color, int key, Communicator** made);
 /// MPI_Comm_split_type. Hardware-guided splits know the names of `hardware_resources`; resource-guided ones also mpi://WORLD and
 /// mpi://SELF as mpi_pset_name; unguided ones go to the first level, from the host down, at which the ranks are not all together, and name
-/// it in `info`.
+/// it in `info`; not on inter-communicators.
 int split_type(Communicator&, int split_type, int key, Info* info, Communicator** made);
 /// MPI_Get_hw_resource_info (MPI 5.0, 11.1.2): the types of resource, and whether the calling thread is bound to one instance.
 /// "hwloc://Package" and so on where our launcher described the node; else the host alone, "mpi_shared_memory".

@@ -1,4 +1,5 @@
 #include "comm/create.h"
+#include "runtime/base/error.h"
 #include "runtime/base/log.h"
 #include "runtime/topo/node.h"
 
@@ -45,6 +46,9 @@ int guided_color(const Communicator& comm, const boot::Job& job, bool by_set_too
 /// Goes down from the host until a level separates the ranks. All ranks see alike whether it does: those that it leaves together
 /// make up the whole communicator, or none of them does.
 int split_unguided(Communicator& comm, const boot::Job& job, int key, Info* info, Communicator** made) {
+  if (comm.team->inter())
+    return fail(MPI_ERR_COMM,
+                "comm is an inter-communicator, whose groups may come apart at different levels; split each group for itself");
   const topo::Node node = node_of(job);
   std::string level(kHost);
   int error = split(comm, host_color(job), key, made);

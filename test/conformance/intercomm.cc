@@ -194,6 +194,16 @@ void splits(Bridge& b) {
     is_bridge(part, sides[b.side], sides[1 - b.side]);
     MPI_Comm_free(&part);
   }
+  // Ranks of one host; there may be hosts with ranks of one side only.
+  MPI_Comm_split_type(b.comm, MPI_COMM_TYPE_SHARED, rank, no_info, &part);
+  int others = 0;
+  MPI_Comm_remote_size(b.comm, &others);
+  if (part != MPI_COMM_NULL) {
+    int size = 0;
+    MPI_Comm_remote_size(part, &size);
+    CHECK(size > 0 && size <= others);
+    MPI_Comm_free(&part);
+  }
   // Comm_create: every second rank of each group, backwards; once nobody of the second group.
   for (const bool nobody : {false, true}) {
     std::vector<int> picked[2], picks;
@@ -652,6 +662,9 @@ void mistakes(Bridge& b) {
   CHECK(MPI_Gather(nullptr, -5, MPI_DATATYPE_NULL, nullptr, -5, MPI_DATATYPE_NULL, MPI_PROC_NULL, c) == MPI_SUCCESS);
   MPI_Comm made;
   FAILS(MPI_Comm_create_group(c, MPI_GROUP_EMPTY, 0, &made), MPI_ERR_COMM);
+  FAILS(MPI_Comm_split_type(c, MPI_COMM_TYPE_HW_UNGUIDED, 0, no_info, &made), MPI_ERR_COMM);
+  int dims = 1, periodic = 0;
+  FAILS(MPI_Cart_create(c, 1, &dims, &periodic, 0, &made), MPI_ERR_COMM);
   FAILS(MPI_Intercomm_create(c, 0, c, 0, 0, &made), MPI_ERR_COMM);
   MPI_Comm_set_errhandler(b.local, MPI_ERRORS_RETURN);
   FAILS(MPI_Intercomm_merge(b.local, 0, &made), MPI_ERR_COMM);
