@@ -9,8 +9,8 @@ Compiles the program with the installation's mpicxx, with CXXFLAGS and SANITIZE 
 program is plain MPI. Number, ranks, threads and transports of each run are drawn from its seed, unless an option says them.
 """
 import argparse
+import concurrent.futures
 import dataclasses
-import glob
 import os
 import pathlib
 import random
@@ -169,12 +169,19 @@ class Shrinker:
         return self.case, self.output
 
 
-def build(options, folder):
+def build(folder):
+    """Compiles the program, as many files at a time as there are cores."""
     compiler = os.environ.get("MPICXX") or f"{os.environ['PREFIX']}/bin/mpicxx"
-    program = f"{folder}/random"
-    flags = shlex.split(os.environ.get("CXXFLAGS", "-O1 -g1")) + shlex.split(os.environ.get("SANITIZE", ""))
-    subprocess.run([compiler, "-std=c++20", "-Wall", "-Wextra", *flags, "-pthread", "-o", program, *sorted(glob.glob(f"{HERE}/*.cc"))], check=True)
-    return program
+    flags = shlex.split(os.environ.get("CXXFLAGS", "-O1 -g1")) + shlex.split(os.environ.get("SANITIZE", "")) + ["-pthread"]
+    objects = {source: f"{folder}/{source.stem}.o" for source in sorted(HERE.glob("*.cc"))}
+
+    def compile_one(source):
+        subprocess.run([compiler, "-std=c++20", "-Wall", "-Wextra", *flags, "-c", "-o", objects[source], source], check=True)
+
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(compile_one, objects))
+    subprocess.run([compiler, *flags, "-o", f"{folder}/random", *objects.values()], check=True)
+    return f"{folder}/random"
 
 
 def report(case, output, options):
@@ -198,7 +205,7 @@ def main():
     options = parser.parse_args()
     options.mpirun = os.environ.get("MPIRUN") or f"{os.environ['PREFIX']}/bin/mpirun"
     with tempfile.TemporaryDirectory() as folder:
-        options.program = options.program or build(options, folder)
+        options.program = options.program or build(folder)
         begin, runs, steps = time.monotonic(), 0, 0
         while runs < options.runs or time.monotonic() - begin < options.seconds:
             case = draw_case(options.seed + runs, options)
