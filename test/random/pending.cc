@@ -4,6 +4,18 @@
 
 namespace random_test {
 
+namespace {
+
+/// Fails with the error of the request that failed, if one of several did.
+void all_ok(int code, const std::vector<MPI_Status>& statuses, std::source_location where = std::source_location::current()) {
+  for (size_t i = 0; code == MPI_ERR_IN_STATUS && i < statuses.size(); ++i) {
+    if (statuses[i].MPI_ERROR != MPI_ERR_PENDING) ok(statuses[i].MPI_ERROR, where);
+  }
+  ok(code, where);
+}
+
+}  // namespace
+
 void Pending::add(MPI_Request request, Done done) {
   requests_.push_back(request);
   done_.push_back(std::move(done));
@@ -16,8 +28,8 @@ void Pending::finished(size_t i, const MPI_Status& status) {
 }
 
 void Pending::wait_all() {
-  std::vector<MPI_Status> statuses(requests_.size());
-  ok(MPI_Waitall(int(requests_.size()), requests_.data(), statuses.data()));
+  std::vector<MPI_Status> statuses(requests_.size(), MPI_Status{});
+  all_ok(MPI_Waitall(int(requests_.size()), requests_.data(), statuses.data()), statuses);
   for (size_t i = 0; i < requests_.size(); ++i) finished(i, statuses[i]);
 }
 
@@ -44,18 +56,18 @@ void Pending::wait_any() {
 
 void Pending::wait_some() {
   std::vector<int> which(requests_.size());
-  std::vector<MPI_Status> statuses(requests_.size());
+  std::vector<MPI_Status> statuses(requests_.size(), MPI_Status{});
   while (left_ > 0) {
     int n = 0;
-    ok(MPI_Waitsome(int(requests_.size()), requests_.data(), &n, which.data(), statuses.data()));
+    all_ok(MPI_Waitsome(int(requests_.size()), requests_.data(), &n, which.data(), statuses.data()), statuses);
     if (n == MPI_UNDEFINED) throw Failure("MPI_Waitsome finds no active request, but " + std::to_string(left_) + " are not complete");
     for (size_t k = 0; k < size_t(n); ++k) finished(size_t(which[k]), statuses[k]);
   }
 }
 
 void Pending::test_all() {
-  std::vector<MPI_Status> statuses(requests_.size());
-  for (int flag = 0; !flag; sched_yield()) ok(MPI_Testall(int(requests_.size()), requests_.data(), &flag, statuses.data()));
+  std::vector<MPI_Status> statuses(requests_.size(), MPI_Status{});
+  for (int flag = 0; !flag; sched_yield()) all_ok(MPI_Testall(int(requests_.size()), requests_.data(), &flag, statuses.data()), statuses);
   for (size_t i = 0; i < requests_.size(); ++i) finished(i, statuses[i]);
 }
 
@@ -92,10 +104,10 @@ void Pending::test_any() {
 
 void Pending::test_some() {
   std::vector<int> which(requests_.size());
-  std::vector<MPI_Status> statuses(requests_.size());
+  std::vector<MPI_Status> statuses(requests_.size(), MPI_Status{});
   while (left_ > 0) {
     int n = 0;
-    ok(MPI_Testsome(int(requests_.size()), requests_.data(), &n, which.data(), statuses.data()));
+    all_ok(MPI_Testsome(int(requests_.size()), requests_.data(), &n, which.data(), statuses.data()), statuses);
     if (n == MPI_UNDEFINED) throw Failure("MPI_Testsome finds no active request, but " + std::to_string(left_) + " are not complete");
     for (size_t k = 0; k < size_t(n); ++k) finished(size_t(which[k]), statuses[k]);
     if (n == 0) sched_yield();

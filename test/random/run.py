@@ -171,16 +171,16 @@ class Shrinker:
 
 def build(folder):
     """Compiles the program, as many files at a time as there are cores."""
-    compiler = os.environ.get("MPICXX") or f"{os.environ['PREFIX']}/bin/mpicxx"
+    compiler = shlex.split(os.environ.get("MPICXX") or f"{os.environ['PREFIX']}/bin/mpicxx")
     flags = shlex.split(os.environ.get("CXXFLAGS", "-O1 -g1")) + shlex.split(os.environ.get("SANITIZE", "")) + ["-pthread"]
     objects = {source: f"{folder}/{source.stem}.o" for source in sorted(HERE.glob("*.cc"))}
 
     def compile_one(source):
-        subprocess.run([compiler, "-std=c++20", "-Wall", "-Wextra", *flags, "-c", "-o", objects[source], source], check=True)
+        subprocess.run([*compiler, "-std=c++20", "-Wall", "-Wextra", *flags, "-c", "-o", objects[source], source], check=True)
 
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(compile_one, objects))
-    subprocess.run([compiler, *flags, "-o", f"{folder}/random", *objects.values()], check=True)
+    subprocess.run([*compiler, *flags, "-o", f"{folder}/random", *objects.values()], check=True)
     return f"{folder}/random"
 
 
