@@ -73,7 +73,7 @@ Status Way::dispatch(Parcel* parcel, const Header& h) {
     sent = ucp_am_send_nbx(ep_, unsigned(Say::message), &parcel->note, sizeof(Note), parcel->payload, h.length, &param);
   } else if (ShortNote::fits(h)) [[likely]] {
     const ShortNote note(h, worker_.job_.rank ^ worker_.short_token_);
-    std::byte* begin = parcel->payload - sizeof note;
+    std::byte* begin = reinterpret_cast<std::byte*>(&parcel->note) + sizeof(Note) - sizeof note;
     memcpy(begin, &note, sizeof note);
     sent = ucp_am_send_nbx(ep_, unsigned(Say::short_message), begin, sizeof note + h.length, nullptr, 0, &param);
   } else {

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Weft over UCX beside UCX's own ucx_perftest, on shared memory and on TCP, taking turns.
 
-  ucx.py PREFIX [--perftest FILE] [--rounds N]
+  ucx.py PREFIX [--perftest FILE] [--rounds N] [--tag]
 
-PREFIX is an installation of Weft. ucx_perftest is Debian's ucx-utils, or that of PyPI's libucx-cu13 (test/conformance/ucx.sh unpacks
-it); set LD_LIBRARY_PATH so that both sides load the same UCX. Latency: medians of single round trips, the least of the rounds, as
-virtual processors move between near and far ones.
-Bandwidth: the best of the rounds. One row a size; the last column is the ratio, below 1 where Weft is ahead.
+PREFIX is an installation of Weft. ucx_perftest is Debian's ucx-utils, or that of PyPI's libucx-cu13 (contrib/lib/ucx.sh unpacks it); set
+LD_LIBRARY_PATH so that both sides load the same UCX. --tag: beside its tests of tagged messages, which a receiver copies to their place as
+MPI must, instead of active messages, which it never looks at. Latency: medians of single round trips, the least of the rounds, as virtual
+processors move between near and far ones. Bandwidth: the best of the rounds. One row a size; the last column is the ratio, below 1 where
+Weft is ahead.
 """
 import argparse
 import os
@@ -44,7 +45,7 @@ def perftest(program, tls, port, test, size):
             if client.returncode == 0:
                 break
         numbers = client.stdout.strip().splitlines()[-1].split(",")
-        return float(numbers[1]) if test == "ucp_am_lat" else float(numbers[5]) * 1.048576
+        return float(numbers[1]) if test.endswith("_lat") else float(numbers[5]) * 1.048576
     finally:
         server.kill()
         server.wait()
@@ -62,6 +63,7 @@ def main():
     parser.add_argument("prefix")
     parser.add_argument("--perftest", default="ucx_perftest")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--tag", action="store_true")
     options = parser.parse_args()
     port = 20000 + os.getpid() % 10000
     with tempfile.TemporaryDirectory() as folder:
@@ -76,7 +78,8 @@ def main():
                     ours.setdefault(key, []).append(value)
                 for name, size in ours:
                     port += 1
-                    value = perftest(options.perftest, tls, port, "ucp_am_lat" if name == "latency" else "ucp_am_bw", size)
+                    test = ("tag_" if options.tag else "ucp_am_") + ("lat" if name == "latency" else "bw")
+                    value = perftest(options.perftest, tls, port, test, size)
                     theirs.setdefault((name, size), []).append(value)
             for name, size in sorted(ours):
                 pick = min if name == "latency" else max
