@@ -118,6 +118,14 @@ paths() { # which ways are reported; messages over the transports that are not t
   start "$PREFIX/bin/weft" paths --measure "${where[@]}" -x WEFT_NET=tcp
   ends 0 "^weft:   within a host  tcp eth"
   [ "$(grep -c "^weft:   measured  *[0-9.e+]* us, [0-9.e+-]* GB/s  \[" "$work/out")" -ge 3 ] || show "the ways were not measured"
+  over_ucx
+}
+
+over_ucx() {
+  [ -e "$PREFIX/lib/weft/btl_ucx.so" ] || return 0
+  start "$mpirun" --report-paths -x WEFT_NET=ucx -x UCX_TLS=tcp,self "${where[@]}" "$work/point_to_point"
+  ends 0 "point_to_point on 16 ranks: ok"
+  grep -q "^weft:   between hosts  ucx (" "$work/out" || show "not over ucx"
 }
 
 streams() {
