@@ -30,7 +30,8 @@ int send(const void* buf, MPI_Count count, const type::Datatype& type, int dest,
 
 int isend(const void* buf, MPI_Count count, const type::Datatype& type, int dest, int tag, comm::Communicator& comm, Mode mode,
           MPI_Request* request) {
-  return hand_out(comm, comm.team->lane().isend(*comm.team, dest, tag, Traffic::user, buffer_of(buf, count, type), mode), request);
+  return hand_out(comm, comm.team->lane().isend_among_others(*comm.team, dest, tag, Traffic::user, buffer_of(buf, count, type), mode),
+                  request);
 }
 
 int send_init(const void* buf, MPI_Count count, const type::Datatype& type, int dest, int tag, comm::Communicator& comm, Mode mode,

@@ -55,6 +55,7 @@ struct Caps {
   bool ordered = true;          ///< messages of one endpoint arrive in the order sent
   bool same_node = false;       ///< reaches processes of this node only
   bool revives = false;         ///< a way that was lost or cut can be connected again
+  bool gathers = false;         ///< several messages cost less together than one by one: gather() holds them back
   double alpha_ns = 0;          ///< latency of a small message
   double beta_ns_per_byte = 0;  ///< inverse bandwidth of large ones
   uint32_t memory_kinds = 1u << static_cast<int>(mem::MemKind::host);
@@ -89,6 +90,12 @@ class Endpoint {
 
   /// Sends header and payload (contiguous, <= caps.max_inline); both are copied before return. `again`: nothing was taken.
   virtual Status try_inline(const Header&, const void* payload) = 0;
+
+  /// As try_inline(), but the message may stay here until flush(): for those that will not be alone. Messages of other calls to the
+  /// same endpoint take it along.
+  virtual Status gather(const Header& header, const void* payload) { return try_inline(header, payload); }
+  /// Sends off what gather() has held back.
+  virtual void flush() {}
 
   /// Sends header.length bytes (<= caps.max_buffered) packed from the cursor, which advances on ok only. Buffered: memory is
   /// free for reuse on return. `again`: nothing was taken.

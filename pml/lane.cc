@@ -375,7 +375,7 @@ Result<std::vector<std::pair<uint32_t, boot::Blob>>> Lane::addresses_of(ProcessI
 }
 
 bool Lane::owes() {
-  if (owed_ || !to_move_.empty() || to_flush_ || owes_on_rails()) return true;
+  if (owed_ || holding_ || !to_move_.empty() || to_flush_ || owes_on_rails()) return true;
   bool reading = false;
   operations_.each([&](Transfer& t) { reading |= t.stage == Stage::reading; });
   return reading;

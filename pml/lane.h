@@ -110,6 +110,14 @@ class Lane final : private btl::Sink {
   Request* isend(Team&, int dest, int tag, Traffic, const Buffer&, Mode = Mode::standard);
   Request* ireceive(Team&, int source, int tag, Traffic, const Buffer&);
 
+  /// As isend. Where messages cost less together than one by one, all but the first few small ones to a peer since the last round of
+  /// progress wait for the next, or until there are enough of them. Their request is shared: set nothing in it.
+  Request* isend_among_others(Team& team, int dest, int tag, Traffic traffic, const Buffer& buffer, Mode mode) {
+    if (gathering_ && dest >= 0) [[unlikely]]
+      if (Request* together = gather(team, dest, tag, traffic, buffer, mode)) return together;
+    return isend(team, dest, tag, traffic, buffer, mode);
+  }
+
   /// The request of a send that is complete: shared, needs no release.
   Request* sent() { return sent_; }
 
@@ -223,6 +231,7 @@ class Lane final : private btl::Sink {
   void watch_failures();
 
   // sending (send.cc)
+  template <bool kGather = false>
   bool send_quickly(Team& team, int dest, int tag, Traffic traffic, const Buffer& buffer, obs::What what) {
     const auto rank = static_cast<uint32_t>(dest);
     Peer& to = team.peer(rank);
@@ -237,7 +246,8 @@ class Lane final : private btl::Sink {
                              to.next_sequence,
                              static_cast<uint8_t>(MessageKind::eager),
                              0};
-    if (to.endpoint->try_inline(header, static_cast<const std::byte*>(buffer.address) + buffer.type->origin) != Status::ok) [[unlikely]]
+    const void* payload = static_cast<const std::byte*>(buffer.address) + buffer.type->origin;
+    if ((kGather ? to.endpoint->gather(header, payload) : to.endpoint->try_inline(header, payload)) != Status::ok) [[unlikely]]
       return false;
     ++to.next_sequence;
     charge(to, bytes);
@@ -266,6 +276,10 @@ class Lane final : private btl::Sink {
   bool flush_pending(Peer&);
   void restore_quick(Peer&);
 
+  // small messages that leave together (batch.cc)
+  Request* gather(Team&, int dest, int tag, Traffic, const Buffer&, Mode);
+  void send_off();
+
   // receiving (receive.cc)
   Status receive_slowly(Team&, int source, int tag, Traffic, const Buffer&, Outcome&);
   static Status received_badly(const Transfer&);
@@ -281,6 +295,8 @@ class Lane final : private btl::Sink {
   void keep(Peer&, const btl::Header&, const std::byte* payload);
   Unexpected& store(Peer&, const btl::Header&, const std::byte* payload);
   void discard(Unexpected&);
+  std::byte* landing_of_eager(Peer&, const btl::Header&);
+  void landed(Peer&, const btl::Header&);
   void match_or_keep(Peer&, const btl::Header&, const std::byte* payload);
   void arrived_early(Peer&, const btl::Header&, const std::byte* payload);
   void drain_early(Peer&);
@@ -425,6 +441,8 @@ class Lane final : private btl::Sink {
   Transfer* free_transfers_ = nullptr;
   TransferList to_move_;      // receives that can go on once the transports have returned
   Peer* to_flush_ = nullptr;  // peers with something to send
+  Peer* holding_ = nullptr;   // peers with messages held back
+  Request* held_ = nullptr;   // of all those messages
   uint32_t polled_ = 0;       // number of the wire whose callbacks run
   uint64_t mend_at_ = 0;      // when ways to some peer want to be looked after; 0: never
   Deferred *deferred_ = nullptr, *last_deferred_ = nullptr;
@@ -449,6 +467,7 @@ class Lane final : private btl::Sink {
   uint32_t next_context_ = 0;
   bool any_failed_ = false;
   bool crowded_ = false;
+  bool gathering_ = false;  // there are wires that can hold messages back
   bool closed_ = false;
 };
 

@@ -36,17 +36,21 @@ Matcher::Matcher()
       arrivals_(kContexts) {}
 
 Matcher::Chain<Transfer>& Matcher::chain_of(const Transfer& r) {
-  return wild(r) ? wild_[context_index(r.match_context)] : exact_chain(r.match_context, r.source, r.tag);
+  return wild(r) ? wild_[context_index(r.match_context)] : exact_[mix(r.match_context, r.source, r.tag) >> exact_shift_];
 }
 
-Transfer* Matcher::search(const btl::Header& h) {
+Transfer* Matcher::look(const btl::Header& h) const {
   Transfer* found = exact_chain(h.context, h.source, h.tag).head;
   while (found && !(found->match_context == h.context && found->source == h.source && found->tag == h.tag)) found = found->next;
   for (Transfer* r = wild_[context_index(h.context)].head; r && !(found && found->order < r->order); r = r->next) {
     if (!matches(*r, h)) continue;
-    found = r;
-    break;
+    return r;
   }
+  return found;
+}
+
+Transfer* Matcher::search(const btl::Header& h) {
+  Transfer* found = look(h);
   if (found) {
     unlink(chain_of(*found), *found);
     --posted_;

@@ -29,6 +29,12 @@ class Matcher {
     return posted_ ? search(h) : nullptr;
   }
 
+  /// The same receive, left where it is.
+  Transfer* awaits(const btl::Header& h) const {
+    if (only_) return matches(*only_, h) ? only_ : nullptr;
+    return posted_ ? look(h) : nullptr;
+  }
+
   /// Keeps a message for which arrived() found nothing.
   void keep(Unexpected&);
 
@@ -82,10 +88,11 @@ class Matcher {
   }
   static size_t context_index(Context context) { return (context * 0x9e3779b97f4a7c15u) >> 58; }
 
-  Chain<Transfer>& exact_chain(Context c, int32_t s, int32_t t) { return exact_[mix(c, s, t) >> exact_shift_]; }
+  const Chain<Transfer>& exact_chain(Context c, int32_t s, int32_t t) const { return exact_[mix(c, s, t) >> exact_shift_]; }
   Chain<Unexpected>& kept_chain(Context c, int32_t s, int32_t t) { return kept_[mix(c, s, t) >> kept_shift_]; }
   Chain<Transfer>& chain_of(const Transfer& r);
 
+  Transfer* look(const btl::Header&) const;
   Transfer* search(const btl::Header&);
   void insert_behind(Transfer&);
   void insert(Transfer&);

@@ -48,10 +48,19 @@ struct Peer {
   bool queued = false;   ///< stands in the lane's list of peers with something to send
   bool held_up = false;  ///< `pending` waits for credit, as the peer has been told
 
+  // Small messages that may leave together (batch.cc).
+  bool gathers = false;      ///< the wire can hold them back
+  bool holds = false;        ///< it does; the peer stands in the lane's list of those
+  uint32_t burst = 0;        ///< messages in a row
+  uint32_t burst_round = 0;  ///< the round of progress before them
+  uint64_t burst_last = 0;   ///< ticks at the last one
+  Peer* next_holding = nullptr;
+
   ProcessId id;
   std::array<Protocols, 3> protocols;  ///< by memory kind
   std::unique_ptr<Rails> rails;        ///< only with several ways over networks; then `endpoint` is not used
   std::vector<Way> ways;               ///< in order of preference
+  Transfer* landing = nullptr;         ///< the receive into whose memory an eager message is being read
   TransferList pending;                ///< matchable messages that found no room, in order
   TransferList streams;                ///< fragments being pushed
   std::vector<Control> controls;       ///< answers that found no room

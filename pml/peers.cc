@@ -55,6 +55,8 @@ void Lane::connect(Peer& peer) {
   if (!reasons.empty())
     log(Level::info, "%s is reached over %s only (%s)", name_of(boot_, peer.id).c_str(), peer.ways.front().caps->name, reasons.c_str());
   peer.endpoint = peer.ways.front().endpoint;
+  peer.gathers = peer.ways.front().caps->gathers;
+  gathering_ |= peer.gathers;
   peer.connected = true;
   lay_rails(peer);
   choose_protocols(peer);
@@ -98,6 +100,7 @@ void Lane::lost(void* cookie, const std::string& why) {
     return queue(peer);
   }
   const auto spare = std::ranges::find(peer.ways, polled_, &Way::number);
+  if (peer.landing) return fail_peer(peer, why);  // half a message is gone
   if (spare == peer.ways.end() || spare == peer.ways.begin()) return fail_peer(peer, why);
   log(Level::info, "%s is no longer reached over %s: %s", name_of(boot_, peer.id).c_str(), spare->caps->name, why.c_str());
   peer.ways.erase(spare);
@@ -115,6 +118,7 @@ void Lane::fail_peer(Peer& peer, const std::string& why) {
   log(Level::info, "%s", peer.failure.c_str());
   peer.controls.clear();
   forget_rails(peer);
+  if (peer.landing) end(*std::exchange(peer.landing, nullptr), MPI_ERR_PROC_ABORTED);
   while (Transfer* t = peer.pending.pop_front()) end(*t, MPI_ERR_PROC_ABORTED);
   while (Transfer* t = peer.streams.pop_front()) end(*t, MPI_ERR_PROC_ABORTED);
   for (Transfer* t = to_move_.front(); t;) {

@@ -67,6 +67,8 @@ int Lane::poll_quiet_wires() {
 
 int Lane::round(bool thorough) {
   if (phase_ != Phase::idle) return 0;
+  if (holding_) [[unlikely]]
+    send_off();
   phase_ = Phase::polling;
   int events = 0;
   for (Wire* wire : busy_wires_) {
@@ -75,7 +77,7 @@ int Lane::round(bool thorough) {
     wire->events += static_cast<uint64_t>(n);
     events += n;
   }
-  const bool quiet_too = thorough || ++rounds_ % kQuietEvery == 0;
+  const bool quiet_too = ++rounds_ % kQuietEvery == 0 || thorough;
   if (quiet_too) [[unlikely]]
     events += poll_quiet_wires();
   phase_ = Phase::working;

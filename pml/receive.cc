@@ -200,7 +200,9 @@ void Lane::arrived(void* cookie, const btl::Header& h, const std::byte* payload)
   Peer& from = *static_cast<Peer*>(cookie);
   if (h.kind == static_cast<uint8_t>(MessageKind::eager) && h.flags == 0 && h.sequence == from.expected) [[likely]] {
     ++from.expected;
-    if (Transfer* t = matcher_.arrived(h)) [[likely]] {
+    if (from.landing) [[unlikely]] {
+      landed(from, h);
+    } else if (Transfer* t = matcher_.arrived(h)) [[likely]] {
       deliver(*t, h, payload, h.length);
       take_credit(from, h.length);
     } else {
@@ -234,6 +236,30 @@ void Lane::arrived(void* cookie, const btl::Header& h, const std::byte* payload)
     case MessageKind::resume: return on_resume(from, h);
     case MessageKind::held_up: return on_held_up(from);
   }
+}
+
+/// Where the payload of an eager message whose header has arrived should go: into the receive that it matches, which is taken out of
+/// matching by that. With several ways to the peer the rest of the message may have to come over another one: none then.
+std::byte* Lane::landing_of_eager(Peer& from, const btl::Header& h) {
+  if (h.flags != 0 || h.sequence != from.expected || from.landing || from.rails || from.failed) return nullptr;
+  if (!from.ways.empty() && from.ways.front().number != polled_) return nullptr;
+  Transfer* t = matcher_.awaits(h);
+  if (!t || !t->base || h.length > t->capacity) return nullptr;
+  matcher_.arrived(h);
+  t->peer = &from;
+  t->stage = Stage::streaming;
+  from.landing = t;
+  return t->base;
+}
+
+/// The message is complete.
+void Lane::landed(Peer& from, const btl::Header& h) {
+  Transfer& t = *std::exchange(from.landing, nullptr);
+  t.outcome.source = h.source;
+  t.outcome.tag = h.tag;
+  t.outcome.bytes = h.length;
+  end(t);
+  take_credit(from, h.length);
 }
 
 void Lane::match_or_keep(Peer& from, const btl::Header& h, const std::byte* payload) {

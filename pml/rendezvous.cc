@@ -92,6 +92,7 @@ void Lane::ask_for_data(Transfer& t) {
 }
 
 std::byte* Lane::landing(void* cookie, const btl::Header& h) {
+  if (h.kind == static_cast<uint8_t>(MessageKind::eager)) return landing_of_eager(*static_cast<Peer*>(cookie), h);
   if (h.kind != static_cast<uint8_t>(MessageKind::fragment)) return nullptr;
   Transfer* t = operations_.find(h.context);
   const uint64_t offset = offset_of(h);

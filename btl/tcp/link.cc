@@ -18,8 +18,12 @@ constexpr size_t kRuns = 64;                   // entries of one writev
 constexpr size_t kScratch = 128 * 1024;        // bytes of one read beyond payloads that have a place
 constexpr int kReadsPerPoll = 16;              // then others have their turn
 constexpr size_t kMaxPieces = 4096;            // zero-copy sends waiting per peer
+constexpr size_t kCopyBelow = 2048;            // payloads that are copied behind their header, which is cheaper than describing two runs
+constexpr size_t kGathered = 16 * 1024;        // bytes held back at most
 constexpr uint64_t kFirstPause = 20'000'000;   // ns before the second round of attempts; grows fourfold
 constexpr uint64_t kCrossing = 1'000'000'000;  // ns that the peer's own attempt may take before ours is repeated
+
+const std::string kWithinHost = "reno";  // congestion control that every kernel has
 
 size_t total(std::span<const iovec> runs) {
   size_t n = 0;
@@ -61,7 +65,13 @@ std::string Link::describe() const {
 Status Link::admit(size_t copied) {
   if (state_ == State::dead || state_ == State::left) return Status::peer_failed;
   if (rail_.draining_) return Status::failed;
-  if (!outbox_.empty() && (outbox_.copied() + copied > rail_.options_.queue_bytes || outbox_.pieces() >= kMaxPieces)) return Status::again;
+  const auto full = [&] {
+    return !outbox_.empty() && (outbox_.copied() + copied > rail_.options_.queue_bytes || outbox_.pieces() >= kMaxPieces);
+  };
+  if (full()) {
+    flush();  // what gather() holds back
+    if (full()) return Status::again;
+  }
   if (state_ == State::idle) begin();
   rail_.pause_ = rail_.quiet_looks_ = 0;  // an answer may come soon
   return state_ == State::dead ? Status::peer_failed : Status::ok;
@@ -69,12 +79,14 @@ Status Link::admit(size_t copied) {
 
 /// Offers bytes to the kernel; returns how many it took. Nothing while anything is queued before them.
 size_t Link::write_now(std::span<const iovec> runs) {
+  flush();
   if (state_ != State::open || !outbox_.empty()) return 0;
   msghdr message{};
   message.msg_iov = const_cast<iovec*>(runs.data());
   message.msg_iovlen = std::min(runs.size(), kRuns);
   for (;;) {
     const ssize_t n = sendmsg(fd.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    ++rail_.counters_.writes;
     if (n >= 0) return size_t(n);
     if (errno == EINTR) continue;
     if (errno != EAGAIN && errno != EWOULDBLOCK) fail(explain("sending failed", errno));
@@ -84,15 +96,41 @@ size_t Link::write_now(std::span<const iovec> runs) {
 
 Status Link::try_inline(const Header& header, const void* payload) {
   if (const Status status = admit(sizeof header + header.length); status != Status::ok) return status;
-  const iovec runs[2] = {{const_cast<Header*>(&header), sizeof header}, {const_cast<void*>(payload), header.length}};
-  const size_t sent = write_now({runs, header.length > 0 ? 2u : 1u});
+  if (!outbox_.empty() && header.length < kGathered) {
+    keep(header, payload, 0);
+    flush();
+    return state_ == State::dead ? Status::peer_failed : Status::ok;
+  }
+  size_t sent;
+  if (header.length < kCopyBelow) {
+    std::byte message[sizeof header + kCopyBelow];
+    memcpy(message, &header, sizeof header);
+    memcpy(message + sizeof header, payload, header.length);
+    const iovec run{message, sizeof header + header.length};
+    sent = write_now({&run, 1});
+  } else {
+    const iovec runs[2] = {{const_cast<Header*>(&header), sizeof header}, {const_cast<void*>(payload), header.length}};
+    sent = write_now(runs);
+  }
   if (sent == sizeof header + header.length) return Status::ok;
   if (state_ == State::dead) return Status::peer_failed;
+  keep(header, payload, sent);
+  watch(true);
+  return Status::ok;
+}
+
+/// Queues a copy of what is left of a message of which `sent` bytes have gone.
+void Link::keep(const Header& header, const void* payload, size_t sent) {
   if (sent < sizeof header) outbox_.add(reinterpret_cast<const std::byte*>(&header) + sent, sizeof header - sent);
   const size_t done = sent > sizeof header ? sent - sizeof header : 0;
   outbox_.add(static_cast<const std::byte*>(payload) + done, header.length - done);
-  watch(true);
-  return Status::ok;
+}
+
+Status Link::gather(const Header& header, const void* payload) {
+  if (const Status status = admit(sizeof header + header.length); status != Status::ok) return status;
+  keep(header, payload, 0);
+  if (outbox_.bytes() >= kGathered) flush();
+  return state_ == State::dead ? Status::peer_failed : Status::ok;
 }
 
 Status Link::send(const Header& header, type::Cursor& cursor) {
@@ -102,14 +140,10 @@ Status Link::send(const Header& header, type::Cursor& cursor) {
     return status;
   }
   if (const Status status = admit(sizeof header + header.length); status != Status::ok) return status;
-  const bool first = outbox_.empty();
   std::byte* at = outbox_.extend(sizeof header + header.length);
   memcpy(at, &header, sizeof header);
   cursor.pack(at + sizeof header, header.length);
-  if (first)
-    flush();
-  else
-    watch(true);
+  flush();
   return state_ == State::dead ? Status::peer_failed : Status::ok;
 }
 
@@ -140,6 +174,10 @@ Status Link::send_zcopy(const Header& header, std::span<const iovec> payload, Op
 }
 
 void Link::flush() {
+  if (!outbox_.empty() && !blocked()) push();
+}
+
+void Link::push() {
   while (state_ == State::open && !outbox_.empty()) {
     iovec runs[kRuns];
     msghdr message{};
@@ -149,6 +187,7 @@ void Link::flush() {
     ssize_t n = 0;
     if (offered > 0) {
       n = sendmsg(fd.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+      ++rail_.counters_.writes;
       if (n < 0 && errno == EINTR) continue;
       if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK) return fail(explain("sending failed", errno));
       if (n < 0) break;
@@ -258,10 +297,13 @@ void Link::opened() {
   opened_ = now_ns();
   here_ = net::local_address(fd.get());
   there_ = net::remote_address(fd.get());
+  // Inside a host nothing is congested, and a control that spaces its packets out (BBR) costs half the bandwidth.
+  if (const std::string& control = here_.loopback() ? kWithinHost : rail_.options_.congestion; !control.empty())
+    net::use_congestion_control(fd.get(), control);
   ++rail_.open_links_;
   rail_.watch(*this, EPOLLIN);
   rail_.check_silence(opened_);  // begins to look after it
-  flush();
+  push();
 }
 
 /// Goes on with a connection that the peer made, whatever became of attempts of our own.
@@ -282,6 +324,7 @@ void Link::hang_up(State next) {
   handshake_.reset();
   if (!fd) return;
   rail_.unwatch(*this);
+  if (rail_.lively_ == this) rail_.lively_ = nullptr;
   shutdown(fd.get(), SHUT_RDWR);  // a forked child may still hold the socket
   fd.reset();
 }
@@ -304,7 +347,7 @@ int Link::serve(uint32_t events, Sink& sink) {
     default: return 0;
   }
   int count = 0;
-  if (events & EPOLLOUT) flush(), ++count;
+  if (events & EPOLLOUT) push(), ++count;
   if (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) count += receive(sink);
   return count;
 }
@@ -317,7 +360,7 @@ int Link::receive(Sink& sink) {
     iovec places[2];
     const int entries = inbox_.places(scratch, places);
     const size_t room = total({places, size_t(entries)});
-    const ssize_t n = readv(fd.get(), places, entries);
+    const ssize_t n = entries == 1 ? recv(fd.get(), places[0].iov_base, room, MSG_DONTWAIT) : readv(fd.get(), places, entries);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
     if (n < 0) return fail(explain("receiving failed", errno)), count + 1;
@@ -326,6 +369,7 @@ int Link::receive(Sink& sink) {
                                                  : "it closed the connection without taking its leave";
       return fail(std::string(when) + "; " + meaning(ECONNRESET)), count + 1;
     }
+    ++rail_.counters_.reads;
     const Inbox::Taken taken = inbox_.take(size_t(n), scratch, sink, cookie_);
     count += taken.messages + 1;
     if (taken.broken) return fail(std::string(taken.broken) + "; memory of one side is damaged, or the two run different versions"), count;
@@ -366,7 +410,7 @@ bool Link::leave() {
     outbox_.add(&leave, sizeof leave);
     bye_sent_ = true;
   }
-  flush();
+  push();
   if (state_ == State::dead) return true;
   int unacknowledged = 0;
   return outbox_.empty() && (ioctl(fd.get(), SIOCOUTQ, &unacknowledged) != 0 || unacknowledged == 0);

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 
 #include "btl/tcp/rail.h"
 #include "runtime/config/config.h"
@@ -10,6 +12,9 @@ namespace {
 const config::Bytes setting_queue("tcp", "queue", "256K", "Bytes of small messages that may wait per peer before its senders wait");
 const config::Bytes setting_socket("tcp", "socket_buffer", "0", "Send and receive buffer of each tcp connection; 0: the kernel tunes them");
 const config::Integer setting_silence("tcp", "silence", "60", "Seconds after which a peer host that does not answer any more is lost");
+const config::Text setting_congestion(
+    "tcp", "congestion", "",
+    "Congestion control of tcp between hosts, such as cubic or dctcp; empty: the system's. Within a host it is reno");
 const config::Integer setting_connect("tcp", "connect_timeout", "10", "Seconds that one attempt to connect over tcp may take");
 
 }  // namespace
@@ -20,6 +25,7 @@ Options options_from_settings() {
   options.queue_bytes = uint32_t(std::min<uint64_t>(setting_queue.get(), 1u << 30));
   options.socket_bytes = int(std::min<uint64_t>(setting_socket.get(), 1u << 30));
   options.silence_s = seconds(setting_silence);
+  options.congestion = setting_congestion.get();
   options.connect_s = seconds(setting_connect);
   return options;
 }
@@ -44,6 +50,9 @@ Result<std::vector<std::unique_ptr<Rail>>> open_rails(const Site& site, const Op
     speeds.push_back(interface.mbit);
   }
   if (card->rails.empty()) return Failure{"tcp cannot listen on any interface: " + why};
+  if (!options.congestion.empty() && !net::use_congestion_control(listeners.front().front().get(), options.congestion))
+    return Failure{"tcp cannot use the congestion control \"" + options.congestion + "\" (" + strerror(errno) +
+                   "); WEFT_TCP_CONGESTION takes one that /proc/sys/net/ipv4/tcp_allowed_congestion_control lists"};
   std::vector<std::unique_ptr<Rail>> rails;
   for (size_t i = 0; i < listeners.size(); ++i)
     rails.push_back(std::make_unique<Rail>(site, options, card, i, speeds[i], std::move(listeners[i])));

@@ -1,9 +1,5 @@
 #include "btl/tcp/rail.h"
 
-#if defined(__x86_64__)
-#include <x86intrin.h>
-#endif
-
 #include <algorithm>
 
 #include "btl/porter.h"
@@ -12,22 +8,16 @@
 namespace weft::btl::tcp {
 namespace {
 
-const obs::Figures<Counters> figures("tcp", {{"lost", obs::Gauge::counter, &Counters::lost, "connections to peers lost"}});
+const obs::Figures<Counters> figures("tcp", {{"lost", obs::Gauge::counter, &Counters::lost, "connections to peers lost"},
+                                             {"writes", obs::Gauge::counter, &Counters::writes, "system calls that sent"},
+                                             {"reads", obs::Gauge::counter, &Counters::reads, "system calls that brought something"}});
 
 constexpr uint32_t kLooksBeforeRest = 500;  // fruitless looks until poll() begins to skip
 constexpr uint64_t kShortestPause = 2'000;  // ticks between looks
 constexpr uint64_t kLongestPause = 40'000;  // with connections open; about 15 us
 constexpr uint64_t kLongestPauseAlone = 200'000;
+constexpr uint32_t kDirectLooks = 8;       // looks at the liveliest connection alone for each one at all of them
 constexpr uint64_t kAnew = 1'000'000'000;  // ns after which an attempt of the peer's cannot have crossed ours any more
-
-/// A cheap clock of roughly a nanosecond; only how long ago a look was matters.
-uint64_t ticks() {
-#if defined(__x86_64__)
-  return __rdtsc();
-#else
-  return now_ns();
-#endif
-}
 
 Caps caps_for(const Card::Rail& rail, uint32_t mbit) {
   Caps caps;
@@ -40,6 +30,7 @@ Caps caps_for(const Card::Rail& rail, uint32_t mbit) {
   const bool loopback = std::ranges::all_of(rail.addresses, &net::Address::loopback);
   caps.same_node = loopback;
   caps.revives = !loopback;
+  caps.gathers = true;
   caps.alpha_ns = loopback ? 8'000 : 15'000;
   caps.beta_ns_per_byte = loopback ? 0.3 : 8'000.0 / double(mbit ? mbit : 10'000);
   return caps;
@@ -112,12 +103,30 @@ int Rail::poll(Sink& sink) {
   if (now - last_look_ < pause_ && mourned_.empty()) return 0;
   last_look_ = now;
   int events = report(sink);
+  if (lively_ && ++direct_looks_ % kDirectLooks != 0 && !lively_->blocked())
+    events += lively_->receive(sink);
+  else
+    events += look_at_all(sink);
+  events += report(sink);
+  rest(events);
+  return events;
+}
+
+int Rail::look_at_all(Sink& sink) {
   epoll_event ready[32];
   const int n = watcher_.look(ready);
+  int events = n;
   for (int i = 0; i < n; ++i) events += serve(ready[i], sink);
-  events += report(sink);
-  rest(n > 0 || events > 0);
+  if (n > 0) choose_lively(n == 1 ? net::Watcher::who(ready[0]) : nullptr);
   return events;
+}
+
+/// The connection that alone had something twice in a row is asked directly from then on, until another one has something.
+void Rail::choose_lively(net::Watched* only) {
+  Link* link = only && only != &doorman_.door() && only != &alarm_ ? static_cast<Link*>(only) : nullptr;
+  if (link && link->state_ != Link::State::open) link = nullptr;
+  lively_ = link == last_ready_ ? link : nullptr;
+  last_ready_ = link;
 }
 
 /// Decides when the kernel is asked next.

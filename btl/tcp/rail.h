@@ -29,6 +29,7 @@ struct Options {
   uint32_t queue_bytes = 256 * 1024;                      ///< copied bytes waiting per peer, beyond which sends are told `again`
   int socket_bytes = 0;                                   ///< SO_SNDBUF and SO_RCVBUF; 0: the kernel's own tuning
   uint32_t silence_s = 60;                                ///< a peer host that stays silent so long is lost
+  std::string congestion = {};                            ///< congestion control between hosts; empty: the system's
   uint32_t connect_s = 10;                                ///< limit of one attempt to connect
   uint32_t rounds = 5;                                    ///< attempts per address before a peer counts as unreachable
   uint32_t spare_ms = 1000;                               ///< limits silence and an attempt to connect where there are other rails
@@ -40,7 +41,9 @@ Options options_from_settings();
 
 /// Everything that a rail counts, for reports and tests.
 struct Counters {
-  uint64_t lost = 0;  ///< peers lost
+  uint64_t lost = 0;    ///< peers lost
+  uint64_t writes = 0;  ///< system calls that sent
+  uint64_t reads = 0;   ///< system calls that brought something
 };
 
 class Rail;
@@ -64,6 +67,8 @@ class Link final : public Endpoint, public net::Watched {
   Status send_zcopy(const Header&, std::span<const iovec>, Operation&) override;
   void cut() override;
   uint8_t rail() const override;
+  Status gather(const Header&, const void* payload) override;
+  void flush() override;
   size_t backlog() const override { return outbox_.bytes(); }
   std::string describe() const override;
 
@@ -73,8 +78,11 @@ class Link final : public Endpoint, public net::Watched {
 
   Status admit(size_t copied);
   size_t write_now(std::span<const iovec> runs);
-  void flush();
+  void keep(const Header& header, const void* payload, size_t sent);
+  void push();
   void watch(bool write);
+  /// The kernel has no room, or there is no connection.
+  bool blocked() const { return state_ != State::open || (interest & EPOLLOUT); }
 
   uint64_t connect_limit_ns() const;
   void reopen();
@@ -134,6 +142,8 @@ class Rail final : public Transport {
   friend class Porter<Rail>;
 
   Link& link_to(ProcessId who);
+  int look_at_all(Sink& sink);
+  void choose_lively(net::Watched* only);
   int serve(const epoll_event& event, Sink& sink);
   int report(Sink& sink);
   void watch(net::Watched& what, uint32_t events) { watcher_.watch(what, events); }
@@ -163,6 +173,9 @@ class Rail final : public Transport {
   uint64_t last_look_ = 0, pause_ = 0;
   uint32_t quiet_looks_ = 0;
   uint32_t open_links_ = 0, busy_links_ = 0;  // open; being connected
+  Link* lively_ = nullptr;                    // the connection asked directly
+  Link* last_ready_ = nullptr;                // the only one that had something at the last look at all
+  uint32_t direct_looks_ = 0;
 };
 
 /// The rails of this process, sharing one card.

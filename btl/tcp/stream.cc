@@ -7,6 +7,7 @@ namespace weft::btl::tcp {
 namespace {
 
 constexpr size_t kPieceBytes = 16384;       // small messages are gathered in pieces of this size
+constexpr size_t kHeads = 2048;             // bytes read where a large message is expected to begin
 constexpr size_t kBounceStep = 256 * 1024;  // a bounce buffer starts with this
 
 }  // namespace
@@ -22,7 +23,7 @@ std::byte* Outbox::extend(size_t n) {
     return at;
   }
   const size_t size = std::max(n, kPieceBytes);
-  auto memory = std::make_unique_for_overwrite<std::byte[]>(size);
+  auto memory = size == kPieceBytes && spare_ ? std::move(spare_) : std::make_unique_for_overwrite<std::byte[]>(size);
   std::byte* at = memory.get();
   pieces_.push_back({at, n, std::move(memory), size - n});
   return at;
@@ -52,6 +53,7 @@ void Outbox::taken(size_t n) {
     n -= front.length;
     if (front.memory) copied_ -= front.length;
     if (front.op) ended.push_back(front.op);
+    if (front.memory && front.at + front.length + front.room == front.memory.get() + kPieceBytes) spare_ = std::move(front.memory);
     pieces_.pop_front();
   }
   if (n > 0) {
@@ -71,10 +73,11 @@ void Outbox::abandon(Status status) {
 }
 
 int Inbox::places(std::span<std::byte> scratch, iovec out[2]) {
-  const iovec rest{scratch.data(), scratch.size()};
+  // after a large message another one is likely: little more than its header, so that its payload goes straight to its landing
+  const iovec rest{scratch.data(), large_ ? std::min(scratch.size(), kHeads) : scratch.size()};
   const size_t room = open_room();
   if (room == 0) return out[0] = rest, 1;
-  out[0] = {(landing_ ? landing_ : bounce_.data()) + got_, room};
+  out[0] = {(landing_ ? landing_ : bounce_.get()) + got_, room};
   out[1] = rest;
   // a bounce buffer that is not yet as long as the message must be full before anything may go behind it
   return got_ + room == header_.length ? 2 : 1;
@@ -82,24 +85,30 @@ int Inbox::places(std::span<std::byte> scratch, iovec out[2]) {
 
 size_t Inbox::open_room() const {
   if (!under_way_) return 0;
-  return (landing_ ? header_.length : bounce_.size()) - got_;
+  return (landing_ ? header_.length : bounce_size_) - got_;
 }
 
-void Inbox::grow() { bounce_.resize(std::min<size_t>(header_.length, std::max<size_t>(kBounceStep, size_t{got_} * 2))); }
+/// Makes room for `least` bytes of the payload at least.
+void Inbox::grow(size_t least) {
+  bounce_size_ = std::min<size_t>(header_.length, std::max({kBounceStep, size_t{got_} * 2, least}));
+  const auto old = std::exchange(bounce_, std::make_unique_for_overwrite<std::byte[]>(bounce_size_));
+  if (got_ > 0) memcpy(bounce_.get(), old.get(), got_);
+}
 
-void Inbox::begin_payload(Sink& sink, void* cookie) {
+void Inbox::begin_payload(Sink& sink, void* cookie, size_t here) {
   under_way_ = true;
   got_ = 0;
   landing_ = header_.length >= kLandingFrom ? sink.landing(cookie, header_) : nullptr;
-  if (!landing_) grow();
+  if (!landing_) grow(here);
 }
 
 void Inbox::finish_payload(Sink& sink, void* cookie, Taken& taken) {
   under_way_ = false;
   head_have_ = 0;
   ++taken.messages;
-  const std::vector<std::byte> bounce = std::exchange(bounce_, {});
-  sink.arrived(cookie, header_, landing_ ? landing_ : bounce.data());
+  const auto bounce = std::move(bounce_);
+  bounce_size_ = 0;
+  sink.arrived(cookie, header_, landing_ ? landing_ : bounce.get());
 }
 
 const char* Inbox::check(Taken& taken) const {
@@ -121,7 +130,7 @@ Inbox::Taken Inbox::take(size_t n, std::span<const std::byte> scratch, Sink& sin
     if (got_ == header_.length)
       finish_payload(sink, cookie, taken);
     else if (open_room() == 0)
-      grow();
+      grow(0);
   }
   take_scratch(scratch.first(n), sink, cookie, taken);
   return taken;
@@ -135,6 +144,7 @@ void Inbox::take_scratch(std::span<const std::byte> bytes, Sink& sink, void* coo
     bytes = bytes.subspan(part);
     if (head_have_ < sizeof header_) return;
     if ((taken.broken = check(taken))) return;
+    large_ = header_.length >= kLarge;
     if (taken.bye) {
       closed_ = true;
       head_have_ = 0;
@@ -148,12 +158,11 @@ void Inbox::take_scratch(std::span<const std::byte> bytes, Sink& sink, void* coo
       sink.arrived(cookie, header_, payload);
       continue;
     }
-    begin_payload(sink, cookie);
     const size_t here = bytes.size();
-    if (!landing_ && bounce_.size() < here) bounce_.resize(here);
-    memcpy((landing_ ? landing_ : bounce_.data()), bytes.data(), here);
+    begin_payload(sink, cookie, here);
+    memcpy((landing_ ? landing_ : bounce_.get()), bytes.data(), here);
     got_ = uint32_t(here);
-    if (open_room() == 0) grow();
+    if (open_room() == 0) grow(0);
     return;
   }
 }

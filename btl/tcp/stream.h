@@ -19,6 +19,7 @@ namespace weft::btl::tcp {
 constexpr uint64_t kControl = ~uint64_t{0};  ///< no team has this context
 constexpr uint32_t kMaxPayload = 1u << 30;   ///< longer messages do not exist on this wire
 constexpr uint32_t kLandingFrom = 4096;      ///< shorter payloads are not worth a landing
+constexpr uint32_t kLarge = 32 * 1024;       ///< payloads that are worth a read of their own, straight to their landing
 inline Header bye() { return {kControl, 0, 0, 0, 0, 'B', 0}; }
 
 /// Bytes accepted for a peer and not yet taken by the kernel.
@@ -52,6 +53,7 @@ class Outbox {
     Operation* op = nullptr;
   };
   std::deque<Piece> pieces_;
+  std::unique_ptr<std::byte[]> spare_;  // memory of the last piece of ours
   size_t bytes_ = 0, copied_ = 0;
 };
 
@@ -73,20 +75,22 @@ class Inbox {
   bool within_message() const { return head_have_ > 0 || under_way_; }
 
  private:
-  void begin_payload(Sink& sink, void* cookie);
+  void begin_payload(Sink& sink, void* cookie, size_t here);
   size_t open_room() const;
-  void grow();
+  void grow(size_t least);
   void finish_payload(Sink& sink, void* cookie, Taken& taken);
   void take_scratch(std::span<const std::byte> bytes, Sink& sink, void* cookie, Taken& taken);
   const char* check(Taken& taken) const;
 
-  Header header_;                  // of the message under way
-  size_t head_have_ = 0;           // bytes of header_ that are there
-  bool under_way_ = false;         // header_ is complete, its payload is not
-  bool closed_ = false;            // bye was seen
-  uint32_t got_ = 0;               // bytes of payload that are there
-  std::byte* landing_ = nullptr;   // where they go; null: bounce_
-  std::vector<std::byte> bounce_;  // grows with what arrives, so that a header alone costs nothing
+  Header header_;                 // of the message under way
+  size_t head_have_ = 0;          // bytes of header_ that are there
+  bool under_way_ = false;        // header_ is complete, its payload is not
+  bool closed_ = false;           // bye was seen
+  bool large_ = false;            // the last message was
+  uint32_t got_ = 0;              // bytes of payload that are there
+  std::byte* landing_ = nullptr;  // where they go; null: bounce_
+  std::unique_ptr<std::byte[]> bounce_;
+  size_t bounce_size_ = 0;  // grows with what arrives, so that a header alone costs nothing
 };
 
 }  // namespace weft::btl::tcp

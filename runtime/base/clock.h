@@ -2,6 +2,9 @@
 #pragma once
 
 #include <time.h>
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
 
 #include <cstdint>
 
@@ -12,6 +15,15 @@ inline uint64_t now_ns() {
   timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return uint64_t(t.tv_sec) * 1'000'000'000u + uint64_t(t.tv_nsec);
+}
+
+/// A cheap clock of roughly a nanosecond, for how long ago something was.
+inline uint64_t ticks() {
+#if defined(__x86_64__)
+  return __rdtsc();
+#else
+  return now_ns();
+#endif
 }
 
 /// One pause of a spinning loop.

@@ -86,6 +86,10 @@ void tune_stream(int fd, int seconds) {
   set(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
 }
 
+bool use_congestion_control(int fd, const std::string& name) {
+  return setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name.data(), static_cast<socklen_t>(name.size())) == 0;
+}
+
 void size_buffers(int fd, int bytes) {
   set(fd, SOL_SOCKET, SO_SNDBUF, bytes);
   set(fd, SOL_SOCKET, SO_RCVBUF, bytes);

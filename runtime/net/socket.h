@@ -49,6 +49,10 @@ int pending_error(int fd);
 /// Small messages leave at once; the silent death of an idle connection's other host is noticed within `seconds`.
 void tune_stream(int fd, int seconds);
 
+/// Chooses how a connection, or those that a listener accepts, adapts to congestion. False (with errno set) if this kernel does not have
+/// that, or does not let everybody use it.
+bool use_congestion_control(int fd, const std::string& name);
+
 /// Sets send and receive buffer; connections inherit those of the listener.
 void size_buffers(int fd, int bytes);
 

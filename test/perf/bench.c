@@ -1,6 +1,6 @@
 /* Micro-benchmarks in plain MPI C: compiles against any MPI. Prints one line a row: NAME BYTES VALUE UNIT.
  *
- *   bench [--quick] [--only NAME]
+ *   bench [--quick] [--only NAME[,NAME...]]
  *
  * Two-rank rows use ranks 0 and 1; collective rows use all. Values: latency is half a round trip in microseconds (median of
  * batches), bandwidth in MB/s, message rate in messages/s, collectives the mean time of a call in microseconds (slowest rank,
@@ -16,7 +16,12 @@ static int rank, ranks, quick;
 static const char* only;
 static char *send_buffer, *receive_buffer;
 
-static int wanted(const char* name) { return !only || strcmp(only, name) == 0; }
+static int wanted(const char* name) {
+  const size_t length = strlen(name);
+  for (const char* at = only; at; at = strchr(at, ','), at += at != NULL)
+    if (strncmp(at, name, length) == 0 && (at[length] == ',' || !at[length])) return 1;
+  return !only;
+}
 
 static int ascending(const void* a, const void* b) {
   const double x = *(const double*)a, y = *(const double*)b;

@@ -2,9 +2,12 @@
 """Compares MPI installations side by side on this machine: the same benchmark, compiled with each one's mpicc, run in turns
 (A B C A B C ...), so that drift of the machine hits all alike. Prints medians and the ratio of the first to the best other.
 
-    compare.py [--ranks 2] [--runs 5] [--quick] [--only NAME] [--source FILE] [--limit 1.5] [--json FILE] PREFIX [PREFIX ...]
+    compare.py [--ranks 2] [--runs 5] [--quick] [--only NAME,...] [--net tcp] [--hosts A,B] [--source FILE] [--limit 1.5] [--json FILE]
+               PREFIX [PREFIX ...]
 
-A ratio above 1 means that the first prefix is behind; --limit makes the exit status 1 if a row is further behind than that.
+--net tcp makes all of them use tcp between the ranks, whatever else they could use. --hosts starts the ranks on these hosts over ssh,
+which must see the same TMPDIR (in test/beds/cluster: one given to --share). A ratio above 1 means that the first prefix is
+behind; --limit makes the exit status 1 if a row is further behind than that.
 """
 import argparse, json, os, pathlib, statistics, subprocess, sys, tempfile, time
 
@@ -12,9 +15,17 @@ HIGHER_IS_BETTER = {"MB/s", "1/s"}
 FOLDER = pathlib.Path(__file__).parent
 
 
-def environment(prefix):
+# What makes each library use nothing but tcp between ranks. Those that ignore it would be too fast by far: see the latencies.
+TCP = {
+    "WEFT_NET": "tcp",
+    "OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "self,tcp", "OMPI_MCA_coll": "^sm,han",
+    "MPIR_CVAR_NOLOCAL": "1", "UCX_TLS": "tcp,self", "I_MPI_FABRICS": "ofi", "FI_PROVIDER": "tcp",
+}
+
+
+def environment(prefix, net=None):
     """The program finds its own MPI first."""
-    env = dict(os.environ)
+    env = dict(os.environ, **(TCP if net == "tcp" else {}))
     env["PATH"] = f"{prefix}/bin:{env['PATH']}"
     env["I_MPI_ROOT"] = str(prefix)
     env.setdefault("OMPI_ALLOW_RUN_AS_ROOT", "1")
@@ -31,12 +42,26 @@ def build(prefix, folder, source):
     return program
 
 
+def launch(prefix, options):
+    """The launcher's words before the program's name."""
+    words = [f"{prefix}/bin/mpirun", "-n", str(options.ranks)]
+    if not options.hosts:
+        return words
+    hosts = options.hosts.split(",")
+    each = -(-options.ranks // len(hosts))
+    if (pathlib.Path(prefix) / "bin/weft").exists():
+        return words + ["-H", options.hosts] + [word for name, value in TCP.items() if options.net and name.startswith("WEFT") for word in ("-x", f"{name}={value}")]
+    if (pathlib.Path(prefix) / "bin/ompi_info").exists():
+        return words + ["--prefix", prefix, "--host", ",".join(f"{host}:{each}" for host in hosts)]
+    return words + ["-hosts", options.hosts, "-ppn", str(each)]
+
+
 def run(prefix, program, options):
-    command = [f"{prefix}/bin/mpirun", "-n", str(options.ranks), str(program)]
+    command = launch(prefix, options) + [str(program)]
     command += ["--quick"] if options.quick else []
     command += ["--only", options.only] if options.only else []
     begin = time.monotonic()
-    done = subprocess.run(command, env=environment(prefix), capture_output=True, text=True, timeout=options.timeout)
+    done = subprocess.run(command, env=environment(prefix, options.net), capture_output=True, text=True, timeout=options.timeout)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)} failed with {done.returncode}:\n{done.stdout}{done.stderr}")
     rows = {}
@@ -49,9 +74,9 @@ def run(prefix, program, options):
 
 def start_up(prefix, program, options):
     """Seconds from typing mpirun to the prompt, for a job that only meets once."""
-    command = [f"{prefix}/bin/mpirun", "-n", str(options.ranks), str(program), "--only", "nothing"]
+    command = launch(prefix, options) + [str(program), "--only", "nothing"]
     begin = time.monotonic()
-    subprocess.run(command, env=environment(prefix), check=True, capture_output=True, timeout=options.timeout)
+    subprocess.run(command, env=environment(prefix, options.net), check=True, capture_output=True, timeout=options.timeout)
     return time.monotonic() - begin
 
 
@@ -62,7 +87,7 @@ def compare(options):
         for _ in range(options.runs):
             for prefix, program in programs.items():
                 rows, _ = run(prefix, program, options)
-                if options.source == "bench.c" and (not options.only or options.only == "start_up"):
+                if options.source == "bench.c" and (not options.only or "start_up" in options.only.split(",")):
                     rows[("start_up", 0, "s")] = statistics.median(start_up(prefix, program, options) for _ in range(3))
                 for key, value in rows.items():
                     values[prefix].setdefault(key, []).append(value)
@@ -76,6 +101,8 @@ def main():
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only")
+    parser.add_argument("--net", choices=["tcp"])
+    parser.add_argument("--hosts")
     parser.add_argument("--source", default="bench.c", help="another benchmark of this folder: local.c (packing and reducing; --ranks 1)")
     parser.add_argument("--limit", type=float)
     parser.add_argument("--timeout", type=float, default=600)

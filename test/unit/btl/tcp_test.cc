@@ -89,7 +89,8 @@ TEST_CASE("random traffic of all kinds against a model, with small and large buf
       type::Cursor cursor(bulk->bytes.data(), length, type::of(type::Basic::byte));
       for (;;) {
         Endpoint& end = world[from].to(to);
-        const Status status = how < 13   ? end.try_inline(header, bulk->bytes.data())
+        const Status status = how < 6    ? end.gather(header, bulk->bytes.data())
+                              : how < 13 ? end.try_inline(header, bulk->bytes.data())
                               : how < 15 ? end.send(header, cursor)
                                          : end.send_zcopy(header, bulk->runs, bulk->done);
         if (status == Status::ok) break;
@@ -99,11 +100,14 @@ TEST_CASE("random traffic of all kinds against a model, with small and large buf
       }
       model[{from, to}].emplace_back(length, checksum(bulk->bytes.data(), length));
       if (how == 15) bulks.push_back(std::move(bulk));
+      if (random() % 8 == 0) world[from].to(to).flush();
       if (random() % 2 == 0) {
         Node& one = world[random() % ranks];
         one.rail->poll(one);
       }
     }
+    for (auto& node : world.nodes)
+      for (auto& [peer, end] : node->endpoints) end->flush();
     REQUIRE(world.until([&] {
       uint64_t count = 0;
       for (auto& node : world.nodes) count += node->count;
@@ -127,6 +131,51 @@ TEST_CASE("random traffic of all kinds against a model, with small and large buf
       for (auto& [peer, end] : node->endpoints) CHECK(end->backlog() == 0);
     }
   }
+}
+
+TEST_CASE("small messages share system calls if they may, and leave at once if not") {
+  World world(2, only("127.0.0.1/8"));
+  REQUIRE(world.push(0, 1, header_of(8), "connect!") == Status::ok);
+  REQUIRE(world.until([&] { return world[1].count == 1; }));
+  Endpoint& end = world[0].to(1);
+  const tcp::Counters &out = world[0].rail->counters(), &in = world[1].rail->counters();
+  constexpr int count = 2000;
+  uint64_t writes = out.writes, reads = in.reads;
+  for (int i = 0; i < count; ++i) REQUIRE(end.gather(header_of(8, i), "together") == Status::ok);
+  CHECK(end.backlog() > 0);
+  end.flush();
+  CHECK(end.backlog() == 0);
+  REQUIRE(world.until([&] { return world[1].count == 1 + count; }));
+  CHECK(out.writes - writes < count / 100);
+  CHECK(in.reads - reads < count / 100);
+  for (int i = 0; i < count; ++i) CHECK(world[1].received[0][size_t(i) + 1].header.tag == i);
+
+  writes = out.writes;
+  for (int i = 0; i < 10; ++i) {
+    REQUIRE(end.try_inline(header_of(8), "at once!") == Status::ok);
+    CHECK(out.writes == writes + size_t(i) + 1);
+  }
+  REQUIRE(end.gather(header_of(8), "not alon") == Status::ok);
+  REQUIRE(end.try_inline(header_of(8), "takes it") == Status::ok);  // with it
+  CHECK(end.backlog() == 0);
+  CHECK(out.writes == writes + 11);
+}
+
+TEST_CASE("messages held back leave with a large one, in order") {
+  World world(2, only("127.0.0.1/8"));
+  const Blob large(200'000, std::byte{7});
+  Done done;
+  const iovec run{const_cast<std::byte*>(large.data()), large.size()};
+  Endpoint& end = world[0].to(1);
+  for (int i = 0; i < 30; i += 3) {  // the first before there is a connection
+    REQUIRE(end.gather(header_of(5, i), "small") == Status::ok);
+    REQUIRE(end.send_zcopy(header_of(uint32_t(large.size()), i + 1), {&run, 1}, done) == Status::ok);
+    REQUIRE(end.gather(header_of(5, i + 2), "small") == Status::ok);
+    end.flush();
+    REQUIRE(world.until([&] { return world[1].count == uint64_t(i) + 3; }));
+  }
+  CHECK(done.times == 10);
+  for (int i = 0; i < 30; ++i) CHECK(world[1].received[0][size_t(i)].header.tag == i);
 }
 
 TEST_CASE("a message of many pieces goes from user memory to its landing") {

@@ -142,8 +142,9 @@ TEST_CASE("messages between two ranks do not overtake each other") {
             static constexpr uint64_t sizes[] = {4, 30, 200, 700, 5000, 70000};
             auto& message = kept.emplace_back(pattern(sizes[random() % (i % 8 == 0 ? 6 : 4)], 0));
             memcpy(message.data(), &i, sizeof i);
-            sends.push_back(me.lane.isend(me.world, static_cast<int>(to), 1, Traffic::user, bytes(message.data(), message.size()),
-                                          random() % 9 == 0 ? Mode::synchronous : Mode::standard));
+            const auto send = random() % 3 ? &pml::Lane::isend_among_others : &pml::Lane::isend;
+            sends.push_back((me.lane.*send)(me.world, static_cast<int>(to), 1, Traffic::user, bytes(message.data(), message.size()),
+                                            random() % 9 == 0 ? Mode::synchronous : Mode::standard));
           }
         std::vector<int> next(me.size, 0);
         std::vector<std::byte> got(70000);
@@ -163,6 +164,46 @@ TEST_CASE("messages between two ranks do not overtake each other") {
       });
     }
   }
+}
+
+TEST_CASE("small sends in a row wait for the next round of progress together, where that pays") {
+  run_ranks(2, {"tcp", {}, true}, false, [](Rank& me) {
+    constexpr int count = 100;
+    int number = 0, most_later = 0;
+    pml::Outcome outcome;
+    const pml::Buffer token = bytes(&number, sizeof number);
+    const int other = 1 - static_cast<int>(me.rank);
+    for (int round = 0; round < 5; ++round) {
+      NEED(me.lane.send(me.world, other, 2, Traffic::user, token) == Status::ok);  // connected afterwards
+      NEED(me.lane.receive(me.world, other, 2, Traffic::user, token, outcome) == Status::ok);
+      if (me.rank == 1) {
+        for (int i = 0; i <= count; ++i) {
+          NEED(me.lane.receive(me.world, 0, 1, Traffic::user, token, outcome) == Status::ok);
+          NEED(number == i);
+        }
+        continue;
+      }
+      std::vector<pml::Request*> sends;
+      int later = 0;
+      for (int i = 0; i < count; ++i) {
+        sends.push_back(me.lane.isend_among_others(me.world, 1, 1, Traffic::user, bytes(&i, sizeof i), Mode::standard));
+        later += !sends.back()->complete.load();
+      }
+      NEED(sends.front()->complete.load());  // a message that may be alone waits for nothing
+      most_later = std::max(most_later, later);
+      for (int i = 0; i < count; ++i) {
+        if (i != count / 2) NEED(me.lane.wait(*sends[size_t(i)]) == Status::ok);  // as if freed by the user
+        release(sends[size_t(i)]);
+      }
+      NEED(me.lane.send(me.world, 1, 1, Traffic::user, bytes(&count, sizeof count)) == Status::ok);
+    }
+    NEED(me.rank == 1 || most_later > count / 2);
+    // nobody waits for these: they leave when the lane is closed, at the latest
+    if (me.rank == 0)
+      for (int i = 0; i < 10; ++i) release(me.lane.isend_among_others(me.world, 1, 3, Traffic::user, token, Mode::standard));
+    else
+      for (int i = 0; i < 10; ++i) NEED(me.lane.receive(me.world, 0, 3, Traffic::user, token, outcome) == Status::ok);
+  });
 }
 
 TEST_CASE("a message longer than the buffer is cut, and its sender ends well") {
