@@ -25,6 +25,13 @@ struct Line {
     bool lost = false;  ///< is to be told
     int patience = 0;   ///< trying to connect; polls without cable until that is given up
     std::deque<std::pair<btl::Header, std::vector<std::byte>>> sent;
+    std::vector<std::pair<std::byte*, std::vector<std::byte>>> late;  ///< writes into this side's memory that a broken line still holds
+
+    /// The side gives its connection up. What was under way comes at the very last moment.
+    void close() {
+      for (const auto& [at, bytes] : std::exchange(late, {})) memcpy(at, bytes.data(), bytes.size());
+      open = false;
+    }
   };
   std::array<Side, 2> sides;
 
@@ -35,7 +42,7 @@ struct Line {
       Side& side = sides[static_cast<size_t>(s)];
       side.sent.clear();
       if (s == unaware || !side.open) continue;
-      side.open = false;
+      side.close();
       side.lost = true;
     }
   }
@@ -49,7 +56,7 @@ struct Line {
     me.patience = 2000;
     me.sent.clear();
     if (!alive && other.open && other.patience == 0) {  // it still believed in the old one
-      other.open = false;
+      other.close();
       other.lost = true;
       other.sent.clear();
     }
@@ -174,7 +181,8 @@ class BrokenRail final : public btl::Transport {
         std::lock_guard hold(line.lock);
         if (!line.alive || !line.sides[rail_.side(to_)].open) return;
         const bool breaks = rail_.breaks();
-        if (!breaks || rail_.random_() % 2) next.copy();  // a write may be done though nobody says so
+        if (!breaks || rail_.random_() % 2) next.copy();                        // a write may be done though nobody says so
+        if (breaks && next.write) next.delay(line.sides[1 - rail_.side(to_)]);  // or be done later
         if (breaks) line.snap(static_cast<int>(rail_.random_() % 3) - 1);
         if (breaks) return;
       }
@@ -201,6 +209,14 @@ class BrokenRail final : public btl::Transport {
           at += run.iov_len;
         }
       }
+      void delay(Line::Side& target) const {
+        std::vector<std::byte> bytes;
+        for (const iovec& run : local) {
+          const auto* at = static_cast<const std::byte*>(run.iov_base);
+          bytes.insert(bytes.end(), at, at + run.iov_len);
+        }
+        target.late.emplace_back(remote, std::move(bytes));
+      }
     };
     Status reach(bool write, const btl::Region& remote, uint64_t offset, std::span<const iovec> local, btl::Operation& op) {
       Line& line = rail_.line(to_);
@@ -219,7 +235,7 @@ class BrokenRail final : public btl::Transport {
       Line::Side& me = line.sides[rail_.side(to_)];
       me.lost = false;
       if (!me.open) return;
-      me.open = false;
+      me.close();
       if (line.alive) line.snap(-1);
       me.sent.clear();
     }
@@ -249,7 +265,7 @@ class BrokenRail final : public btl::Transport {
       std::lock_guard hold(line.lock);
       Line::Side& me = line.sides[side(peer)];
       if (me.patience > 0 && !line.cable && --me.patience == 0 && me.open) {
-        me.open = false;
+        me.close();
         me.lost = true;
         me.sent.clear();
       }

@@ -31,9 +31,12 @@ std::vector<std::byte> message(uint32_t from, uint32_t number) {
   return bytes;
 }
 
-/// Each rank sends `count` numbered messages to each other one, a few at a time, and checks what comes.
+/// Each rank sends `count` numbered messages to each other one, a few at a time, and checks what comes, and that nothing comes later
+/// into memory that has what it asked for.
 void exchange(Rank& me, uint32_t count) {
   constexpr uint32_t at_a_time = 8;
+  constexpr auto taken = std::byte{0xee};
+  std::vector<std::vector<std::byte>> old;
   std::vector<uint32_t> expected(me.size);
   for (uint32_t first = 0; first < count; first += at_a_time) {
     std::vector<pml::Request*> requests;
@@ -68,6 +71,10 @@ void exchange(Rank& me, uint32_t count) {
       }
     }
     for (pml::Request* r : requests) release(r);
+    for (std::vector<std::byte>& each : got) {
+      std::ranges::fill(each, taken);
+      old.push_back(std::move(each));
+    }
   }
   char token = 0;  // nobody leaves while somebody may have to send again
   for (uint32_t peer = 0; peer < me.size; ++peer)
@@ -77,6 +84,7 @@ void exchange(Rank& me, uint32_t count) {
     if (peer != me.rank)
       NEED(me.lane.receive(me.world, static_cast<int>(peer), 6, pml::Traffic::user, bytes(&token, 1), outcome) == Status::ok);
   }
+  for (const std::vector<std::byte>& each : old) NEED(std::ranges::all_of(each, [](std::byte b) { return b == taken; }));
 }
 
 /// Waits, without a message, until all ranks have come here.
