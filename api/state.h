@@ -41,7 +41,7 @@ class Held {
 
 /// Members read by every entry come first. Written under `lock` by initialisation, finalisation and sessions only.
 struct State {
-  bool active = false;  ///< the world model or some session is initialised: MPI may be called
+  bool active = false;                ///< the world model or some session is initialised: MPI may be called
   std::atomic<bool> watched = false;  ///< a tool wants to hear of events after each call
   Phase world_phase = Phase::before;
   comm::Communicator* world = nullptr;             ///< MPI_COMM_WORLD while the world model is active

@@ -50,14 +50,14 @@ struct Caps {
   bool zcopy = false;             ///< send_zcopy() works
   uint32_t max_zcopy = 1u << 30;  ///< payload of one send_zcopy()
   bool get = false, put = false;
-  uint64_t get_from = 0;        ///< bytes from which get() is faster than messages in a row, if both sides attend to them
+  uint64_t get_from = 0;             ///< bytes from which get() is faster than messages in a row, if both sides attend to them
   uint64_t put_from = ~uint64_t{0};  ///< bytes from which put() is faster than get(), though it costs a message more
-  bool ordered = true;          ///< messages of one endpoint arrive in the order sent
-  bool same_node = false;       ///< reaches processes of this node only
-  bool revives = false;         ///< a way that was lost or cut can be connected again
-  bool gathers = false;         ///< several messages cost less together than one by one: gather() holds them back
-  double alpha_ns = 0;          ///< latency of a small message
-  double beta_ns_per_byte = 0;  ///< inverse bandwidth of large ones
+  bool ordered = true;               ///< messages of one endpoint arrive in the order sent
+  bool same_node = false;            ///< reaches processes of this node only
+  bool revives = false;              ///< a way that was lost or cut can be connected again
+  bool gathers = false;              ///< several messages cost less together than one by one: gather() holds them back
+  double alpha_ns = 0;               ///< latency of a small message
+  double beta_ns_per_byte = 0;       ///< inverse bandwidth of large ones
   uint32_t memory_kinds = 1u << static_cast<int>(mem::MemKind::host);
 };
 

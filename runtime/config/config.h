@@ -70,7 +70,8 @@ const Variable* all();
 Variable* find(std::string_view environment_name);
 
 /// Reads every WEFT_* of the environment into the variables. Returns one readable complaint per unknown name (with the
-/// nearest known one) or value that does not parse; what the program has set stays. `known` names of others (the launcher's own) are not complained about.
+/// nearest known one) or value that does not parse; what the program has set stays. `known` names of others (the launcher's own) are not
+/// complained about.
 std::vector<std::string> load_environment();
 
 /// Names under WEFT_ that are no variables (set by the launcher for its ranks); load_environment() leaves them alone.

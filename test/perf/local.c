@@ -138,7 +138,7 @@ static void fill_located(long n) {
   struct located {
     double value;
     int place;
-  }* at[2] = {(struct located*)packed, (struct located*)spread};
+  } * at[2] = {(struct located*)packed, (struct located*)spread};
   unsigned seed = 1;
   for (long i = 0; i < 2 * n; ++i) {
     seed = seed * 1103515245u + 12345u;
