@@ -7,7 +7,7 @@ namespace weft::comm {
 namespace {
 
 // Contexts that need no agreement: their "leader" is a rank that no job has.
-constexpr pml::Context predefined_context(uint64_t number) { return uint64_t{0x0fffffff} << 28 | number << 1; }
+constexpr pml::Context predefined_context(uint64_t number) { return uint64_t{0x0fffffff} << 28 | number << 3; }
 
 Pool<Session>& sessions() {
   static auto* pool = new Pool<Session>;

@@ -22,6 +22,6 @@ constexpr int any_source = -1;  // MPI_ANY_SOURCE
 constexpr int any_tag = -2;     // MPI_ANY_TAG
 constexpr int proc_null = -3;   // MPI_PROC_NULL
 
-enum class Traffic : uint8_t { user, collective };  ///< separate matching spaces of one team
+enum class Traffic : uint8_t { user = 0, collective = 1, partitioned = 2 };  ///< separate matching spaces of one team: bits of a context
 
 }  // namespace weft::pml

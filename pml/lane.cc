@@ -202,8 +202,8 @@ void Lane::poison(Status status) {
 Context Lane::new_context() {
   std::lock_guard hold(lock_);
   const boot::Job& job = boot_.job();
-  constexpr uint32_t reserved = 16;  // for what comm numbers itself
-  const uint64_t counter = (reserved + 4 * uint64_t{next_context_++}) & 0x0ffffffc;
+  constexpr uint32_t reserved = 64;  // for what comm numbers itself
+  const uint64_t counter = (reserved + 8 * uint64_t{next_context_++}) & 0x0ffffff8;
   return uint64_t{job.rank & 0x0fffffffu} << 28 | counter;
 }
 
@@ -262,7 +262,7 @@ void Lane::recycle(Transfer& t) {
 Transfer& Lane::prepare(RequestKind kind, Team& team, int rank, int tag, Traffic traffic, const Buffer& buffer) {
   Transfer& t = *take_transfer(kind);
   const bool sends = kind == RequestKind::send || kind == RequestKind::persistent_send;
-  t.match_context = traffic == Traffic::user ? team.context() : collective_context(team.context());
+  t.match_context = context_of(team.context(), traffic);
   t.source = sends ? static_cast<int32_t>(team.rank()) : rank;
   t.tag = tag;
   t.dest = rank;
@@ -322,6 +322,9 @@ void Lane::end_nowhere(Transfer& t) {
 
 int Lane::explain(const Request& request) {
   const int error = request.outcome.error;
+  const bool partitioned = request.request_kind == RequestKind::partitioned_send || request.request_kind == RequestKind::partitioned_receive;
+  if (partitioned && error == MPI_ERR_TRUNCATE)
+    return fail(error, "the partitions of the sender have another size, all together, than those of the receiver");
   if (request.request_kind >= RequestKind::collective && request.request_kind != RequestKind::persistent_send &&
       request.request_kind != RequestKind::persistent_receive)
     return error;

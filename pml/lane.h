@@ -238,7 +238,7 @@ class Lane final : private btl::Sink {
     const uint64_t bytes = buffer.count * buffer.type->size;
     if (bytes >= to.quick_below || buffer.memory != mem::MemKind::host) [[unlikely]]
       return false;
-    const Context context = traffic == Traffic::user ? team.context() : collective_context(team.context());
+    const Context context = context_of(team.context(), traffic);
     const btl::Header header{context,
                              tag,
                              static_cast<int32_t>(team.rank()),

@@ -140,7 +140,7 @@ void Lane::fail_peer(Peer& peer, const std::string& why) {
 void Lane::fail_receives_from(Peer& peer) {
   std::vector<Transfer*> lost;
   matcher_.each_posted([&](Transfer& t) {
-    const auto team = teams_.find(t.match_context & ~Context{1});
+    const auto team = teams_.find(without_traffic(t.match_context));
     if (team != teams_.end() && team->second->may_come_from(t.source, peer.id)) lost.push_back(&t);
   });
   for (Transfer* t : lost) {

@@ -55,7 +55,7 @@ Status Lane::receive(Team& team, int source, int tag, Traffic traffic, const Buf
   if (source == proc_null || lock_.enabled() || !buffer.type->contiguous) [[unlikely]]
     return receive_slowly(team, source, tag, traffic, buffer, outcome);
   Transfer& t = *resident_;
-  t.match_context = traffic == Traffic::user ? team.context() : collective_context(team.context());
+  t.match_context = context_of(team.context(), traffic);
   t.source = t.dest = source;
   t.tag = tag;
   t.team = &team;

@@ -65,6 +65,13 @@ bool Team::may_come_from(int source, ProcessId who) const {
   return source == any_source ? remote_->find(who) >= 0 : process(static_cast<uint32_t>(source)) == who;
 }
 
+int32_t Team::take_tags(int32_t n) {
+  if (n > int64_t{any_tag} - next_tag_) return any_tag;
+  const int32_t first = next_tag_;
+  next_tag_ += n;
+  return first;
+}
+
 Peer& Team::find_peer(uint32_t rank) {
   if (rank >= cached_.size()) cached_.resize(rank + 1);
   cached_[rank] = &lane_->peer(process(rank));

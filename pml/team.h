@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "pml/buffer.h"
 #include "runtime/base/process_id.h"
 
 namespace weft::pml {
@@ -37,11 +38,12 @@ class Members {
 };
 
 /// A context id is {job 8 | leader's world rank 28 | counter of that leader 28}: unique by construction, so that agreeing on
-/// one is a broadcast from the leader. Bits 0 and 1 of the counter are clear; bit 0 set marks the collectives' traffic.
+/// one is a broadcast from the leader. Bits 0 to 2 of the counter are clear: bits 0 and 1 tell kinds of traffic apart, bit 2 is set for
+/// the team that unites both groups of an inter-communicator.
 using Context = uint64_t;
-constexpr Context collective_context(Context c) { return c | 1; }
-/// Of the team that unites both groups of an inter-communicator (bit 1 of the counter).
-constexpr Context united_context(Context c) { return c | 2; }
+constexpr Context context_of(Context c, Traffic traffic) { return c | static_cast<uint64_t>(traffic); }
+constexpr Context without_traffic(Context c) { return c & ~Context{3}; }
+constexpr Context united_context(Context c) { return c | 4; }
 
 /// An ordered set of peers with a context id. `remote` differs from `local` for inter-communicators only.
 class Team {
@@ -72,6 +74,10 @@ class Team {
   /// The own rank among them.
   uint32_t united_rank() const { return in_front() ? rank_ : remote_size() + rank_; }
 
+  /// `n` tags of partitioned traffic to this process that no other operation of the team has; the first of them. Negative: they are
+  /// none of the user's. MPI_ANY_TAG (that there are no more) after some 2^31. Under the lane's lock.
+  int32_t take_tags(int32_t n);
+
   /// The peer behind a (remote) rank: cached after first use.
   Peer& peer(uint32_t rank) {
     if (rank < cached_.size() && cached_[rank]) return *cached_[rank];
@@ -85,6 +91,7 @@ class Team {
   Context context_;
   uint32_t rank_;
   std::shared_ptr<const Members> local_, remote_;
+  int32_t next_tag_ = INT32_MIN;
   std::vector<Peer*> cached_;  // grows to the highest rank talked to
 };
 

@@ -111,6 +111,14 @@ int Waitall(int count, MPI_Request array_of_requests[], MPI_Status array_of_stat
 int Waitany(int count, MPI_Request array_of_requests[], int *index, MPI_Status *status);
 int Waitsome(int incount, MPI_Request array_of_requests[], int *outcount, int array_of_indices[], MPI_Status array_of_statuses[]);
 
+// partitioned: api/partitioned.cc
+int Parrived(pml::Request& request, int partition, int *flag);
+int Pready(int partition, pml::Request& request);
+int Pready_list(int length, const int array_of_partitions[], pml::Request& request);
+int Pready_range(int partition_low, int partition_high, pml::Request& request);
+int Precv_init(void *buf, int partitions, MPI_Count count, type::Datatype& datatype, int source, int tag, comm::Communicator& comm, comm::Info* info, MPI_Request *request);
+int Psend_init(const void *buf, int partitions, MPI_Count count, type::Datatype& datatype, int dest, int tag, comm::Communicator& comm, comm::Info* info, MPI_Request *request);
+
 // coll: api/coll.cc
 int Allgather(const void *sendbuf, MPI_Count sendcount, type::Datatype& sendtype, void *recvbuf, MPI_Count recvcount, type::Datatype& recvtype, comm::Communicator& comm);
 int Allgather_init(const void *sendbuf, MPI_Count sendcount, type::Datatype& sendtype, void *recvbuf, MPI_Count recvcount, type::Datatype& recvtype, comm::Communicator& comm, comm::Info* info, MPI_Request *request);

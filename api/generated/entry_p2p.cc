@@ -797,32 +797,100 @@ extern "C" int PMPI_Mrecv_c(void *buf, MPI_Count count, MPI_Datatype datatype, M
 WEFT_MPI_NAME(MPI_Mrecv_c);
 
 extern "C" int PMPI_Parrived(MPI_Request request, int partition, int *flag) {
-  return err::later("MPI_Parrived", nullptr, "partitioned");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Parrived");
+  auto* const request_ = decode(request);
+  if (!request_) [[unlikely]]
+    return err::handle("MPI_Parrived", nullptr, "request", bits(request), MPI_ERR_REQUEST, "request");
+  if (!flag) [[unlikely]]
+    return err::null("MPI_Parrived", nullptr, "flag");
+  return run("MPI_Parrived", nullptr, [&] { return body::Parrived(*request_, partition, flag); });
 }
 WEFT_MPI_NAME(MPI_Parrived);
 
 extern "C" int PMPI_Pready(int partition, MPI_Request request) {
-  return err::later("MPI_Pready", nullptr, "partitioned");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Pready");
+  auto* const request_ = decode(request);
+  if (!request_) [[unlikely]]
+    return err::handle("MPI_Pready", nullptr, "request", bits(request), MPI_ERR_REQUEST, "request");
+  return run("MPI_Pready", nullptr, [&] { return body::Pready(partition, *request_); });
 }
 WEFT_MPI_NAME(MPI_Pready);
 
 extern "C" int PMPI_Pready_list(int length, const int array_of_partitions[], MPI_Request request) {
-  return err::later("MPI_Pready_list", nullptr, "partitioned");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Pready_list");
+  if (length < 0) [[unlikely]]
+    return err::negative("MPI_Pready_list", nullptr, "length", length, MPI_ERR_ARG);
+  if (length > 0 && !array_of_partitions) [[unlikely]]
+    return err::null("MPI_Pready_list", nullptr, "array_of_partitions");
+  auto* const request_ = decode(request);
+  if (!request_) [[unlikely]]
+    return err::handle("MPI_Pready_list", nullptr, "request", bits(request), MPI_ERR_REQUEST, "request");
+  return run("MPI_Pready_list", nullptr, [&] { return body::Pready_list(length, array_of_partitions, *request_); });
 }
 WEFT_MPI_NAME(MPI_Pready_list);
 
 extern "C" int PMPI_Pready_range(int partition_low, int partition_high, MPI_Request request) {
-  return err::later("MPI_Pready_range", nullptr, "partitioned");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Pready_range");
+  auto* const request_ = decode(request);
+  if (!request_) [[unlikely]]
+    return err::handle("MPI_Pready_range", nullptr, "request", bits(request), MPI_ERR_REQUEST, "request");
+  return run("MPI_Pready_range", nullptr, [&] { return body::Pready_range(partition_low, partition_high, *request_); });
 }
 WEFT_MPI_NAME(MPI_Pready_range);
 
 extern "C" int PMPI_Precv_init(void *buf, int partitions, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request) {
-  return err::later("MPI_Precv_init", owner(comm), "partitioned");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Precv_init");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Precv_init", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (count < 0) [[unlikely]]
+    return err::negative("MPI_Precv_init", comm_, "count", count, MPI_ERR_COUNT);
+  auto* const datatype_ = decode(datatype);
+  if (!good_data(datatype_)) [[unlikely]]
+    return err::data("MPI_Precv_init", comm_, "datatype", bits(datatype), datatype_);
+  if (!good_source(*comm_, source)) [[unlikely]]
+    return err::peer("MPI_Precv_init", *comm_, "source", source, true);
+  if (!good_receive_tag(tag)) [[unlikely]]
+    return err::tag("MPI_Precv_init", comm_, "tag", tag, true);
+  auto* const info_ = decode(info);
+  if (!info_ && info != MPI_INFO_NULL) [[unlikely]]
+    return err::handle("MPI_Precv_init", comm_, "info", bits(info), MPI_ERR_INFO, "info");
+  if (!request) [[unlikely]]
+    return err::null("MPI_Precv_init", comm_, "request");
+  if (suspicious(buf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Precv_init", comm_, "buf", buf, count, datatype_, false)) return bad;
+  return run("MPI_Precv_init", comm_, [&] { return body::Precv_init(buf, partitions, count, *datatype_, source, tag, *comm_, info_, request); });
 }
 WEFT_MPI_NAME(MPI_Precv_init);
 
 extern "C" int PMPI_Precv_init_c(void *buf, int partitions, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request) {
-  return err::later("MPI_Precv_init_c", owner(comm), "partitioned");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Precv_init_c");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Precv_init_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (count < 0) [[unlikely]]
+    return err::negative("MPI_Precv_init_c", comm_, "count", count, MPI_ERR_COUNT);
+  auto* const datatype_ = decode(datatype);
+  if (!good_data(datatype_)) [[unlikely]]
+    return err::data("MPI_Precv_init_c", comm_, "datatype", bits(datatype), datatype_);
+  if (!good_source(*comm_, source)) [[unlikely]]
+    return err::peer("MPI_Precv_init_c", *comm_, "source", source, true);
+  if (!good_receive_tag(tag)) [[unlikely]]
+    return err::tag("MPI_Precv_init_c", comm_, "tag", tag, true);
+  auto* const info_ = decode(info);
+  if (!info_ && info != MPI_INFO_NULL) [[unlikely]]
+    return err::handle("MPI_Precv_init_c", comm_, "info", bits(info), MPI_ERR_INFO, "info");
+  if (!request) [[unlikely]]
+    return err::null("MPI_Precv_init_c", comm_, "request");
+  if (suspicious(buf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Precv_init_c", comm_, "buf", buf, count, datatype_, false)) return bad;
+  return run("MPI_Precv_init_c", comm_, [&] { return body::Precv_init(buf, partitions, count, *datatype_, source, tag, *comm_, info_, request); });
 }
 WEFT_MPI_NAME(MPI_Precv_init_c);
 
@@ -841,12 +909,54 @@ extern "C" int PMPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status
 WEFT_MPI_NAME(MPI_Probe);
 
 extern "C" int PMPI_Psend_init(const void *buf, int partitions, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request) {
-  return err::later("MPI_Psend_init", owner(comm), "partitioned");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Psend_init");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Psend_init", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (count < 0) [[unlikely]]
+    return err::negative("MPI_Psend_init", comm_, "count", count, MPI_ERR_COUNT);
+  auto* const datatype_ = decode(datatype);
+  if (!good_data(datatype_)) [[unlikely]]
+    return err::data("MPI_Psend_init", comm_, "datatype", bits(datatype), datatype_);
+  if (!good_peer(*comm_, dest)) [[unlikely]]
+    return err::peer("MPI_Psend_init", *comm_, "dest", dest, false);
+  if (!good_tag(tag)) [[unlikely]]
+    return err::tag("MPI_Psend_init", comm_, "tag", tag, false);
+  auto* const info_ = decode(info);
+  if (!info_ && info != MPI_INFO_NULL) [[unlikely]]
+    return err::handle("MPI_Psend_init", comm_, "info", bits(info), MPI_ERR_INFO, "info");
+  if (!request) [[unlikely]]
+    return err::null("MPI_Psend_init", comm_, "request");
+  if (suspicious(buf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Psend_init", comm_, "buf", buf, count, datatype_, false)) return bad;
+  return run("MPI_Psend_init", comm_, [&] { return body::Psend_init(buf, partitions, count, *datatype_, dest, tag, *comm_, info_, request); });
 }
 WEFT_MPI_NAME(MPI_Psend_init);
 
 extern "C" int PMPI_Psend_init_c(const void *buf, int partitions, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Info info, MPI_Request *request) {
-  return err::later("MPI_Psend_init_c", owner(comm), "partitioned");
+  if (!state.active) [[unlikely]]
+    return err::inactive("MPI_Psend_init_c");
+  auto* const comm_ = decode(comm);
+  if (!comm_) [[unlikely]]
+    return err::handle("MPI_Psend_init_c", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (count < 0) [[unlikely]]
+    return err::negative("MPI_Psend_init_c", comm_, "count", count, MPI_ERR_COUNT);
+  auto* const datatype_ = decode(datatype);
+  if (!good_data(datatype_)) [[unlikely]]
+    return err::data("MPI_Psend_init_c", comm_, "datatype", bits(datatype), datatype_);
+  if (!good_peer(*comm_, dest)) [[unlikely]]
+    return err::peer("MPI_Psend_init_c", *comm_, "dest", dest, false);
+  if (!good_tag(tag)) [[unlikely]]
+    return err::tag("MPI_Psend_init_c", comm_, "tag", tag, false);
+  auto* const info_ = decode(info);
+  if (!info_ && info != MPI_INFO_NULL) [[unlikely]]
+    return err::handle("MPI_Psend_init_c", comm_, "info", bits(info), MPI_ERR_INFO, "info");
+  if (!request) [[unlikely]]
+    return err::null("MPI_Psend_init_c", comm_, "request");
+  if (suspicious(buf)) [[unlikely]]
+    if (const int bad = err::buffer("MPI_Psend_init_c", comm_, "buf", buf, count, datatype_, false)) return bad;
+  return run("MPI_Psend_init_c", comm_, [&] { return body::Psend_init(buf, partitions, count, *datatype_, dest, tag, *comm_, info_, request); });
 }
 WEFT_MPI_NAME(MPI_Psend_init_c);
 

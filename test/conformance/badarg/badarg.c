@@ -5584,27 +5584,94 @@ static void test_MPI_Pack_size_c(void) {
 }
 
 static void test_MPI_Parrived(void) {
-  TRY("MPI_Parrived", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Parrived(good.request, 0, good.out_ints));
+  TRY("MPI_Parrived", "request", MPI_ERR_REQUEST, MPI_Parrived((MPI_Request)good.freed_request, 0, good.out_ints));
+  TRY("MPI_Parrived", "request", MPI_ERR_REQUEST, MPI_Parrived((MPI_Request)good.other_kind[0], 0, good.out_ints));
+  TRY("MPI_Parrived", "request", MPI_ERR_REQUEST, MPI_Parrived((MPI_Request)(uintptr_t)7, 0, good.out_ints));
+  TRY("MPI_Parrived", "request", MPI_ERR_REQUEST, MPI_Parrived((MPI_Request)(uintptr_t)123457, 0, good.out_ints));
+  TRY("MPI_Parrived", "request", MPI_ERR_REQUEST, MPI_Parrived(MPI_REQUEST_NULL, 0, good.out_ints));
+  TRY("MPI_Parrived", "flag", MPI_ERR_ARG, MPI_Parrived(good.request, 0, NULL));
 }
 
 static void test_MPI_Pready(void) {
-  TRY("MPI_Pready", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Pready(0, good.request));
+  TRY("MPI_Pready", "request", MPI_ERR_REQUEST, MPI_Pready(0, (MPI_Request)good.freed_request));
+  TRY("MPI_Pready", "request", MPI_ERR_REQUEST, MPI_Pready(0, (MPI_Request)good.other_kind[0]));
+  TRY("MPI_Pready", "request", MPI_ERR_REQUEST, MPI_Pready(0, (MPI_Request)(uintptr_t)7));
+  TRY("MPI_Pready", "request", MPI_ERR_REQUEST, MPI_Pready(0, (MPI_Request)(uintptr_t)123457));
+  TRY("MPI_Pready", "request", MPI_ERR_REQUEST, MPI_Pready(0, MPI_REQUEST_NULL));
 }
 
 static void test_MPI_Pready_list(void) {
-  TRY("MPI_Pready_list", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Pready_list(1, good.ints, good.request));
+  TRY("MPI_Pready_list", "length", MPI_ERR_ARG, MPI_Pready_list(-1, good.ints, good.request));
+  TRY("MPI_Pready_list", "array_of_partitions", MPI_ERR_ARG, MPI_Pready_list(1, NULL, good.request));
+  TRY("MPI_Pready_list", "request", MPI_ERR_REQUEST, MPI_Pready_list(1, good.ints, (MPI_Request)good.freed_request));
+  TRY("MPI_Pready_list", "request", MPI_ERR_REQUEST, MPI_Pready_list(1, good.ints, (MPI_Request)good.other_kind[0]));
+  TRY("MPI_Pready_list", "request", MPI_ERR_REQUEST, MPI_Pready_list(1, good.ints, (MPI_Request)(uintptr_t)7));
+  TRY("MPI_Pready_list", "request", MPI_ERR_REQUEST, MPI_Pready_list(1, good.ints, (MPI_Request)(uintptr_t)123457));
+  TRY("MPI_Pready_list", "request", MPI_ERR_REQUEST, MPI_Pready_list(1, good.ints, MPI_REQUEST_NULL));
 }
 
 static void test_MPI_Pready_range(void) {
-  TRY("MPI_Pready_range", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Pready_range(0, 0, good.request));
+  TRY("MPI_Pready_range", "request", MPI_ERR_REQUEST, MPI_Pready_range(0, 0, (MPI_Request)good.freed_request));
+  TRY("MPI_Pready_range", "request", MPI_ERR_REQUEST, MPI_Pready_range(0, 0, (MPI_Request)good.other_kind[0]));
+  TRY("MPI_Pready_range", "request", MPI_ERR_REQUEST, MPI_Pready_range(0, 0, (MPI_Request)(uintptr_t)7));
+  TRY("MPI_Pready_range", "request", MPI_ERR_REQUEST, MPI_Pready_range(0, 0, (MPI_Request)(uintptr_t)123457));
+  TRY("MPI_Pready_range", "request", MPI_ERR_REQUEST, MPI_Pready_range(0, 0, MPI_REQUEST_NULL));
 }
 
 static void test_MPI_Precv_init(void) {
-  TRY("MPI_Precv_init", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Precv_init(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init", "buf", MPI_ERR_BUFFER, MPI_Precv_init(NULL, 0, 1, MPI_INT, MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init", "buf", MPI_ERR_BUFFER, MPI_Precv_init(MPI_IN_PLACE, 0, 1, MPI_INT, MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init", "count", MPI_ERR_COUNT, MPI_Precv_init(good.buffer1, 0, -1, MPI_INT, MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init", "datatype", MPI_ERR_TYPE, MPI_Precv_init(good.buffer1, 0, 1, (MPI_Datatype)good.freed_type, MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init", "datatype", MPI_ERR_TYPE, MPI_Precv_init(good.buffer1, 0, 1, (MPI_Datatype)good.other_kind[1], MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init", "datatype", MPI_ERR_TYPE, MPI_Precv_init(good.buffer1, 0, 1, (MPI_Datatype)(uintptr_t)7, MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init", "datatype", MPI_ERR_TYPE, MPI_Precv_init(good.buffer1, 0, 1, (MPI_Datatype)(uintptr_t)123457, MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init", "datatype", MPI_ERR_TYPE, MPI_Precv_init(good.buffer1, 0, 1, MPI_DATATYPE_NULL, MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init", "datatype", MPI_ERR_TYPE, MPI_Precv_init(good.buffer1, 0, 1, good.uncommitted, MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init", "source", MPI_ERR_RANK, MPI_Precv_init(good.buffer1, 0, 1, MPI_INT, -7, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init", "source", MPI_ERR_RANK, MPI_Precv_init(good.buffer1, 0, 1, MPI_INT, 1, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init", "source", MPI_ERR_RANK, MPI_Precv_init(good.buffer1, 0, 1, MPI_INT, INT_MAX, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init", "source", MPI_ERR_RANK, MPI_Precv_init(good.buffer1, 0, 1, MPI_INT, INT_MIN, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init", "tag", MPI_ERR_TAG, MPI_Precv_init(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, -7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init", "tag", MPI_ERR_TAG, MPI_Precv_init(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, INT_MIN, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init", "comm", MPI_ERR_COMM, MPI_Precv_init(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init", "comm", MPI_ERR_COMM, MPI_Precv_init(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, (MPI_Comm)good.other_kind[0], MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init", "comm", MPI_ERR_COMM, MPI_Precv_init(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init", "comm", MPI_ERR_COMM, MPI_Precv_init(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, (MPI_Comm)(uintptr_t)123457, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init", "comm", MPI_ERR_COMM, MPI_Precv_init(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, MPI_COMM_NULL, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init", "info", MPI_ERR_INFO, MPI_Precv_init(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, MPI_COMM_WORLD, (MPI_Info)good.freed_info, &good.out_request));
+  TRY("MPI_Precv_init", "info", MPI_ERR_INFO, MPI_Precv_init(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, MPI_COMM_WORLD, (MPI_Info)good.other_kind[0], &good.out_request));
+  TRY("MPI_Precv_init", "info", MPI_ERR_INFO, MPI_Precv_init(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Precv_init", "info", MPI_ERR_INFO, MPI_Precv_init(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Precv_init", "request", MPI_ERR_ARG, MPI_Precv_init(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, NULL));
 }
 
 static void test_MPI_Precv_init_c(void) {
-  TRY("MPI_Precv_init_c", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Precv_init_c(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init_c", "buf", MPI_ERR_BUFFER, MPI_Precv_init_c(NULL, 0, 1, MPI_INT, MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init_c", "buf", MPI_ERR_BUFFER, MPI_Precv_init_c(MPI_IN_PLACE, 0, 1, MPI_INT, MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init_c", "count", MPI_ERR_COUNT, MPI_Precv_init_c(good.buffer1, 0, -1, MPI_INT, MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init_c", "datatype", MPI_ERR_TYPE, MPI_Precv_init_c(good.buffer1, 0, 1, (MPI_Datatype)good.freed_type, MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init_c", "datatype", MPI_ERR_TYPE, MPI_Precv_init_c(good.buffer1, 0, 1, (MPI_Datatype)good.other_kind[1], MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init_c", "datatype", MPI_ERR_TYPE, MPI_Precv_init_c(good.buffer1, 0, 1, (MPI_Datatype)(uintptr_t)7, MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init_c", "datatype", MPI_ERR_TYPE, MPI_Precv_init_c(good.buffer1, 0, 1, (MPI_Datatype)(uintptr_t)123457, MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init_c", "datatype", MPI_ERR_TYPE, MPI_Precv_init_c(good.buffer1, 0, 1, MPI_DATATYPE_NULL, MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init_c", "datatype", MPI_ERR_TYPE, MPI_Precv_init_c(good.buffer1, 0, 1, good.uncommitted, MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init_c", "source", MPI_ERR_RANK, MPI_Precv_init_c(good.buffer1, 0, 1, MPI_INT, -7, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init_c", "source", MPI_ERR_RANK, MPI_Precv_init_c(good.buffer1, 0, 1, MPI_INT, 1, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init_c", "source", MPI_ERR_RANK, MPI_Precv_init_c(good.buffer1, 0, 1, MPI_INT, INT_MAX, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init_c", "source", MPI_ERR_RANK, MPI_Precv_init_c(good.buffer1, 0, 1, MPI_INT, INT_MIN, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init_c", "tag", MPI_ERR_TAG, MPI_Precv_init_c(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, -7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init_c", "tag", MPI_ERR_TAG, MPI_Precv_init_c(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, INT_MIN, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init_c", "comm", MPI_ERR_COMM, MPI_Precv_init_c(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init_c", "comm", MPI_ERR_COMM, MPI_Precv_init_c(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, (MPI_Comm)good.other_kind[0], MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init_c", "comm", MPI_ERR_COMM, MPI_Precv_init_c(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init_c", "comm", MPI_ERR_COMM, MPI_Precv_init_c(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, (MPI_Comm)(uintptr_t)123457, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init_c", "comm", MPI_ERR_COMM, MPI_Precv_init_c(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, MPI_COMM_NULL, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init_c", "info", MPI_ERR_INFO, MPI_Precv_init_c(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, MPI_COMM_WORLD, (MPI_Info)good.freed_info, &good.out_request));
+  TRY("MPI_Precv_init_c", "info", MPI_ERR_INFO, MPI_Precv_init_c(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, MPI_COMM_WORLD, (MPI_Info)good.other_kind[0], &good.out_request));
+  TRY("MPI_Precv_init_c", "info", MPI_ERR_INFO, MPI_Precv_init_c(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Precv_init_c", "info", MPI_ERR_INFO, MPI_Precv_init_c(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Precv_init_c", "request", MPI_ERR_ARG, MPI_Precv_init_c(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, NULL));
 }
 
 static void test_MPI_Probe(void) {
@@ -5622,11 +5689,63 @@ static void test_MPI_Probe(void) {
 }
 
 static void test_MPI_Psend_init(void) {
-  TRY("MPI_Psend_init", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Psend_init(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init", "buf", MPI_ERR_BUFFER, MPI_Psend_init(NULL, 0, 1, MPI_INT, MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init", "buf", MPI_ERR_BUFFER, MPI_Psend_init(MPI_IN_PLACE, 0, 1, MPI_INT, MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init", "count", MPI_ERR_COUNT, MPI_Psend_init(good.buffer1, 0, -1, MPI_INT, MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init", "datatype", MPI_ERR_TYPE, MPI_Psend_init(good.buffer1, 0, 1, (MPI_Datatype)good.freed_type, MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init", "datatype", MPI_ERR_TYPE, MPI_Psend_init(good.buffer1, 0, 1, (MPI_Datatype)good.other_kind[1], MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init", "datatype", MPI_ERR_TYPE, MPI_Psend_init(good.buffer1, 0, 1, (MPI_Datatype)(uintptr_t)7, MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init", "datatype", MPI_ERR_TYPE, MPI_Psend_init(good.buffer1, 0, 1, (MPI_Datatype)(uintptr_t)123457, MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init", "datatype", MPI_ERR_TYPE, MPI_Psend_init(good.buffer1, 0, 1, MPI_DATATYPE_NULL, MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init", "datatype", MPI_ERR_TYPE, MPI_Psend_init(good.buffer1, 0, 1, good.uncommitted, MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init", "dest", MPI_ERR_RANK, MPI_Psend_init(good.buffer1, 0, 1, MPI_INT, -7, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init", "dest", MPI_ERR_RANK, MPI_Psend_init(good.buffer1, 0, 1, MPI_INT, 1, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init", "dest", MPI_ERR_RANK, MPI_Psend_init(good.buffer1, 0, 1, MPI_INT, MPI_ANY_SOURCE, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init", "dest", MPI_ERR_RANK, MPI_Psend_init(good.buffer1, 0, 1, MPI_INT, INT_MAX, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init", "dest", MPI_ERR_RANK, MPI_Psend_init(good.buffer1, 0, 1, MPI_INT, INT_MIN, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init", "tag", MPI_ERR_TAG, MPI_Psend_init(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, -7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init", "tag", MPI_ERR_TAG, MPI_Psend_init(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, MPI_ANY_TAG, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init", "tag", MPI_ERR_TAG, MPI_Psend_init(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, INT_MIN, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init", "comm", MPI_ERR_COMM, MPI_Psend_init(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init", "comm", MPI_ERR_COMM, MPI_Psend_init(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, (MPI_Comm)good.other_kind[0], MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init", "comm", MPI_ERR_COMM, MPI_Psend_init(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init", "comm", MPI_ERR_COMM, MPI_Psend_init(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, (MPI_Comm)(uintptr_t)123457, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init", "comm", MPI_ERR_COMM, MPI_Psend_init(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, MPI_COMM_NULL, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init", "info", MPI_ERR_INFO, MPI_Psend_init(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, MPI_COMM_WORLD, (MPI_Info)good.freed_info, &good.out_request));
+  TRY("MPI_Psend_init", "info", MPI_ERR_INFO, MPI_Psend_init(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, MPI_COMM_WORLD, (MPI_Info)good.other_kind[0], &good.out_request));
+  TRY("MPI_Psend_init", "info", MPI_ERR_INFO, MPI_Psend_init(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Psend_init", "info", MPI_ERR_INFO, MPI_Psend_init(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Psend_init", "request", MPI_ERR_ARG, MPI_Psend_init(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, NULL));
 }
 
 static void test_MPI_Psend_init_c(void) {
-  TRY("MPI_Psend_init_c", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Psend_init_c(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init_c", "buf", MPI_ERR_BUFFER, MPI_Psend_init_c(NULL, 0, 1, MPI_INT, MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init_c", "buf", MPI_ERR_BUFFER, MPI_Psend_init_c(MPI_IN_PLACE, 0, 1, MPI_INT, MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init_c", "count", MPI_ERR_COUNT, MPI_Psend_init_c(good.buffer1, 0, -1, MPI_INT, MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init_c", "datatype", MPI_ERR_TYPE, MPI_Psend_init_c(good.buffer1, 0, 1, (MPI_Datatype)good.freed_type, MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init_c", "datatype", MPI_ERR_TYPE, MPI_Psend_init_c(good.buffer1, 0, 1, (MPI_Datatype)good.other_kind[1], MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init_c", "datatype", MPI_ERR_TYPE, MPI_Psend_init_c(good.buffer1, 0, 1, (MPI_Datatype)(uintptr_t)7, MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init_c", "datatype", MPI_ERR_TYPE, MPI_Psend_init_c(good.buffer1, 0, 1, (MPI_Datatype)(uintptr_t)123457, MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init_c", "datatype", MPI_ERR_TYPE, MPI_Psend_init_c(good.buffer1, 0, 1, MPI_DATATYPE_NULL, MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init_c", "datatype", MPI_ERR_TYPE, MPI_Psend_init_c(good.buffer1, 0, 1, good.uncommitted, MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init_c", "dest", MPI_ERR_RANK, MPI_Psend_init_c(good.buffer1, 0, 1, MPI_INT, -7, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init_c", "dest", MPI_ERR_RANK, MPI_Psend_init_c(good.buffer1, 0, 1, MPI_INT, 1, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init_c", "dest", MPI_ERR_RANK, MPI_Psend_init_c(good.buffer1, 0, 1, MPI_INT, MPI_ANY_SOURCE, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init_c", "dest", MPI_ERR_RANK, MPI_Psend_init_c(good.buffer1, 0, 1, MPI_INT, INT_MAX, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init_c", "dest", MPI_ERR_RANK, MPI_Psend_init_c(good.buffer1, 0, 1, MPI_INT, INT_MIN, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init_c", "tag", MPI_ERR_TAG, MPI_Psend_init_c(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, -7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init_c", "tag", MPI_ERR_TAG, MPI_Psend_init_c(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, MPI_ANY_TAG, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init_c", "tag", MPI_ERR_TAG, MPI_Psend_init_c(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, INT_MIN, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init_c", "comm", MPI_ERR_COMM, MPI_Psend_init_c(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init_c", "comm", MPI_ERR_COMM, MPI_Psend_init_c(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, (MPI_Comm)good.other_kind[0], MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init_c", "comm", MPI_ERR_COMM, MPI_Psend_init_c(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init_c", "comm", MPI_ERR_COMM, MPI_Psend_init_c(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, (MPI_Comm)(uintptr_t)123457, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init_c", "comm", MPI_ERR_COMM, MPI_Psend_init_c(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, MPI_COMM_NULL, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Psend_init_c", "info", MPI_ERR_INFO, MPI_Psend_init_c(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, MPI_COMM_WORLD, (MPI_Info)good.freed_info, &good.out_request));
+  TRY("MPI_Psend_init_c", "info", MPI_ERR_INFO, MPI_Psend_init_c(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, MPI_COMM_WORLD, (MPI_Info)good.other_kind[0], &good.out_request));
+  TRY("MPI_Psend_init_c", "info", MPI_ERR_INFO, MPI_Psend_init_c(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)7, &good.out_request));
+  TRY("MPI_Psend_init_c", "info", MPI_ERR_INFO, MPI_Psend_init_c(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, MPI_COMM_WORLD, (MPI_Info)(uintptr_t)123457, &good.out_request));
+  TRY("MPI_Psend_init_c", "request", MPI_ERR_ARG, MPI_Psend_init_c(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, MPI_COMM_WORLD, MPI_INFO_NULL, NULL));
 }
 
 static void test_MPI_Publish_name(void) {

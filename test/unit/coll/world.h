@@ -38,7 +38,7 @@ inline std::string on_ranks(uint32_t size, const std::function<std::string(RankW
     if (auto fenced = boots[rank]->fence(false); !fenced) return complain(fenced.failure().text);
     {
       auto members = std::make_shared<const pml::Members>(pml::Members::range(0, size));
-      pml::Team team(**lane, pml::Context{2}, members, rank);
+      pml::Team team(**lane, pml::Context{8}, members, rank);
       TeamStatePtr state = attach(team);
       RankWorld world{**lane, team, *state, static_cast<int>(rank), static_cast<int>(size)};
       const std::string wrong = body(world);

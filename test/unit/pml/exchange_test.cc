@@ -359,7 +359,7 @@ TEST_CASE("a failed peer fails what waits for it, and says who") {
     lanes.push_back(std::move(*lane));
   }
   auto everyone = std::make_shared<const pml::Members>(pml::Members::range(0, 3));
-  pml::Team world(*lanes[0], 2, everyone, 0);
+  pml::Team world(*lanes[0], 8, everyone, 0);
   std::vector<std::byte> large(100000);
   int a;
   pml::Request* from_dead = lanes[0]->ireceive(world, 1, 0, Traffic::user, bytes(&a, 4));

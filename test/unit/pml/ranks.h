@@ -79,7 +79,7 @@ inline void run_ranks(uint32_t size, const Bed& bed, bool threads, const std::fu
         if (auto met = boots[r]->fence(true); !met) throw std::runtime_error(met.failure().text);
         {
           auto everyone = std::make_shared<const pml::Members>(pml::Members::range(0, size));
-          pml::Team world(**lane, 2, everyone, r);
+          pml::Team world(**lane, 8, everyone, r);
           Rank me{**lane, world, r, size, *boots[r]};
           body(me);
           need((*lane)->close() == Status::ok, "close", 0);
