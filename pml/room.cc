@@ -49,7 +49,7 @@ void Lane::on_held_up(Peer& from) {
   if (std::ranges::find(hungry_, &from) == hungry_.end()) hungry_.push_back(&from);
   bool awaited = false;
   matcher_.each_posted([&](const Transfer& t) {
-    const auto team = teams_.find(t.match_context & ~Context{1});
+    const auto team = teams_.find(without_traffic(t.match_context));
     awaited |= team == teams_.end() || team->second->may_come_from(t.source, from.id);
   });
   if (awaited) relieve(from);

@@ -10,7 +10,7 @@ trap 'rm -rf "$work"' EXIT
 passed=0 failed=0
 ranks_list=${RANKS:-1 2 3 4 5 8}
 [ -z "${SANITIZE:-}" ] || ranks_list=${RANKS:-1 2 4}
-for program in ${PROGRAMS:-smoke point_to_point requests types communicators intercomm collectives topology threads}; do
+for program in ${PROGRAMS:-smoke point_to_point requests types communicators intercomm collectives topology partitioned threads}; do
   if ! "$prefix/bin/mpicxx" -std=c++20 -O1 -Wall -Wextra ${CONFORMANCE_CXXFLAGS:-} ${SANITIZE:-} -o "$work/$program" "$here/$program.cc"; then
     failed=$((failed + 1))
     continue
