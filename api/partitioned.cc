@@ -17,6 +17,13 @@ int check_partitions(int partitions) {
   return partitions < 0 ? fail(MPI_ERR_ARG, "partitions is %d, but it may not be negative", partitions) : MPI_SUCCESS;
 }
 
+/// The error handler of the request's communicator applies.
+int answer(const pml::Request& request, int error) {
+  if (error) [[unlikely]]
+    api::blame(static_cast<comm::Communicator*>(request.team_owner));
+  return error;
+}
+
 }  // namespace
 
 int Psend_init(const void* buf, int partitions, MPI_Count count, type::Datatype& datatype, int dest, int tag, comm::Communicator& comm,
@@ -35,15 +42,15 @@ int Precv_init(void* buf, int partitions, MPI_Count count, type::Datatype& datat
                                   request);
 }
 
-int Pready(int partition, pml::Request& request) { return pml::partitions_ready(request, partition, partition); }
-
 int Pready_range(int partition_low, int partition_high, pml::Request& request) {
-  return pml::partitions_ready(request, partition_low, partition_high);
+  return answer(request, pml::partitions_ready(request, partition_low, partition_high));
 }
+
+int Pready(int partition, pml::Request& request) { return Pready_range(partition, partition, request); }
 
 int Pready_list(int length, const int* array_of_partitions, pml::Request& request) {
   for (int i = 0; i < length; ++i)
-    if (const int error = pml::partitions_ready(request, array_of_partitions[i], array_of_partitions[i])) return error;
+    if (const int error = Pready(array_of_partitions[i], request)) return error;
   return MPI_SUCCESS;
 }
 
@@ -51,7 +58,7 @@ int Parrived(pml::Request& request, int partition, int* flag) {
   bool arrived = false;
   const int error = pml::partition_arrived(request, partition, arrived);
   *flag = arrived;
-  return error;
+  return answer(request, error);
 }
 
 }  // namespace weft::body
