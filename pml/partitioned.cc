@@ -1,5 +1,7 @@
 #include "pml/partitioned.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <atomic>
 #include <memory>
@@ -445,7 +447,8 @@ int partition_arrived(Request& request, int32_t partition, bool& arrived) {
     return fail(MPI_ERR_ARG, "partition is %d, but there are 0..%d", partition, receiver.partitions() - 1);
   arrived = receiver.arrived(partition);
   if (arrived) return MPI_SUCCESS;
-  request.lane->progress();
+  // Programs ask in a loop: where nothing happens, whoever is to hand the partition over may need this CPU.
+  if (request.lane->progress() == 0) sched_yield();
   arrived = receiver.arrived(partition);
   return MPI_SUCCESS;
 }

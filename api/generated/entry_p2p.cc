@@ -855,7 +855,7 @@ extern "C" int PMPI_Precv_init(void *buf, int partitions, MPI_Count count, MPI_D
     return err::data("MPI_Precv_init", comm_, "datatype", bits(datatype), datatype_);
   if (!good_source(*comm_, source)) [[unlikely]]
     return err::peer("MPI_Precv_init", *comm_, "source", source, true);
-  if (!good_receive_tag(tag)) [[unlikely]]
+  if (!good_receive_tag(*comm_, tag)) [[unlikely]]
     return err::tag("MPI_Precv_init", comm_, "tag", tag, true);
   auto* const info_ = decode(info);
   if (!info_ && info != MPI_INFO_NULL) [[unlikely]]
@@ -881,7 +881,7 @@ extern "C" int PMPI_Precv_init_c(void *buf, int partitions, MPI_Count count, MPI
     return err::data("MPI_Precv_init_c", comm_, "datatype", bits(datatype), datatype_);
   if (!good_source(*comm_, source)) [[unlikely]]
     return err::peer("MPI_Precv_init_c", *comm_, "source", source, true);
-  if (!good_receive_tag(tag)) [[unlikely]]
+  if (!good_receive_tag(*comm_, tag)) [[unlikely]]
     return err::tag("MPI_Precv_init_c", comm_, "tag", tag, true);
   auto* const info_ = decode(info);
   if (!info_ && info != MPI_INFO_NULL) [[unlikely]]
