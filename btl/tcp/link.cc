@@ -23,7 +23,14 @@ constexpr size_t kGathered = 16 * 1024;        // bytes held back at most
 constexpr uint64_t kFirstPause = 20'000'000;   // ns before the second round of attempts; grows fourfold
 constexpr uint64_t kCrossing = 1'000'000'000;  // ns that the peer's own attempt may take before ours is repeated
 
-const std::string kWithinHost = "reno";  // congestion control that every kernel has
+const std::string kPlain = "reno";  // congestion control that every kernel has
+
+/// Does the connection use BBR? Its timed packets suit long ways. Between near hosts they cost most of the bandwidth.
+bool spaces_out(int fd) {
+  char name[16] = {};
+  socklen_t length = sizeof name - 1;
+  return getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &length) == 0 && strncmp(name, "bbr", 3) == 0;
+}
 
 size_t total(std::span<const iovec> runs) {
   size_t n = 0;
@@ -297,9 +304,11 @@ void Link::opened() {
   opened_ = now_ns();
   here_ = net::local_address(fd.get());
   there_ = net::remote_address(fd.get());
-  // Inside a host nothing is congested, and a control that spaces its packets out (BBR) costs half the bandwidth.
-  if (const std::string& control = here_.loopback() ? kWithinHost : rail_.options_.congestion; !control.empty())
-    net::use_congestion_control(fd.get(), control);
+  const std::string& wanted = rail_.options_.congestion;
+  if (here_.loopback() || (wanted.empty() && spaces_out(fd.get())))
+    net::use_congestion_control(fd.get(), kPlain);
+  else if (!wanted.empty())
+    net::use_congestion_control(fd.get(), wanted);
   ++rail_.open_links_;
   rail_.watch(*this, EPOLLIN);
   rail_.check_silence(opened_);  // begins to look after it

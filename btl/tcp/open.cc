@@ -12,9 +12,9 @@ namespace {
 const config::Bytes setting_queue("tcp", "queue", "256K", "Bytes of small messages that may wait per peer before its senders wait");
 const config::Bytes setting_socket("tcp", "socket_buffer", "0", "Send and receive buffer of each tcp connection; 0: the kernel tunes them");
 const config::Integer setting_silence("tcp", "silence", "60", "Seconds after which a peer host that does not answer any more is lost");
-const config::Text setting_congestion(
-    "tcp", "congestion", "",
-    "Congestion control of tcp between hosts, such as cubic or dctcp; empty: the system's. Within a host it is reno");
+const config::Text setting_congestion("tcp", "congestion", "",
+                                      "Congestion control of tcp between hosts, such as cubic or dctcp; empty: the system's, but reno "
+                                      "instead of BBR. Within a host always reno");
 const config::Integer setting_connect("tcp", "connect_timeout", "10", "Seconds that one attempt to connect over tcp may take");
 
 }  // namespace
