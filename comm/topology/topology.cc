@@ -12,18 +12,18 @@ int Grid::size() const {
 }
 
 std::vector<int> Grid::coords_of(int rank) const {
-  std::vector<int> coords(dims.size());
+  std::vector<int> at(dims.size());
   for (size_t d = dims.size(); d-- > 0;) {
-    coords[d] = rank % dims[d];
+    at[d] = rank % dims[d];
     rank /= dims[d];
   }
-  return coords;
+  return at;
 }
 
-int Grid::rank_at(std::span<const int> coords) const {
+int Grid::rank_at(std::span<const int> place) const {
   int rank = 0;
   for (size_t d = 0; d < dims.size(); ++d) {
-    int at = coords[d];
+    int at = place[d];
     if (at < 0 || at >= dims[d]) {
       if (!periods[d]) return MPI_PROC_NULL;
       at = (at % dims[d] + dims[d]) % dims[d];

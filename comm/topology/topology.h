@@ -22,7 +22,7 @@ struct Grid {
   int size() const;
   std::vector<int> coords_of(int rank) const;
   /// Coordinates beyond the end of a periodic dimension wrap around; MPI_PROC_NULL beyond that of another.
-  int rank_at(std::span<const int> coords) const;
+  int rank_at(std::span<const int> place) const;
   /// Who is `displacement` away from the own coordinates.
   int shifted(int dimension, int64_t displacement) const;
 };
