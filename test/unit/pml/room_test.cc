@@ -15,7 +15,7 @@ using pml::Traffic;
 namespace {
 
 constexpr int64_t kWindow = 16 << 10;
-constexpr int kFlood = 600;
+constexpr int kFlood = 300;
 
 /// Sets a variable for as long as it lives.
 class Setting {
@@ -130,7 +130,7 @@ TEST_CASE("what stands behind messages that are held up can be received first") 
   for (const Bed& bed : beds()) {
     DYNAMIC_SECTION(bed.name) {
       run_ranks(2, bed, false, [&](Rank& me) {
-        constexpr int rounds = 6, count = 400;
+        constexpr int rounds = 3, count = 200;
         std::mt19937 random(seed);
         for (int round = 0; round < rounds; ++round) {
           if (me.rank == 0) {
@@ -165,7 +165,7 @@ TEST_CASE("room that was lent is given back, and none is lost") {
       std::atomic<int> full{0};
       run_ranks(2, bed, false, [&](Rank& me) {
         std::mt19937 random(seed);
-        for (int round = 1; round <= 8; ++round) {
+        for (int round = 1; round <= 4; ++round) {
           Flood flood;
           if (me.rank == 0) {
             flood_until_held_up(me, flood, 1, random, full);
