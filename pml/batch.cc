@@ -7,7 +7,7 @@ namespace weft::pml {
 namespace {
 
 config::Integer burst_variable(
-    "pml", "burst", "2",
+    "pml", "burst", "8",
     "Small nonblocking sends to one peer that leave at once; those that follow before the next round of progress "
     "leave together with it, if the wire gains by that.");
 

@@ -41,8 +41,8 @@ Buffer bytes_of(T& value) {
 /// What both sides have: the meeting, and messages under way. All is guarded by the lane's lock but for what is said to be otherwise.
 class Partitioned : public Request {
  public:
-  Partitioned(RequestKind kind, const Ops* ops, Team& team, int peer, int tag, int32_t partitions, const Buffer& partition)
-      : Request(kind, ops, &team.lane()), team_(team), peer_(peer), tag_(tag), partitions_(partitions), part_(partition) {
+  Partitioned(RequestKind which, const Ops* how, Team& team, int peer, int tag, int32_t partitions, const Buffer& partition)
+      : Request(which, how, &team.lane()), team_(team), peer_(peer), tag_(tag), partitions_(partitions), part_(partition) {
     persistent = true;
     active = false;
     complete.store(true, std::memory_order_relaxed);
