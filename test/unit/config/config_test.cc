@@ -114,6 +114,7 @@ TEST_CASE("hostile values never crash and never half-apply") {
 }
 
 TEST_CASE("the environment is read, and says where a value came from") {
+  for (Variable* v : std::initializer_list<Variable*>{&count, &name}) v->set(v->default_value(), Origin::built_in);
   Environment set_count("WEFT_SAMPLE_COUNT", "31"), set_name("WEFT_SAMPLE_NAME", "");
   const auto complaints = load_environment();
   CHECK(count.get() == 31);
@@ -122,9 +123,18 @@ TEST_CASE("the environment is read, and says where a value came from") {
   CHECK_FALSE(mentions(complaints, "SAMPLE"));
 }
 
+TEST_CASE("what the program has set stays, whatever the environment says") {
+  REQUIRE(count.set("7", Origin::program));
+  Environment set_count("WEFT_SAMPLE_COUNT", "31");
+  load_environment();
+  CHECK(count.get() == 7);
+  CHECK(count.origin() == Origin::program);
+}
+
 TEST_CASE("misspelt and malformed variables are complained about") {
   Environment misspelt("WEFT_SAMPEL_COUNT", "1"), far("WEFT_ZEBRA_CROSSING_STRIPES", "1"), bad("WEFT_SAMPLE_LIMIT", "lots"),
       log("WEFT_LOG", "info");
+  limit.set(limit.default_value(), Origin::built_in);
   const auto before = limit.get();
   const auto complaints = load_environment();
   CHECK(mentions(complaints, "WEFT_SAMPEL_COUNT is not a variable of Weft; did you mean WEFT_SAMPLE_COUNT?"));
