@@ -322,7 +322,8 @@ void Lane::end_nowhere(Transfer& t) {
 
 int Lane::explain(const Request& request) {
   const int error = request.outcome.error;
-  const bool partitioned = request.request_kind == RequestKind::partitioned_send || request.request_kind == RequestKind::partitioned_receive;
+  const bool partitioned =
+      request.request_kind == RequestKind::partitioned_send || request.request_kind == RequestKind::partitioned_receive;
   if (partitioned && error == MPI_ERR_TRUNCATE)
     return fail(error, "the partitions of the sender have another size, all together, than those of the receiver");
   if (request.request_kind >= RequestKind::collective && request.request_kind != RequestKind::persistent_send &&
