@@ -53,7 +53,12 @@ ended() { # ended SECONDS: waits for the launcher, sets code
   code=$?
 }
 guardian() { ps -o pid=,comm= --ppid $launcher | awk '$2 == "weft-guardian" {print $1}'; }
-rank_pid() { ps -o pid=,comm= --ppid $launcher | awk '$2 == "boot_client" {print $1}' | sed -n "$(($1 + 1))p"; }
+rank_pid() { # the first of mpirun's children with that rank: children that ranks leave behind become its own, too
+  local p
+  for p in $(ps -o pid=,comm= --ppid $launcher | awk '$2 == "boot_client" {print $1}' | sort -n); do
+    tr '\0' '\n' <"/proc/$p/environ" 2>/dev/null | grep -qx "PMI_RANK=$1" && echo "$p" && return
+  done
+}
 
 # run_tests [TEST...]: prints one line a test, ends with "N passed, N failed"
 run_tests() {
