@@ -112,7 +112,7 @@ Status Link::try_inline(const Header& header, const void* payload) {
   if (header.length < kCopyBelow) {
     std::byte message[sizeof header + kCopyBelow];
     memcpy(message, &header, sizeof header);
-    memcpy(message + sizeof header, payload, header.length);
+    if (header.length) memcpy(message + sizeof header, payload, header.length);
     const iovec run{message, sizeof header + header.length};
     sent = write_now({&run, 1});
   } else {

@@ -81,7 +81,7 @@ class ThreadTransport final : public btl::Transport {
       auto known = cookies_.find(p.from);
       void* cookie = known != cookies_.end() ? known->second : cookies_[p.from] = sink.meet({0, p.from});
       if (std::byte* at = sink.landing(cookie, p.header)) {
-        memcpy(at, p.payload.data(), p.payload.size());
+        if (!p.payload.empty()) memcpy(at, p.payload.data(), p.payload.size());
         sink.arrived(cookie, p.header, at);
       } else {
         sink.arrived(cookie, p.header, p.payload.data());
