@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "blocks.h"
-#include "part.h"
+#include "collective.h"
 
 namespace random_test {
 
@@ -12,15 +12,12 @@ enum class Kind { barrier, bcast, gather, gatherv, scatter, scatterv, allgather,
 constexpr const char* names[] = {"barrier",   "bcast",      "gather",   "gatherv",   "scatter",  "scatterv",
                                  "allgather", "allgatherv", "alltoall", "alltoallv", "alltoallw"};
 
-class Movement : public Part {
+class Movement : public CollectivePart {
  public:
   explicit Movement(const Draw& draw);
-  ~Movement() override {
-    if (persistent_ != MPI_REQUEST_NULL) MPI_Request_free(&persistent_);
-  }
+  ~Movement() override { free_request(); }
   std::string text() const override;
   void begin(int round) override;
-  void post(Pending& pending) override;
   void check() override;
 
  private:
@@ -40,20 +37,18 @@ class Movement : public Part {
   uint64_t key(int side, int origin, int dest) const;
   std::vector<int64_t> sent() const;
   std::vector<int64_t> received() const;
-  void run(Mode mode, MPI_Request* request);
+  void run(Mode mode, MPI_Request* request) override;
   void run_rooted(Mode mode, MPI_Request* request);
   void run_unrooted(Mode mode, MPI_Request* request);
 
   Draw draw_;
   int me_, side_, far_, peers_;  ///< far: the side of those that this rank exchanges data with
   Kind kind_ = Kind::barrier;
-  Mode mode_ = Mode::blocking;
   Pattern pattern_;
   int64_t unit_ = 1, most_ = 0;
   int root_ = 0, root_side_ = 0;
   bool in_place_ = false;
   Blocks out_, in_;
-  MPI_Request persistent_ = MPI_REQUEST_NULL;
   int round_ = 0;
 };
 
@@ -72,10 +67,7 @@ Movement::Movement(const Draw& draw)
   const std::vector<int64_t> out = sent(), in = received();
   if (!out.empty()) out_ = draw_blocks(local, pattern_, unit_, out, rooted_to_root() || kind_ == Kind::allgatherv ? Form::uniform : form());
   if (!in.empty()) in_ = draw_blocks(local, pattern_, unit_, in, rooted_from_root() ? Form::uniform : form());
-  if (mode_ == Mode::persistent) {
-    begin(0);
-    run(mode_, &persistent_);
-  }
+  prepare();
 }
 
 std::string Movement::text() const {
@@ -186,15 +178,6 @@ void Movement::run(Mode mode, MPI_Request* request) {
     run_rooted(mode, request);
   else
     run_unrooted(mode, request);
-}
-
-void Movement::post(Pending& pending) {
-  MPI_Request request = persistent_;
-  if (mode_ == Mode::persistent)
-    ok(MPI_Start(&persistent_));
-  else
-    run(mode_, &request);
-  if (mode_ != Mode::blocking) pending.add(request);
 }
 
 void Movement::check() {

@@ -2,7 +2,7 @@
 #include <map>
 
 #include "blocks.h"
-#include "part.h"
+#include "collective.h"
 
 namespace random_test {
 
@@ -17,15 +17,12 @@ struct Edge {
   int label;
 };
 
-class Neighbors : public Part {
+class Neighbors : public CollectivePart {
  public:
   explicit Neighbors(const Draw& draw);
-  ~Neighbors() override {
-    if (persistent_ != MPI_REQUEST_NULL) MPI_Request_free(&persistent_);
-  }
+  ~Neighbors() override { free_request(); }
   std::string text() const override;
   void begin(int round) override;
-  void post(Pending& pending) override;
   void check() override;
 
  private:
@@ -34,17 +31,15 @@ class Neighbors : public Part {
   std::vector<Edge> edges(const std::vector<int>& ends, bool out) const;
   int64_t units(const Edge& edge) const;
   uint64_t key(const Edge& edge) const;
-  void run(Mode mode, MPI_Request* request);
+  void run(Mode mode, MPI_Request* request) override;
 
   Draw draw_;
   Kind kind_ = Kind::allgather;
-  Mode mode_ = Mode::blocking;
   Pattern pattern_;
   int64_t unit_ = 1, most_ = 0;
   std::vector<Edge> outs_, ins_;
   Blocks out_, in_;
   std::vector<MPI_Aint> out_bytes_, in_bytes_;  ///< displacements as MPI_Neighbor_alltoallw takes them
-  MPI_Request persistent_ = MPI_REQUEST_NULL;
   int round_ = 0;
 };
 
@@ -66,10 +61,7 @@ Neighbors::Neighbors(const Draw& draw) : draw_(draw) {
   in_ = draw_blocks(local, pattern_, unit_, received, form);
   out_bytes_.assign(out_.displacements.begin(), out_.displacements.end());
   in_bytes_.assign(in_.displacements.begin(), in_.displacements.end());
-  if (mode_ == Mode::persistent) {
-    begin(0);
-    run(mode_, &persistent_);
-  }
+  prepare();
 }
 
 /// Two ranks may have several edges. On a grid what is sent in one direction of a dimension arrives from the opposite one; elsewhere the
@@ -135,15 +127,6 @@ void Neighbors::run(Mode mode, MPI_Request* request) {
       return call(mode, request, MPI_Neighbor_alltoallw, MPI_Ineighbor_alltoallw, MPI_Neighbor_alltoallw_init, out, oc, out_bytes_.data(),
                   o.types.data(), in, ic, in_bytes_.data(), i.types.data(), comm);
   }
-}
-
-void Neighbors::post(Pending& pending) {
-  MPI_Request request = persistent_;
-  if (mode_ == Mode::persistent)
-    ok(MPI_Start(&persistent_));
-  else
-    run(mode_, &request);
-  if (mode_ != Mode::blocking) pending.add(request);
 }
 
 void Neighbors::check() {

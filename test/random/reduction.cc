@@ -1,6 +1,6 @@
 // Collectives that reduce, in all modes: every type and operation, in place or not, the order of ranks kept where it matters.
+#include "collective.h"
 #include "numbers.h"
-#include "part.h"
 
 namespace random_test {
 
@@ -9,13 +9,12 @@ namespace {
 enum class Kind { reduce, allreduce, reduce_scatter_block, reduce_scatter, scan, exscan, local };
 constexpr const char* names[] = {"reduce", "allreduce", "reduce_scatter_block", "reduce_scatter", "scan", "exscan", "reduce_local"};
 
-class Reduction : public Part {
+class Reduction : public CollectivePart {
  public:
   explicit Reduction(const Draw& draw);
-  ~Reduction() override;
+  ~Reduction() override { free_request(); }
   std::string text() const override;
   void begin(int round) override;
-  void post(Pending& pending) override;
   void check() override;
 
  private:
@@ -34,7 +33,7 @@ class Reduction : public Part {
   bool reads() const { return !in_place_ && !(kind_ == Kind::reduce && inter() && draw_.comm.side == root_side_); }
   void fill(Area& area, const Values& values, bool both);
   void ignore_padding();
-  void run(Mode mode, MPI_Request* request);
+  void run(Mode mode, MPI_Request* request) override;
   int64_t in_count() const;
   int64_t first_of_mine() const;
   bool writes() const { return kind_ != Kind::reduce || root(); }
@@ -42,7 +41,6 @@ class Reduction : public Part {
   Draw draw_;
   int me_, size_;
   Kind kind_ = Kind::reduce;
-  Mode mode_ = Mode::blocking;
   const Number* number_ = nullptr;
   Op op_ = Op::sum;
   std::unique_ptr<Operation> operation_;
@@ -51,7 +49,6 @@ class Reduction : public Part {
   int root_ = 0, root_side_ = 0;
   bool in_place_ = false;
   Area out_, in_;
-  MPI_Request persistent_ = MPI_REQUEST_NULL;
   int round_ = 0;
 };
 
@@ -71,14 +68,7 @@ Reduction::Reduction(const Draw& draw) : draw_(draw), me_(draw.comm.rank), size_
   make_layout(rng);
   if (reads()) out_.reserve(layout_, 0, total());
   if (writes()) in_.reserve(layout_, 0, in_count());
-  if (mode_ == Mode::persistent) {
-    begin(0);
-    run(mode_, &persistent_);
-  }
-}
-
-Reduction::~Reduction() {
-  if (persistent_ != MPI_REQUEST_NULL) MPI_Request_free(&persistent_);
+  prepare();
 }
 
 /// Both sides of an inter-communicator scatter as many elements, each over its own group.
@@ -198,15 +188,6 @@ void Reduction::run(Mode mode, MPI_Request* request) {
     case Kind::exscan: return call(mode, request, MPI_Exscan, MPI_Iexscan, MPI_Exscan_init, out, in, count, type, op, comm);
     case Kind::local: return ok(MPI_Reduce_local(out, in, count, type, op));
   }
-}
-
-void Reduction::post(Pending& pending) {
-  MPI_Request request = persistent_;
-  if (mode_ == Mode::persistent)
-    ok(MPI_Start(&persistent_));
-  else
-    run(mode_, &request);
-  if (mode_ != Mode::blocking) pending.add(request);
 }
 
 void Reduction::check() {
