@@ -49,11 +49,11 @@ int on_handles(MPI_T_pvar_session session, MPI_T_pvar_handle handle, bool all_al
   if (!in) return MPI_T_ERR_INVALID_SESSION;
   if (all_allowed && handle == MPI_T_PVAR_ALL_HANDLES) {
     for (const auto& reading : handles.all())
-      if (reading->session == in) act(*reading, true);
+      if (reading->session == in) act(*reading);
     return MPI_SUCCESS;
   }
   Reading* const reading = handles.find(handle);
-  return reading && reading->session == in ? act(*reading, false) : MPI_T_ERR_INVALID_HANDLE;
+  return reading && reading->session == in ? act(*reading) : MPI_T_ERR_INVALID_HANDLE;
 }
 
 int reset(Reading& reading, const obs::Tally& now) {
@@ -136,7 +136,7 @@ int T_pvar_handle_alloc(MPI_T_pvar_session pe_session, int pvar_index, void*, MP
 }
 
 int T_pvar_handle_free(MPI_T_pvar_session pe_session, MPI_T_pvar_handle* handle) {
-  return on_handles(pe_session, *handle, false, [&](Reading& reading, bool) {
+  return on_handles(pe_session, *handle, false, [&](Reading& reading) {
     handles.erase(&reading);
     *handle = MPI_T_PVAR_HANDLE_NULL;
     return MPI_SUCCESS;
@@ -145,20 +145,20 @@ int T_pvar_handle_free(MPI_T_pvar_session pe_session, MPI_T_pvar_handle* handle)
 
 /// All figures run all the time. For all handles at once those that cannot are left out (15.3.7).
 int T_pvar_start(MPI_T_pvar_session pe_session, MPI_T_pvar_handle handle) {
-  return on_handles(pe_session, handle, true, [](Reading&, bool) { return MPI_T_ERR_PVAR_NO_STARTSTOP; });
+  return on_handles(pe_session, handle, true, [](Reading&) { return MPI_T_ERR_PVAR_NO_STARTSTOP; });
 }
 
 int T_pvar_stop(MPI_T_pvar_session pe_session, MPI_T_pvar_handle handle) { return T_pvar_start(pe_session, handle); }
 
 int T_pvar_read(MPI_T_pvar_session pe_session, MPI_T_pvar_handle handle, void* buf) {
-  return on_handles(pe_session, handle, false, [&](Reading& reading, bool) {
+  return on_handles(pe_session, handle, false, [&](Reading& reading) {
     *static_cast<unsigned long long*>(buf) = value_of(reading, tally());
     return MPI_SUCCESS;
   });
 }
 
 int T_pvar_write(MPI_T_pvar_session pe_session, MPI_T_pvar_handle handle, const void* buf) {
-  return on_handles(pe_session, handle, false, [&](Reading& reading, bool) {
+  return on_handles(pe_session, handle, false, [&](Reading& reading) {
     if (!resettable(reading)) return MPI_T_ERR_PVAR_NO_WRITE;
     reading.base = tally().at(reading.place) - *static_cast<const unsigned long long*>(buf);
     return MPI_SUCCESS;
@@ -167,12 +167,12 @@ int T_pvar_write(MPI_T_pvar_session pe_session, MPI_T_pvar_handle handle, const 
 
 int T_pvar_reset(MPI_T_pvar_session pe_session, MPI_T_pvar_handle handle) {
   const obs::Tally now = tally();
-  return on_handles(pe_session, handle, true, [&](Reading& reading, bool) { return reset(reading, now); });
+  return on_handles(pe_session, handle, true, [&](Reading& reading) { return reset(reading, now); });
 }
 
 int T_pvar_readreset(MPI_T_pvar_session pe_session, MPI_T_pvar_handle handle, void* buf) {
   const obs::Tally now = tally();
-  return on_handles(pe_session, handle, false, [&](Reading& reading, bool) {
+  return on_handles(pe_session, handle, false, [&](Reading& reading) {
     if (!resettable(reading)) return MPI_T_ERR_PVAR_NO_WRITE;
     *static_cast<unsigned long long*>(buf) = value_of(reading, now);
     return reset(reading, now);
