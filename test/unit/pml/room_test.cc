@@ -1,6 +1,7 @@
 // Room for messages that nobody has asked for: bounded, never a reason to wait for ever, nobody else's business.
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <functional>
 #include <numeric>
 #include <random>
 
@@ -96,128 +97,118 @@ void flood_until_held_up(Rank& me, Flood& flood, int to, std::mt19937& random, s
   ++flag;
 }
 
+/// A test with a small window on each bed; a failure names the seed.
+void on_each_bed(const std::function<void(const Bed&, uint32_t seed)>& test) {
+  const uint32_t seed = std::random_device{}();
+  INFO("seed " << seed);
+  const Setting window("WEFT_PML_WINDOW", std::to_string(kWindow));
+  for (const Bed& bed : beds()) {
+    DYNAMIC_SECTION(bed.name) { test(bed, seed); }
+  }
+}
+
 }  // namespace
 
 TEST_CASE("a receiver that does not receive holds no more than a window of each sender") {
-  const uint32_t seed = std::random_device{}();
-  INFO("seed " << seed);
-  const Setting window("WEFT_PML_WINDOW", std::to_string(kWindow));
-  for (const Bed& bed : beds()) {
-    DYNAMIC_SECTION(bed.name) {
-      std::atomic<int> full{0};
-      run_ranks(4, bed, false, [&](Rank& me) {
-        std::mt19937 random(seed + me.rank);
-        if (me.rank != 0) {
-          Flood flood;
-          flood_until_held_up(me, flood, 0, random, full);
-          NEED(me.lane.counters().without_credit > 0);
-          return flood.end(me);
-        }
-        hold_out(me, full, 3, 3 * kWindow * 8 / 10);  // what room there is is used
-        NEED(me.lane.counters().unexpected_bytes_peak <= 3 * kWindow);
-        for (int from : {1, 2, 3}) take_flood(me, from, 1, kFlood);
-        NEED(me.lane.counters().unexpected_bytes_peak <= 4 * kWindow);  // it may have lent some
-        NEED(me.lane.counters().unexpected_bytes == 0);
-      });
-    }
-  }
+  on_each_bed([](const Bed& bed, uint32_t seed) {
+    std::atomic<int> full{0};
+    run_ranks(4, bed, false, [&](Rank& me) {
+      std::mt19937 random(seed + me.rank);
+      if (me.rank != 0) {
+        Flood flood;
+        flood_until_held_up(me, flood, 0, random, full);
+        NEED(me.lane.counters().without_credit > 0);
+        return flood.end(me);
+      }
+      hold_out(me, full, 3, 3 * kWindow * 8 / 10);  // what room there is is used
+      NEED(me.lane.counters().unexpected_bytes_peak <= 3 * kWindow);
+      for (int from : {1, 2, 3}) take_flood(me, from, 1, kFlood);
+      NEED(me.lane.counters().unexpected_bytes_peak <= 4 * kWindow);  // it may have lent some
+      NEED(me.lane.counters().unexpected_bytes == 0);
+    });
+  });
 }
 
 TEST_CASE("what stands behind messages that are held up can be received first") {
-  const uint32_t seed = std::random_device{}();
-  INFO("seed " << seed);
-  const Setting window("WEFT_PML_WINDOW", std::to_string(kWindow));
-  for (const Bed& bed : beds()) {
-    DYNAMIC_SECTION(bed.name) {
-      run_ranks(2, bed, false, [&](Rank& me) {
-        constexpr int rounds = 3, count = 200;
-        std::mt19937 random(seed);
-        for (int round = 0; round < rounds; ++round) {
-          if (me.rank == 0) {
-            Flood flood;
-            flood.begin(me, 1, 1, count, random);
-            NEED(me.lane.send(me.world, 1, 2, Traffic::user, bytes(&round, 4)) == Status::ok);
-            flood.end(me);
-            continue;
-          }
-          pml::Outcome outcome;
-          int got = -1;
-          if (round % 3 == 1) NEED(me.lane.probe(me.world, pml::any_source, 2, outcome) == Status::ok);
-          if (round % 3 == 2)
-            while (!me.lane.probe_now(me.world, 0, 2, outcome)) {
-            }
-          NEED(me.lane.receive(me.world, round % 2 ? pml::any_source : 0, 2, Traffic::user, bytes(&got, 4), outcome) == Status::ok);
-          NEED(got == round);
-          take_flood(me, 0, 1, count);
+  on_each_bed([](const Bed& bed, uint32_t seed) {
+    run_ranks(2, bed, false, [&](Rank& me) {
+      constexpr int rounds = 3, count = 200;
+      std::mt19937 random(seed);
+      for (int round = 0; round < rounds; ++round) {
+        if (me.rank == 0) {
+          Flood flood;
+          flood.begin(me, 1, 1, count, random);
+          NEED(me.lane.send(me.world, 1, 2, Traffic::user, bytes(&round, 4)) == Status::ok);
+          flood.end(me);
+          continue;
         }
-        NEED(me.rank == 0 ? me.lane.counters().held_up > 0 : me.lane.counters().lent > 0);
-      });
-    }
-  }
+        pml::Outcome outcome;
+        int got = -1;
+        if (round % 3 == 1) NEED(me.lane.probe(me.world, pml::any_source, 2, outcome) == Status::ok);
+        if (round % 3 == 2)
+          while (!me.lane.probe_now(me.world, 0, 2, outcome)) {
+          }
+        NEED(me.lane.receive(me.world, round % 2 ? pml::any_source : 0, 2, Traffic::user, bytes(&got, 4), outcome) == Status::ok);
+        NEED(got == round);
+        take_flood(me, 0, 1, count);
+      }
+      NEED(me.rank == 0 ? me.lane.counters().held_up > 0 : me.lane.counters().lent > 0);
+    });
+  });
 }
 
 TEST_CASE("room that was lent is given back, and none is lost") {
-  const uint32_t seed = std::random_device{}();
-  INFO("seed " << seed);
-  const Setting window("WEFT_PML_WINDOW", std::to_string(kWindow));
-  for (const Bed& bed : beds()) {
-    DYNAMIC_SECTION(bed.name) {
-      std::atomic<int> full{0};
-      run_ranks(2, bed, false, [&](Rank& me) {
-        std::mt19937 random(seed);
-        for (int round = 1; round <= 4; ++round) {
-          Flood flood;
-          if (me.rank == 0) {
-            flood_until_held_up(me, flood, 1, random, full);
-            const int behind = round;
-            NEED(me.lane.send(me.world, 1, 2, Traffic::user, bytes(&behind, 4), Mode::synchronous) == Status::ok);
-            flood.end(me);
-            continue;
-          }
-          hold_out(me, full, round, kWindow * 4 / 10);  // credit for half a window may wait until it is worth a message
-          NEED(me.lane.counters().unexpected_bytes <= kWindow);
-          int behind;
-          pml::Outcome outcome;
-          NEED(me.lane.receive(me.world, 0, 2, Traffic::user, bytes(&behind, 4), outcome) == Status::ok);
-          take_flood(me, 0, 1, kFlood);
+  on_each_bed([](const Bed& bed, uint32_t seed) {
+    std::atomic<int> full{0};
+    run_ranks(2, bed, false, [&](Rank& me) {
+      std::mt19937 random(seed);
+      for (int round = 1; round <= 4; ++round) {
+        Flood flood;
+        if (me.rank == 0) {
+          flood_until_held_up(me, flood, 1, random, full);
+          const int behind = round;
+          NEED(me.lane.send(me.world, 1, 2, Traffic::user, bytes(&behind, 4), Mode::synchronous) == Status::ok);
+          flood.end(me);
+          continue;
         }
-      });
-    }
-  }
+        hold_out(me, full, round, kWindow * 4 / 10);  // credit for half a window may wait until it is worth a message
+        NEED(me.lane.counters().unexpected_bytes <= kWindow);
+        int behind;
+        pml::Outcome outcome;
+        NEED(me.lane.receive(me.world, 0, 2, Traffic::user, bytes(&behind, 4), outcome) == Status::ok);
+        take_flood(me, 0, 1, kFlood);
+      }
+    });
+  });
 }
 
 TEST_CASE("a receiver that does not receive keeps nobody else waiting") {
-  const uint32_t seed = std::random_device{}();
-  INFO("seed " << seed);
-  const Setting window("WEFT_PML_WINDOW", std::to_string(kWindow));
-  for (const Bed& bed : beds()) {
-    DYNAMIC_SECTION(bed.name) {
-      std::atomic<bool> over{false};
-      run_ranks(3, bed, false, [&](Rank& me) {
-        std::mt19937 random(seed);
-        if (me.rank == 1) {  // deaf until the others are done with each other
-          while (!over) {
-            me.lane.progress();
-            std::this_thread::yield();
-          }
-          return take_flood(me, 0, 1, kFlood);
+  on_each_bed([](const Bed& bed, uint32_t seed) {
+    std::atomic<bool> over{false};
+    run_ranks(3, bed, false, [&](Rank& me) {
+      std::mt19937 random(seed);
+      if (me.rank == 1) {  // deaf until the others are done with each other
+        while (!over) {
+          me.lane.progress();
+          std::this_thread::yield();
         }
-        Flood flood;
-        if (me.rank == 0) flood.begin(me, 1, 1, kFlood, random);
-        const int other = 2 - static_cast<int>(me.rank);
-        std::vector<int> data(20000, 7), got(20000);
-        for (size_t words : {1, 50, 500, 20000}) {
-          for (int i = 0; i < 20; ++i) {
-            pml::Outcome outcome;
-            pml::Request* r = me.lane.isend(me.world, other, 3, Traffic::user, bytes(data.data(), words * sizeof(int)));
-            NEED(me.lane.receive(me.world, other, 3, Traffic::user, bytes(got.data(), words * sizeof(int)), outcome) == Status::ok);
-            NEED(me.lane.wait(*r) == Status::ok);
-            release(r);
-          }
+        return take_flood(me, 0, 1, kFlood);
+      }
+      Flood flood;
+      if (me.rank == 0) flood.begin(me, 1, 1, kFlood, random);
+      const int other = 2 - static_cast<int>(me.rank);
+      std::vector<int> data(20000, 7), got(20000);
+      for (size_t words : {1, 50, 500, 20000}) {
+        for (int i = 0; i < 20; ++i) {
+          pml::Outcome outcome;
+          pml::Request* r = me.lane.isend(me.world, other, 3, Traffic::user, bytes(data.data(), words * sizeof(int)));
+          NEED(me.lane.receive(me.world, other, 3, Traffic::user, bytes(got.data(), words * sizeof(int)), outcome) == Status::ok);
+          NEED(me.lane.wait(*r) == Status::ok);
+          release(r);
         }
-        if (me.rank == 0) over = true;
-        flood.end(me);
-      });
-    }
-  }
+      }
+      if (me.rank == 0) over = true;
+      flood.end(me);
+    });
+  });
 }
