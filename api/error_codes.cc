@@ -14,6 +14,7 @@ struct Known {
   std::string_view name, text;
 };
 
+/// In one piece: a table.
 const std::map<int, Known>& known() {
 #define WEFT_ERROR(name, text) \
   {                            \

@@ -34,16 +34,10 @@ static int copied(MPI_Comm comm, int key, void* extra, void* value, void* out, i
   return MPI_SUCCESS;
 }
 
-int main(int argc, char** argv) {
-  char text[MPI_MAX_LIBRARY_VERSION_STRING];
-  int rank, ranks, length, provided;
-  MPI_Get_library_version(text, &length);
-  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
-  CHECK(provided >= MPI_THREAD_SINGLE && provided <= MPI_THREAD_MULTIPLE);
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+static int rank, ranks;
 
-  /* point to point, statuses, wildcards, PROC_NULL */
+/* Point to point, statuses, wildcards, MPI_PROC_NULL. */
+static void messages(void) {
   double out[3] = {rank, rank + 0.5, -rank}, in[3] = {0};
   MPI_Status status;
   const int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks;
@@ -58,8 +52,10 @@ int main(int argc, char** argv) {
   MPI_Isend(out, 1, MPI_DOUBLE, next, 9, MPI_COMM_WORLD, &requests[1]);
   MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
   CHECK(requests[0] == MPI_REQUEST_NULL && in[0] == before);
+}
 
-  /* collectives: predefined and user operations, in place, many types */
+/* Predefined and user operations, in place, many types. */
+static void reductions(void) {
   int sum = rank, longest = rank * 3, pair[2] = {-rank, rank};
   MPI_Allreduce(MPI_IN_PLACE, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   CHECK(sum == ranks * (ranks - 1) / 2);
@@ -74,8 +70,10 @@ int main(int argc, char** argv) {
   float _Complex z = 1.0f;
   MPI_Allreduce(MPI_IN_PLACE, &z, 1, MPI_C_FLOAT_COMPLEX, MPI_SUM, MPI_COMM_WORLD);
   CHECK((float)z == (float)ranks);
+}
 
-  /* derived types, their sizes, large counts */
+/* Derived types, their sizes, large counts. */
+static void types(void) {
   MPI_Datatype column;
   MPI_Count size, lower, extent;
   int matrix[12], packed[3];
@@ -88,8 +86,10 @@ int main(int argc, char** argv) {
   MPI_Sendrecv(matrix + 1, 1, column, rank, 1, packed, 3, MPI_INT, rank, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
   CHECK(packed[0] == 1 && packed[1] == 5 && packed[2] == 9);
   MPI_Type_free(&column);
+}
 
-  /* communicators, attributes, info, error handlers */
+/* Communicators, attributes, error handlers. */
+static void communicators(void) {
   MPI_Comm half, twin;
   int key, flag, *value, where = 5, result;
   MPI_Comm_split(MPI_COMM_WORLD, rank % 2 ? MPI_UNDEFINED : 0, rank, &half);
@@ -113,14 +113,32 @@ int main(int argc, char** argv) {
   MPI_Comm_set_errhandler(twin, MPI_ERRORS_RETURN);
   CHECK(MPI_Send(&rank, 1, MPI_INT, -77, 0, twin) != MPI_SUCCESS);
   MPI_Comm_free(&twin);
+}
+
+static void infos(void) {
   MPI_Info info;
   char buffer[16];
-  int room = sizeof buffer;
+  int room = sizeof buffer, flag;
   MPI_Info_create(&info);
   MPI_Info_set(info, "colour", "blue");
   MPI_Info_get_string(info, "colour", &room, buffer, &flag);
   CHECK(flag && !strcmp(buffer, "blue"));
   MPI_Info_free(&info);
+}
+
+int main(int argc, char** argv) {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length, provided;
+  MPI_Get_library_version(text, &length);
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+  CHECK(provided >= MPI_THREAD_SINGLE && provided <= MPI_THREAD_MULTIPLE);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  messages();
+  reductions();
+  types();
+  communicators();
+  infos();
   MPI_Barrier(MPI_COMM_WORLD);
   if (rank == 0) printf("crossing ok on %d ranks of: %.60s\n", ranks, text);
   MPI_Finalize();

@@ -155,8 +155,10 @@ void vectors(Way way, long n) {
         MPI_Scatterv_init(out.data(), counts.data(), places.data(), MPI_LONG, part.data(), own, MPI_LONG, root, world, no_info, r);
       });
   CHECK(part == in);
+}
 
-  // Rank r sends (r + s) % 3 * n elements to rank s.
+/// Rank r sends (r + s) % 3 * n elements to rank s.
+void vector_exchanges(Way way, long n) {
   std::vector<int> to, to_places, from, from_places, to_bytes, from_bytes;
   int sent = 0, received = 0;
   for (int r = 0; r < ranks; ++r) {
@@ -208,13 +210,18 @@ void vectors(Way way, long n) {
                            types.data(), world, no_info, r);
       });
   right_parts();
+}
 
-  Vector whole(static_cast<size_t>(total)), piece(size_t(own), -1);
+void scattered_sums(Way way, long n) {
+  std::vector<int> counts;
   int begin = 0, length = 0;
   for (int r = 0; r < ranks; ++r) {
-    if (r < rank) begin += counts[size_t(r)];
-    length += counts[size_t(r)];
+    counts.push_back(int((n + r) % (n + 2)));
+    if (r < rank) begin += counts.back();
+    length += counts.back();
   }
+  const int own = counts[size_t(rank)];
+  Vector whole(static_cast<size_t>(length)), piece(size_t(own), -1);
   for (int i = 0; i < length; ++i) whole[size_t(i)] = cell(rank, i);
   run(
       way, [&] { MPI_Reduce_scatter(whole.data(), piece.data(), counts.data(), MPI_LONG, MPI_SUM, world); },
@@ -307,6 +314,8 @@ int main(int argc, char** argv) {
       rooted(way, n, ranks - 1);
       everybody(way, n);
       vectors(way, n);
+      vector_exchanges(way, n);
+      scattered_sums(way, n);
     }
     everybody(way, 70000);
     MPI_Request request;

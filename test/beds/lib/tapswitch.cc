@@ -78,80 +78,96 @@ uint64_t mac_key(const uint8_t* p) {
   return k;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+struct Options {
   double latency_us = 0, loss_pct = 0, rate_mbit = 0;
   std::string ports_file;
   std::vector<Port> ports;
+};
+
+Options read_options(int argc, char** argv) {
+  Options options;
   for (int i = 1; i < argc; ++i) {
-    std::string a = argv[i];
-    auto val = [&]() -> const char* {
-      if (i + 1 >= argc) {
-        std::fprintf(stderr, "tapswitch: %s needs a value\n", a.c_str());
-        std::exit(2);
-      }
-      return argv[++i];
+    const std::string a = argv[i];
+    const auto value = [&]() -> const char* {
+      if (i + 1 < argc) return argv[++i];
+      std::fprintf(stderr, "tapswitch: %s needs a value\n", a.c_str());
+      std::exit(2);
     };
     if (a == "--latency")
-      latency_us = std::atof(val());
+      options.latency_us = std::atof(value());
     else if (a == "--loss")
-      loss_pct = std::atof(val());
+      options.loss_pct = std::atof(value());
     else if (a == "--rate")
-      rate_mbit = std::atof(val());
+      options.rate_mbit = std::atof(value());
     else if (a == "--ports")
-      ports_file = val();
-    else {
-      Port p;
-      p.name = a;
-      ports.push_back(std::move(p));
+      options.ports_file = value();
+    else
+      options.ports.emplace_back().name = a;
+  }
+  return options;
+}
+
+/// Learns which address is behind which port, and holds each frame back for as long as a real network would.
+class Switch {
+ public:
+  explicit Switch(Options options) : options_(std::move(options)), pfds_(options_.ports.size()) {
+    for (size_t i = 0; i < ports().size(); ++i) {
+      ports()[i].fd = open_tap(ports()[i].name);
+      pfds_[i] = {ports()[i].fd, POLLIN, 0};
     }
   }
-  prctl(PR_SET_TIMERSLACK, 1);
-  for (auto& p : ports) p.fd = open_tap(p.name);
-  std::printf("ready\n");
-  std::fflush(stdout);
 
-  const uint64_t latency_ns = uint64_t(latency_us * 1000);
-  std::mt19937_64 rng(1);
-  std::uniform_real_distribution<double> uni(0, 100);
-  std::unordered_map<uint64_t, size_t> fdb;
-  std::vector<pollfd> pfds(ports.size());
-  for (size_t i = 0; i < ports.size(); ++i) pfds[i] = {ports[i].fd, POLLIN, 0};
+  [[noreturn]] void run() {
+    for (;;) {
+      const uint64_t due = deliver_due();
+      const uint64_t now = now_ns();
+      timespec to{0, 0};
+      if (due > now) to.tv_nsec = long(due - now);  // never above 20 ms
+      if (ppoll(pfds_.data(), pfds_.size(), &to, nullptr) <= 0) continue;
+      for (size_t i = 0; i < ports().size(); ++i) {
+        if (pfds_[i].revents & (POLLERR | POLLHUP | POLLNVAL))
+          reopen(i);
+        else if (pfds_[i].revents & POLLIN)
+          accept(i);
+      }
+    }
+  }
 
-  timespec seen{};
-  uint64_t next_check = 0;
-  auto reload = [&] {
-    if (ports_file.empty()) return;
+ private:
+  std::vector<Port>& ports() { return options_.ports; }
+
+  /// Which ports are cut, if the file that says so has changed.
+  void reload() {
+    if (options_.ports_file.empty()) return;
     struct stat st;
-    if (stat(ports_file.c_str(), &st) != 0) return;
-    if (st.st_mtim.tv_sec == seen.tv_sec && st.st_mtim.tv_nsec == seen.tv_nsec) return;
-    seen = st.st_mtim;
-    std::ifstream in(ports_file);
+    if (stat(options_.ports_file.c_str(), &st) != 0) return;
+    if (st.st_mtim.tv_sec == seen_.tv_sec && st.st_mtim.tv_nsec == seen_.tv_nsec) return;
+    seen_ = st.st_mtim;
+    std::ifstream in(options_.ports_file);
     std::map<std::string, std::string> m;
     std::string n, s;
     while (in >> n >> s) m[n] = s;
-    for (auto& p : ports) p.cut = m.count(p.name) && m[p.name] == "cut";
-  };
+    for (auto& p : ports()) p.cut = m.count(p.name) && m[p.name] == "cut";
+  }
 
-  auto enqueue = [&](Port& p, const Frame& f, uint64_t now) {
+  void enqueue(Port& p, const Frame& f, uint64_t now) {
     if (p.cut || p.queue.size() >= kQueueLimit) return;
-    if (loss_pct > 0 && uni(rng) < loss_pct) return;
+    if (options_.loss_pct > 0 && percent_(random_) < options_.loss_pct) return;
     uint64_t t = std::max(now, p.next_free_ns);
-    if (rate_mbit > 0) t += uint64_t(double(f->size()) * 8000.0 / rate_mbit);
+    if (options_.rate_mbit > 0) t += uint64_t(double(f->size()) * 8000.0 / options_.rate_mbit);
     p.next_free_ns = t;
-    p.queue.push_back({t + latency_ns, f});
-  };
+    p.queue.push_back({t + uint64_t(options_.latency_us * 1000), f});
+  }
 
-  std::vector<uint8_t> buf(65536 + 64);
-  for (;;) {
-    uint64_t now = now_ns();
-    if (now >= next_check) {
+  /// Hands over the frames whose time has come; when the next one's will.
+  uint64_t deliver_due() {
+    const uint64_t now = now_ns();
+    if (now >= next_check_) {
       reload();
-      next_check = now + 20000000;
+      next_check_ = now + 20000000;
     }
-    uint64_t due = next_check;
-    for (auto& p : ports) {
+    uint64_t due = next_check_;
+    for (auto& p : ports()) {
       while (!p.queue.empty() && p.queue.front().due_ns <= now) {
         Frame f = std::move(p.queue.front().frame);
         p.queue.pop_front();
@@ -160,34 +176,46 @@ int main(int argc, char** argv) {
       }
       if (!p.queue.empty()) due = std::min(due, p.queue.front().due_ns);
     }
-    now = now_ns();
-    timespec to{0, 0};
-    if (due > now) to.tv_nsec = long(due - now);  // never above 20 ms
-    if (ppoll(pfds.data(), pfds.size(), &to, nullptr) <= 0) continue;
-    for (size_t i = 0; i < ports.size(); ++i) {
-      if (pfds[i].revents & (POLLERR | POLLHUP | POLLNVAL)) {
-        // The TAP went away with its node's network namespace: offer a new one.
-        close(ports[i].fd);
-        ports[i].fd = pfds[i].fd = open_tap(ports[i].name);
-        ports[i].queue.clear();
-        continue;
-      }
-      if (!(pfds[i].revents & POLLIN)) continue;
-      for (int burst = 0; burst < 64; ++burst) {
-        ssize_t n = read(ports[i].fd, buf.data(), buf.size());
-        if (n < 14) break;
-        if (ports[i].cut) continue;
-        fdb[mac_key(&buf[6])] = i;
-        auto f = std::make_shared<std::vector<uint8_t>>(buf.begin(), buf.begin() + n);
-        uint64_t t = now_ns();
-        auto it = (buf[0] & 1) ? fdb.end() : fdb.find(mac_key(&buf[0]));
-        if (it != fdb.end()) {
-          if (it->second != i) enqueue(ports[it->second], f, t);
-        } else {
-          for (size_t j = 0; j < ports.size(); ++j)
-            if (j != i) enqueue(ports[j], f, t);
-        }
-      }
+    return due;
+  }
+
+  /// The TAP went away with its node's network namespace: offers a new one.
+  void reopen(size_t i) {
+    close(ports()[i].fd);
+    ports()[i].fd = pfds_[i].fd = open_tap(ports()[i].name);
+    ports()[i].queue.clear();
+  }
+
+  void accept(size_t i) {
+    for (int burst = 0; burst < 64; ++burst) {
+      const ssize_t n = read(ports()[i].fd, buffer_.data(), buffer_.size());
+      if (n < 14) break;
+      if (ports()[i].cut) continue;
+      addresses_[mac_key(&buffer_[6])] = i;
+      const auto f = std::make_shared<std::vector<uint8_t>>(buffer_.begin(), buffer_.begin() + n);
+      const uint64_t t = now_ns();
+      const auto it = (buffer_[0] & 1) ? addresses_.end() : addresses_.find(mac_key(&buffer_[0]));
+      for (size_t j = 0; j < ports().size(); ++j)
+        if (j != i && (it == addresses_.end() || it->second == j)) enqueue(ports()[j], f, t);
     }
   }
+
+  Options options_;
+  std::vector<pollfd> pfds_;
+  std::unordered_map<uint64_t, size_t> addresses_;
+  std::vector<uint8_t> buffer_ = std::vector<uint8_t>(65536 + 64);
+  std::mt19937_64 random_{1};
+  std::uniform_real_distribution<double> percent_{0, 100};
+  timespec seen_{};
+  uint64_t next_check_ = 0;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  prctl(PR_SET_TIMERSLACK, 1);
+  Switch network(read_options(argc, argv));
+  std::printf("ready\n");
+  std::fflush(stdout);
+  network.run();
 }

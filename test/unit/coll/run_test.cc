@@ -189,6 +189,8 @@ class Trial {
   void want(uint64_t index, Affine v) { wanted_.emplace_back(index, v); }
   void build_reduction();
   void build_exchange();
+  void fill_exchange(Pattern, bool many_in, bool in_place);
+  void tell_counts(bool many_in, bool many_out);
 
   Case c_;
   int rank_, size_;
@@ -268,7 +270,6 @@ void Trial::build_exchange() {
   call_.out_count = uneven() && many_out ? 0 : chunk(c_.root, rank_);
   call_.in_type = in_->type();
   call_.out_type = out_->type();
-  const auto me = static_cast<size_t>(rank_);
   if (p == Pattern::bcast) {
     call_.out_count = c_.count;
     for (uint64_t i = 0; i < c_.count; ++i) {
@@ -278,7 +279,21 @@ void Trial::build_exchange() {
     return;
   }
   if (p == Pattern::barrier) return;
-  // Input.
+  fill_exchange(p, many_in, in_place);
+  if (many_out) {
+    for (size_t r = 0; r < static_cast<size_t>(size_); ++r) {
+      for (int64_t i = 0; i < out_counts_[r]; ++i)
+        want(static_cast<uint64_t>(out_places_[r] + i), sent(static_cast<int>(r), rank_, static_cast<uint64_t>(i)));
+    }
+  } else if (p == Pattern::scatter && !in_place) {
+    for (uint64_t i = 0; i < call_.out_count; ++i) want(i, sent(c_.root, rank_, i));
+  }
+  if (uneven()) tell_counts(many_in, many_out);
+}
+
+/// What the rank sends, in its places.
+void Trial::fill_exchange(Pattern p, bool many_in, bool in_place) {
+  const auto me = static_cast<size_t>(rank_);
   if (many_in && !(in_place && p == Pattern::alltoall)) {
     for (size_t r = 0; r < static_cast<size_t>(size_); ++r) {
       for (int64_t i = 0; i < in_counts_[r]; ++i)
@@ -295,17 +310,10 @@ void Trial::build_exchange() {
   } else {
     for (uint64_t i = 0; i < call_.in_count; ++i) given_in_.emplace_back(i, sent(rank_, rank_, i));
   }
-  // Output.
-  if (many_out) {
-    for (size_t r = 0; r < static_cast<size_t>(size_); ++r) {
-      for (int64_t i = 0; i < out_counts_[r]; ++i)
-        want(static_cast<uint64_t>(out_places_[r] + i), sent(static_cast<int>(r), rank_, static_cast<uint64_t>(i)));
-    }
-  } else if (p == Pattern::scatter && !in_place) {
-    for (uint64_t i = 0; i < call_.out_count; ++i) want(i, sent(c_.root, rank_, i));
-  }
-  if (!uneven()) return;
-  // Narrow and wide counts by turns.
+}
+
+/// Narrow and wide counts by turns.
+void Trial::tell_counts(bool many_in, bool many_out) {
   auto counts = [&](std::vector<int64_t>& v, int slot) {
     if (c_.seed % 2) return Counts(v.data());
     narrow_[slot].assign(v.begin(), v.end());
