@@ -144,7 +144,8 @@ class Lane final : private btl::Sink {
   int progress();
 
   /// Waits (spin, yield, sleep by how crowded the node is) until `done` returns true or the job aborts. `done` is called under
-  /// the lane's lock. Operations with a failed peer complete with an error, so that waiting for requests always ends.
+  /// the lane's lock, and not again once it has returned true. Operations with a failed peer complete with an error, so that waiting for
+  /// requests always ends.
   Status wait_until(bool (*done)(void*), void* argument) { return wait_loop(done, argument, kForever, false); }
   Status wait(Request& request) {
     if (request.complete.load(std::memory_order_acquire)) return Status::ok;
@@ -165,8 +166,7 @@ class Lane final : private btl::Sink {
   void complete(Request& request) {
     if (request.on_done) request.on_done(request);
     request.complete.store(true, std::memory_order_release);
-    if (sleepers_.load(std::memory_order_relaxed)) [[unlikely]]
-      alarm_->wake();
+    rouse();
   }
   /// Runs `work` once under the lane's lock (never from inside a callback).
   template <class Work>
@@ -423,8 +423,13 @@ class Lane final : private btl::Sink {
   void sort_wires();
   int run_later_work();
   Status wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, bool silent);
-  void sleep(uint64_t limit_ns, bool (*done)(void*), void* argument);
+  bool sleep(uint64_t limit_ns, bool (*done)(void*), void* argument);
   bool arm_all();
+  /// Sends sleeping threads to look again: something has completed, or waits for the next round.
+  void rouse() {
+    if (sleepers_.load(std::memory_order_relaxed)) [[unlikely]]
+      alarm_->wake();
+  }
 
   // transfers
   Transfer* take_transfer(RequestKind);
@@ -435,7 +440,7 @@ class Lane final : private btl::Sink {
   Phase phase_ = Phase::idle;  // polling: transports call back; what is to be sent waits until they have returned
   uint32_t rounds_ = 0;
   const std::shared_ptr<Alarm> alarm_ = std::make_shared<Alarm>();
-  std::atomic<int> sleepers_{0};   // threads in sleep()
+  std::atomic<int> sleepers_{0};   // threads that sleep; changed under the lock
   std::vector<Wire*> busy_wires_;  // polled each round
   Matcher matcher_;
   Transfer* free_transfers_ = nullptr;

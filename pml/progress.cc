@@ -86,8 +86,7 @@ int Lane::round(bool thorough) {
   if (to_flush_ || deferred_ || !to_move_.empty() || alarm_->raised.load(std::memory_order_relaxed)) [[unlikely]]
     events += run_later_work();
   phase_ = Phase::idle;
-  if (events && sleepers_.load(std::memory_order_relaxed)) [[unlikely]]
-    alarm_->wake();  // it may be theirs
+  if (events) rouse();
   return events;
 }
 
@@ -126,6 +125,7 @@ void Lane::defer(Deferred& work) {
   work.next = nullptr;
   (deferred_ ? last_deferred_->next : deferred_) = &work;
   last_deferred_ = &work;
+  if (phase_ == Phase::idle) rouse();
 }
 
 // Waiting
@@ -160,7 +160,7 @@ Status Lane::wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, b
     }
     uint64_t longest = silent ? kShortSleep_ns : kSleep_ns;
     if (limit_ns != kForever) longest = std::min(longest, limit_ns - (now - start));
-    sleep(longest, done, argument);
+    if (sleep(longest, done, argument)) return Status::ok;
     idle = spins;  // one look, and a short time awake: who was woken is likely to be needed again soon
   }
 }
@@ -175,25 +175,28 @@ bool Lane::arm_all() {
   return true;
 }
 
-void Lane::sleep(uint64_t limit_ns, bool (*done)(void*), void* argument) {
+/// Sleeps until something arrives or completes, or the time is over; not at all if there is something to do. True if `done` has come true:
+/// then it must not be asked again, since a matched probe takes its message with that answer. README.md says why nobody sleeps too long.
+bool Lane::sleep(uint64_t limit_ns, bool (*done)(void*), void* argument) {
   constexpr size_t most = 15;
   std::array<pollfd, most + 1> fds;
   size_t count = 1;
   fds[0] = {alarm_->wake_fd, POLLIN, 0};
   {
     std::lock_guard hold(lock_);
+    if (done(argument)) return true;  // another thread has made progress
     if (mend_at_) limit_ns = std::min(limit_ns, std::max(mend_at_, now_ns() + 1) - now_ns());
     if (to_flush_ || deferred_ || !to_move_.empty()) limit_ns = std::min(limit_ns, kShortSleep_ns / 10);
     for (auto& wire : wires_) {
       const int fd = wire->transport->event_fd();
       if (fd >= 0 && count < fds.size()) fds[count++] = {fd, POLLIN, 0};
-      if (fd < 0 && !wire->self) limit_ns = std::min(limit_ns, kShortSleep_ns);
+      if (fd < 0) limit_ns = std::min(limit_ns, kShortSleep_ns);
     }
-    sleepers_.fetch_add(1, std::memory_order_seq_cst);
-    if (done(argument) || alarm_->raised.load() || alarm_->poison.load() || !arm_all()) {
-      sleepers_.fetch_sub(1, std::memory_order_relaxed);
-      return;
+    if (alarm_->raised.load() || alarm_->poison.load() || !arm_all()) {
+      rouse();  // for them nothing is armed any more
+      return false;
     }
+    sleepers_.fetch_add(1, std::memory_order_relaxed);
     ++counters_.sleeps;
   }
   const timespec time{static_cast<time_t>(limit_ns / 1'000'000'000), static_cast<long>(limit_ns % 1'000'000'000)};
@@ -202,8 +205,9 @@ void Lane::sleep(uint64_t limit_ns, bool (*done)(void*), void* argument) {
   if (sleepers_.fetch_sub(1, std::memory_order_relaxed) == 1) {
     for (auto& wire : wires_) wire->transport->disarm();
     uint64_t drained;
-    if (read(alarm_->wake_fd, &drained, sizeof drained) < 0) return;  // nobody rang
+    if (read(alarm_->wake_fd, &drained, sizeof drained) < 0) return false;  // nobody rang
   }
+  return false;
 }
 
 }  // namespace weft::pml

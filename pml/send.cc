@@ -202,6 +202,7 @@ void Lane::queue(Peer& peer) {
   peer.queued = true;
   peer.next_queued = to_flush_;
   to_flush_ = &peer;
+  if (phase_ == Phase::idle) rouse();  // who sleeps does not look for room
 }
 
 void Lane::restore_quick(Peer& peer) {

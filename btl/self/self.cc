@@ -1,9 +1,13 @@
-// Messages to oneself: a ring in private memory, delivered by the next poll().
+// Messages to oneself: a ring in private memory, delivered by the next poll(). With several threads one may sleep while another sends.
+#include <sys/eventfd.h>
+#include <unistd.h>
+
 #include <cstring>
 #include <memory>
 
 #include "btl/btl.h"
 #include "btl/shm/ring.h"
+#include "btl/shm/segment.h"
 
 namespace weft::btl {
 namespace {
@@ -43,17 +47,25 @@ class SelfTransport final : public Transport, Endpoint {
     if (!consumer_) return 0;
     return consumer_->take(kMessagesPerPoll, [&](const Header& h, const std::byte* payload) { sink.arrived(cookie_, h, payload); });
   }
-  bool arm() override { return !consumer_ || !consumer_->ready(); }
+  int event_fd() const override { return bell_.get(); }
+  bool arm() override {
+    armed_ = !consumer_ || !consumer_->ready();
+    return armed_;
+  }
+  void disarm() override {
+    armed_ = false;
+    uint64_t rings;
+    if (rung_ && read(bell_.get(), &rings, sizeof rings) == sizeof rings) rung_ = false;
+  }
 
   // Endpoint
   Status try_inline(const Header& h, const void* payload) override {
-    const bool taken = producer_.push(h, [&](std::byte* to) {
+    return push(h, [&](std::byte* to) {
       if (h.length) std::memcpy(to, payload, h.length);
     });
-    return taken ? Status::ok : Status::again;
   }
   Status send(const Header& h, type::Cursor& cursor) override {
-    return producer_.push(h, [&](std::byte* to) { cursor.pack(to, h.length); }) ? Status::ok : Status::again;
+    return push(h, [&](std::byte* to) { cursor.pack(to, h.length); });
   }
   Status get(const Region& remote, uint64_t offset, std::span<const iovec> local, Operation& op) override {
     auto* at = reinterpret_cast<const std::byte*>(remote.address + offset);
@@ -80,6 +92,18 @@ class SelfTransport final : public Transport, Endpoint {
   struct alignas(2 * shm::kLine) Line {
     std::byte bytes[2 * shm::kLine];
   };
+  template <class Write>
+  Status push(const Header& h, Write&& write) {
+    if (!producer_.push(h, write)) return Status::again;
+    if (armed_) [[unlikely]]
+      ring();
+    return Status::ok;
+  }
+  [[gnu::cold, gnu::noinline]] void ring() {
+    const uint64_t one = 1;
+    armed_ = false;
+    rung_ = write(bell_.get(), &one, sizeof one) == sizeof one;
+  }
 
   uint32_t rank_;
   Caps caps_;
@@ -87,6 +111,8 @@ class SelfTransport final : public Transport, Endpoint {
   std::unique_ptr<Line[]> ring_;
   Producer producer_;
   std::unique_ptr<Consumer> consumer_;
+  bool armed_ = false, rung_ = false;
+  const shm::Fd bell_{eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
 };
 
 }  // namespace

@@ -362,7 +362,8 @@ bool ShmTransport::arm() {
 }
 
 void ShmTransport::disarm() {
-  if (!head_->sleeping.exchange(0, std::memory_order_seq_cst)) bell_.drain();  // somebody rings, or is just about to
+  head_->sleeping.store(0, std::memory_order_seq_cst);
+  bell_.drain();  // who is just about to ring cuts the next sleep short, which ends here, too
 }
 
 /// Lets peers read our memory where the Yama module restricts that to ancestors.

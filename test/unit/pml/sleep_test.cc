@@ -1,0 +1,108 @@
+// Waiting: what `done` is asked, and that nobody sleeps while there is something for him.
+#include <algorithm>
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "runtime/base/clock.h"
+#include "test/unit/pml/ranks.h"
+
+using namespace weft;
+using namespace weft::test;
+using pml::Traffic;
+
+namespace {
+
+/// Waits sleep as soon as they may.
+struct Sleepy {
+  Sleepy() { set("0"); }
+  ~Sleepy() { set("-1"); }
+  static void set(const char* microseconds) { config::find("WEFT_PML_SPIN")->set(microseconds, config::Origin::program); }
+};
+
+std::vector<Bed> beds() { return {{"self,shm", {}, true}, {"self,tcp", {}, true}, {"thread", {}}}; }
+
+}  // namespace
+
+// A matched probe takes its message when it says that there is one.
+TEST_CASE("who waits is not asked again after saying that the wait is over") {
+  const Sleepy sleepy;
+  run_ranks(1, beds().front(), true, [](Rank& me) {
+    struct Count {
+      int calls = 0, right;
+    };
+    const auto only_once = [](void* argument) {
+      Count& c = *static_cast<Count*>(argument);
+      return ++c.calls == c.right || c.calls > c.right + 10;
+    };
+    // the first sleep comes after some rounds, which depend on how crowded the node is
+    for (int first : {1, 19990})
+      for (int right = first; right < first + 50; ++right) {
+        Count count{0, right};
+        NEED(me.lane.wait_silent(only_once, &count) == Status::ok);
+        NEED(count.calls == right);
+      }
+  });
+}
+
+TEST_CASE("matched probes of several threads take each message once") {
+  const Sleepy sleepy;
+  for (const Bed& bed : beds()) {
+    DYNAMIC_SECTION(bed.name) {
+      run_ranks(2, bed, true, [](Rank& me) {
+        constexpr int threads = 3, count = 60;
+        const int other = 1 - static_cast<int>(me.rank);
+        std::atomic<int> wrong{0};
+        std::vector<std::thread> all;
+        for (int t = 0; t < threads; ++t)
+          all.emplace_back([&, t] {
+            for (int i = 0; i < count; ++i) {
+              const int mine = t * 1000 + i;
+              int got = -1;
+              pml::Message* message = nullptr;
+              pml::Outcome outcome;
+              if (me.lane.send(me.world, other, t, Traffic::user, bytes(&mine, sizeof mine)) != Status::ok) ++wrong;
+              if (me.lane.match(me.world, other, t, message, outcome) != Status::ok) ++wrong;
+              pml::Request* r = me.lane.ireceive(message, bytes(&got, sizeof got));
+              if (me.lane.wait(*r) != Status::ok || got != mine) ++wrong;
+              release(r);
+            }
+          });
+        for (auto& t : all) t.join();
+        NEED(wrong == 0);
+      });
+    }
+  }
+}
+
+// A sleep that nobody ends takes 100 ms. Of several batches of messages the quickest counts, since the machine may be busy.
+TEST_CASE("a thread that sleeps is woken by what another one sends to the own process") {
+  const Sleepy sleepy;
+  run_ranks(1, beds().front(), true, [](Rank& me) {
+    constexpr int batches = 8, count = 10;
+    constexpr auto asleep = std::chrono::microseconds(500);
+    std::atomic<int> received{0};
+    std::thread receiver([&] {
+      for (int i = 0; i < batches * count; ++i) {
+        int got = -1;
+        pml::Outcome outcome;
+        if (me.lane.receive(me.world, 0, 1, Traffic::user, bytes(&got, sizeof got), outcome) != Status::ok || got != i) abort();
+        received = i + 1;
+      }
+    });
+    uint64_t quickest = ~uint64_t{0};
+    for (int batch = 0; batch < batches; ++batch) {
+      const uint64_t begin = now_ns();
+      for (int i = batch * count; i < (batch + 1) * count; ++i) {
+        std::this_thread::sleep_for(asleep);
+        if (me.lane.send(me.world, 0, 1, Traffic::user, bytes(&i, sizeof i)) != Status::ok) abort();
+        while (received <= i) std::this_thread::sleep_for(asleep / 10);  // makes no progress itself
+      }
+      quickest = std::min(quickest, now_ns() - begin);
+    }
+    receiver.join();
+    NEED(quickest < count * uint64_t{50'000'000});
+  });
+}
