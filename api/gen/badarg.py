@@ -35,7 +35,24 @@ TOPOLOGIES = {"cartesian": "good.cart", "graph": "good.graph", "distributed": "g
 LENGTHS = {"index", "degrees"}
 
 # Calls that are not made at all: they end the program or hand out what it goes on to use.
-LEFT_OUT = {"MPI_T_finalize", "MPI_Init", "MPI_Init_thread", "MPI_Finalize", "MPI_Abort", "MPI_Pcontrol", "MPI_Session_finalize"}
+LEFT_OUT = {"MPI_T_finalize", "MPI_Init", "MPI_Init_thread", "MPI_Finalize", "MPI_Abort", "MPI_Pcontrol"}
+# Functions that nothing can be wrong with: without arguments, of numbers, or of handles as mere bits (what comes out is as bad as what went in).
+ALWAYS_RIGHT = {"MPI_Aint_add", "MPI_Aint_diff", "MPI_Buffer_flush", "MPI_Wtick", "MPI_Wtime"}
+BITS = ("_toint", "_c2f")
+# Arguments that matter on some processes only, on this one too: their bodies check them.
+CHECKED_BY_BODY = {("MPI_Intercomm_create", "peer_comm"), ("MPI_Intercomm_create_from_groups", "remote_group")}
+# A call that takes a handle only -> what is wrong with one that a conversion gave for a number that is none.
+USES = {
+    "Comm": ("MPI_Comm_size", "comm", "COMM", "MPI_Comm_size({}, good.out_ints)"),
+    "Group": ("MPI_Group_size", "group", "GROUP", "MPI_Group_size({}, good.out_ints)"),
+    "Type": ("MPI_Type_size", "datatype", "TYPE", "MPI_Type_size({}, good.out_ints)"),
+    "Op": ("MPI_Op_commutative", "op", "OP", "MPI_Op_commutative({}, good.out_ints)"),
+    "Info": ("MPI_Info_get_nkeys", "info", "INFO", "MPI_Info_get_nkeys({}, good.out_ints)"),
+    "Errhandler": ("MPI_Comm_set_errhandler", "errhandler", "ERRH", "MPI_Comm_set_errhandler(good.cart, {})"),
+    "Session": ("MPI_Session_get_info", "session", "SESSION", "MPI_Session_get_info({}, &good.out_info)"),
+    "Request": ("MPI_Request_get_status", "request", "REQUEST", "MPI_Request_get_status({}, good.out_ints, good.statuses)"),
+    "Message": ("MPI_Mrecv", "message", "MESSAGE", "MPI_Mrecv(good.buffer1, 1, MPI_INT, (MPI_Message[]){{{}}}, good.statuses)"),
+}
 # Functions whose entry checks nothing of these.
 NULL_ALLOWED = {("MPI_Info_get_string", "value"), ("MPI_Session_get_nth_pset", "pset_name")}
 
@@ -62,7 +79,7 @@ class Case:
             function = p.function + ("_c" if self.large and p.function in ("MPI_User_function", "MPI_Datarep_conversion_function") else "")
             return f"({function} *)good_function"
         if p.kind in ("STATUS", "FSTATUS", "F08STATUS"):
-            return "good.statuses"
+            return "good.statuses" if p.kind == "STATUS" else "(void *)good.statuses"
         if p.kind in ("STRINGS", "STRINGS2", "ARGV"):
             return "NULL"
         if p.kind == "WEIGHT" and p.direction != "in":
@@ -105,7 +122,7 @@ class Case:
     def bad(self, p):
         """(value, error class) of each wrong value of a parameter."""
         kind = p.kind
-        if p.unchecked or (self.name.removesuffix("_c"), p.name) in NULL_ALLOWED:
+        if p.unchecked and (self.f.name, p.name) not in CHECKED_BY_BODY or (self.name.removesuffix("_c"), p.name) in NULL_ALLOWED:
             return
         if kind in HANDLES:
             yield from self.bad_handle(p)
@@ -127,7 +144,7 @@ class Case:
         handle = HANDLES[p.kind]
         values = [f"({handle})good.freed_{'type' if p.kind == 'DATA' else p.kind.lower()}", f"({handle})good.other_kind[{int(p.kind in ('TYPE', 'DATA'))}]",
                   f"({handle})(uintptr_t)7", f"({handle})(uintptr_t)123457"]
-        if p.kind in ("MESSAGE", "WIN", "FILE"):
+        if p.kind in ("WIN", "FILE"):
             values.pop(0)
         if not p.nullable:
             values.append(null_handle(p.kind))
@@ -156,6 +173,8 @@ class Case:
                 yield "MPI_REPLACE", "MPI_ERR_OP"
 
     def bad_buffer(self, p):
+        if self.f.name == "MPI_Free_mem":
+            yield "MPI_BOTTOM + 1", "MPI_ERR_BASE"
         if self.f.name in ("MPI_Get_address", "MPI_Free_mem"):
             return
         if not any(q.kind in ("COUNT", "ELEMENTS", "BYTES", "PACKSIZE") for q in self.params[self.params.index(p) + 1:]):
@@ -209,7 +228,12 @@ class Case:
         elif kind == "VALSTR":
             for value in ("NULL", "too_long"):
                 yield value, "MPI_ERR_INFO_VALUE"
-        elif kind == "STATUS" or (kind == "FN" and not p.nullable):
+        elif kind == "CODE" and self.f.name.startswith("MPI_Remove_error"):
+            for value in ("MPI_ERR_OTHER", "-1", "INT_MAX"):
+                yield value, "MPI_ERR_ARG"
+        elif p.name == "logical_size":
+            yield "3", "MPI_ERR_ARG"
+        elif kind in ("STATUS", "FSTATUS", "F08STATUS", "FBOOL") or (kind == "FN" and not p.nullable):
             yield "NULL", "MPI_ERR_ARG"
         elif kind == "KEYVAL":
             for value in ("MPI_KEYVAL_INVALID", "987654"):
@@ -227,6 +251,9 @@ class Case:
                     yield f"({handle}){value}", TOOL_HANDLES[p.kind]
                 elif p.direction == "inout":
                     yield f"({handle}[]){{({handle}){value}}}", TOOL_HANDLES[p.kind]
+        if p.kind == "INFO" and p.direction == "in":
+            for value in ("good.freed_info", "good.other_kind[0]", "(uintptr_t)7", "(uintptr_t)123457"):
+                yield f"(MPI_Info){value}", "MPI_T_ERR_INVALID_HANDLE"
         if (p.direction != "in" or p.kind in ("STRING", "BUF")) and not p.nullable:
             yield "NULL", "MPI_T_ERR_INVALID"
 
@@ -245,15 +272,27 @@ class Case:
         return "".join(out) if len(out) > 2 else ""
 
 
+def conversion(f):
+    """A conversion of handles never fails; what it gives for a number that is none, is none."""
+    kind, _, direction = f.name.removeprefix("MPI_").rpartition("_")
+    if direction not in ("fromint", "f2c") or kind not in USES:
+        return ""
+    function, argument, handle, call = USES[kind]
+    tries = (f'  TRY("{function}", "{argument}", {HANDLE_ERRORS[handle][0]}, {call.format(f"{f.name}({n})")});\n' for n in ("-1", "INT_MIN", "INT_MAX", "7"))
+    return f"static void test_{f.name}(void) {{\n" + "".join(tries) + "}\n\n"
+
+
 def generate(api):
     out, names = [HEAD], []
-    for f in api.abi_functions():
-        if f.name in LEFT_OUT or f.returns:
+    for f in api.functions:
+        if f.name in LEFT_OUT or not f.in_c:
             continue
         for name, large in f.forms():
-            text = Case(f, api, large).text()
+            text = conversion(f) if f.returns else Case(f, api, large).text()
             if text:
                 out.append(text)
                 names.append(name)
+            elif f.name not in ALWAYS_RIGHT and not f.name.endswith(BITS) and not f.later and f.name[4:].split("_")[0] not in ("File", "Win"):
+                raise SystemExit(f"{name} has no case of a bad argument: say what is bad in gen/badarg.py")
     out.append("void test_all(void) {\n" + "".join(f"  test_{n}();\n" for n in names) + "}\n")
     return "".join(out)

@@ -2,6 +2,7 @@
 #include "badarg.h"
 
 static void test_MPI_Abi_get_fortran_booleans(void) {
+  TRY("MPI_Abi_get_fortran_booleans", "logical_size", MPI_ERR_ARG, MPI_Abi_get_fortran_booleans(3, good.word, good.word, good.out_ints));
   TRY("MPI_Abi_get_fortran_booleans", "logical_true", MPI_ERR_ARG, MPI_Abi_get_fortran_booleans(4, NULL, good.word, good.out_ints));
   TRY("MPI_Abi_get_fortran_booleans", "logical_false", MPI_ERR_ARG, MPI_Abi_get_fortran_booleans(4, good.word, NULL, good.out_ints));
   TRY("MPI_Abi_get_fortran_booleans", "is_set", MPI_ERR_ARG, MPI_Abi_get_fortran_booleans(4, good.word, good.word, NULL));
@@ -18,6 +19,12 @@ static void test_MPI_Abi_get_info(void) {
 static void test_MPI_Abi_get_version(void) {
   TRY("MPI_Abi_get_version", "abi_major", MPI_ERR_ARG, MPI_Abi_get_version(NULL, good.out_ints));
   TRY("MPI_Abi_get_version", "abi_minor", MPI_ERR_ARG, MPI_Abi_get_version(good.out_ints, NULL));
+}
+
+static void test_MPI_Abi_set_fortran_booleans(void) {
+  TRY("MPI_Abi_set_fortran_booleans", "logical_size", MPI_ERR_ARG, MPI_Abi_set_fortran_booleans(3, good.word, good.word));
+  TRY("MPI_Abi_set_fortran_booleans", "logical_true", MPI_ERR_ARG, MPI_Abi_set_fortran_booleans(4, NULL, good.word));
+  TRY("MPI_Abi_set_fortran_booleans", "logical_false", MPI_ERR_ARG, MPI_Abi_set_fortran_booleans(4, good.word, NULL));
 }
 
 static void test_MPI_Abi_set_fortran_info(void) {
@@ -1360,6 +1367,13 @@ static void test_MPI_Comm_dup_with_info(void) {
   TRY("MPI_Comm_dup_with_info", "newcomm", MPI_ERR_ARG, MPI_Comm_dup_with_info(MPI_COMM_WORLD, MPI_INFO_NULL, NULL));
 }
 
+static void test_MPI_Comm_f2c(void) {
+  TRY("MPI_Comm_size", "comm", MPI_ERR_COMM, MPI_Comm_size(MPI_Comm_f2c(-1), good.out_ints));
+  TRY("MPI_Comm_size", "comm", MPI_ERR_COMM, MPI_Comm_size(MPI_Comm_f2c(INT_MIN), good.out_ints));
+  TRY("MPI_Comm_size", "comm", MPI_ERR_COMM, MPI_Comm_size(MPI_Comm_f2c(INT_MAX), good.out_ints));
+  TRY("MPI_Comm_size", "comm", MPI_ERR_COMM, MPI_Comm_size(MPI_Comm_f2c(7), good.out_ints));
+}
+
 static void test_MPI_Comm_flush_buffer(void) {
   TRY("MPI_Comm_flush_buffer", "comm", MPI_ERR_COMM, MPI_Comm_flush_buffer((MPI_Comm)good.freed_comm));
   TRY("MPI_Comm_flush_buffer", "comm", MPI_ERR_COMM, MPI_Comm_flush_buffer((MPI_Comm)good.other_kind[0]));
@@ -1380,6 +1394,13 @@ static void test_MPI_Comm_free(void) {
 
 static void test_MPI_Comm_free_keyval(void) {
   TRY("MPI_Comm_free_keyval", "comm_keyval", MPI_ERR_ARG, MPI_Comm_free_keyval(NULL));
+}
+
+static void test_MPI_Comm_fromint(void) {
+  TRY("MPI_Comm_size", "comm", MPI_ERR_COMM, MPI_Comm_size(MPI_Comm_fromint(-1), good.out_ints));
+  TRY("MPI_Comm_size", "comm", MPI_ERR_COMM, MPI_Comm_size(MPI_Comm_fromint(INT_MIN), good.out_ints));
+  TRY("MPI_Comm_size", "comm", MPI_ERR_COMM, MPI_Comm_size(MPI_Comm_fromint(INT_MAX), good.out_ints));
+  TRY("MPI_Comm_size", "comm", MPI_ERR_COMM, MPI_Comm_size(MPI_Comm_fromint(7), good.out_ints));
 }
 
 static void test_MPI_Comm_get_attr(void) {
@@ -1659,6 +1680,13 @@ static void test_MPI_Dist_graph_neighbors_count(void) {
   TRY("MPI_Dist_graph_neighbors_count", "weighted", MPI_ERR_ARG, MPI_Dist_graph_neighbors_count(good.dist_graph, good.out_ints, good.out_ints, NULL));
 }
 
+static void test_MPI_Errhandler_f2c(void) {
+  TRY("MPI_Comm_set_errhandler", "errhandler", MPI_ERR_ERRHANDLER, MPI_Comm_set_errhandler(good.cart, MPI_Errhandler_f2c(-1)));
+  TRY("MPI_Comm_set_errhandler", "errhandler", MPI_ERR_ERRHANDLER, MPI_Comm_set_errhandler(good.cart, MPI_Errhandler_f2c(INT_MIN)));
+  TRY("MPI_Comm_set_errhandler", "errhandler", MPI_ERR_ERRHANDLER, MPI_Comm_set_errhandler(good.cart, MPI_Errhandler_f2c(INT_MAX)));
+  TRY("MPI_Comm_set_errhandler", "errhandler", MPI_ERR_ERRHANDLER, MPI_Comm_set_errhandler(good.cart, MPI_Errhandler_f2c(7)));
+}
+
 static void test_MPI_Errhandler_free(void) {
   TRY("MPI_Errhandler_free", "errhandler", MPI_ERR_ARG, MPI_Errhandler_free(NULL));
   TRY("MPI_Errhandler_free", "errhandler", MPI_ERR_ERRHANDLER, MPI_Errhandler_free((MPI_Errhandler[]){(MPI_Errhandler)good.freed_errh}));
@@ -1666,6 +1694,13 @@ static void test_MPI_Errhandler_free(void) {
   TRY("MPI_Errhandler_free", "errhandler", MPI_ERR_ERRHANDLER, MPI_Errhandler_free((MPI_Errhandler[]){(MPI_Errhandler)(uintptr_t)7}));
   TRY("MPI_Errhandler_free", "errhandler", MPI_ERR_ERRHANDLER, MPI_Errhandler_free((MPI_Errhandler[]){(MPI_Errhandler)(uintptr_t)123457}));
   TRY("MPI_Errhandler_free", "errhandler", MPI_ERR_ERRHANDLER, MPI_Errhandler_free((MPI_Errhandler[]){MPI_ERRHANDLER_NULL}));
+}
+
+static void test_MPI_Errhandler_fromint(void) {
+  TRY("MPI_Comm_set_errhandler", "errhandler", MPI_ERR_ERRHANDLER, MPI_Comm_set_errhandler(good.cart, MPI_Errhandler_fromint(-1)));
+  TRY("MPI_Comm_set_errhandler", "errhandler", MPI_ERR_ERRHANDLER, MPI_Comm_set_errhandler(good.cart, MPI_Errhandler_fromint(INT_MIN)));
+  TRY("MPI_Comm_set_errhandler", "errhandler", MPI_ERR_ERRHANDLER, MPI_Comm_set_errhandler(good.cart, MPI_Errhandler_fromint(INT_MAX)));
+  TRY("MPI_Comm_set_errhandler", "errhandler", MPI_ERR_ERRHANDLER, MPI_Comm_set_errhandler(good.cart, MPI_Errhandler_fromint(7)));
 }
 
 static void test_MPI_Error_class(void) {
@@ -2151,6 +2186,10 @@ static void test_MPI_File_write_shared_c(void) {
 
 static void test_MPI_Finalized(void) {
   TRY("MPI_Finalized", "flag", MPI_ERR_ARG, MPI_Finalized(NULL));
+}
+
+static void test_MPI_Free_mem(void) {
+  TRY("MPI_Free_mem", "base", MPI_ERR_BASE, MPI_Free_mem(MPI_BOTTOM + 1));
 }
 
 static void test_MPI_Gather(void) {
@@ -2647,6 +2686,13 @@ static void test_MPI_Group_excl(void) {
   TRY("MPI_Group_excl", "newgroup", MPI_ERR_ARG, MPI_Group_excl(good.group, 1, good.ints, NULL));
 }
 
+static void test_MPI_Group_f2c(void) {
+  TRY("MPI_Group_size", "group", MPI_ERR_GROUP, MPI_Group_size(MPI_Group_f2c(-1), good.out_ints));
+  TRY("MPI_Group_size", "group", MPI_ERR_GROUP, MPI_Group_size(MPI_Group_f2c(INT_MIN), good.out_ints));
+  TRY("MPI_Group_size", "group", MPI_ERR_GROUP, MPI_Group_size(MPI_Group_f2c(INT_MAX), good.out_ints));
+  TRY("MPI_Group_size", "group", MPI_ERR_GROUP, MPI_Group_size(MPI_Group_f2c(7), good.out_ints));
+}
+
 static void test_MPI_Group_free(void) {
   TRY("MPI_Group_free", "group", MPI_ERR_ARG, MPI_Group_free(NULL));
   TRY("MPI_Group_free", "group", MPI_ERR_GROUP, MPI_Group_free((MPI_Group[]){(MPI_Group)good.freed_group}));
@@ -2664,6 +2710,13 @@ static void test_MPI_Group_from_session_pset(void) {
   TRY("MPI_Group_from_session_pset", "session", MPI_ERR_SESSION, MPI_Group_from_session_pset(MPI_SESSION_NULL, "name", &good.out_group));
   TRY("MPI_Group_from_session_pset", "pset_name", MPI_ERR_ARG, MPI_Group_from_session_pset(good.session, NULL, &good.out_group));
   TRY("MPI_Group_from_session_pset", "newgroup", MPI_ERR_ARG, MPI_Group_from_session_pset(good.session, "name", NULL));
+}
+
+static void test_MPI_Group_fromint(void) {
+  TRY("MPI_Group_size", "group", MPI_ERR_GROUP, MPI_Group_size(MPI_Group_fromint(-1), good.out_ints));
+  TRY("MPI_Group_size", "group", MPI_ERR_GROUP, MPI_Group_size(MPI_Group_fromint(INT_MIN), good.out_ints));
+  TRY("MPI_Group_size", "group", MPI_ERR_GROUP, MPI_Group_size(MPI_Group_fromint(INT_MAX), good.out_ints));
+  TRY("MPI_Group_size", "group", MPI_ERR_GROUP, MPI_Group_size(MPI_Group_fromint(7), good.out_ints));
 }
 
 static void test_MPI_Group_incl(void) {
@@ -3441,6 +3494,7 @@ static void test_MPI_Imrecv(void) {
   TRY("MPI_Imrecv", "datatype", MPI_ERR_TYPE, MPI_Imrecv(good.buffer1, 1, MPI_DATATYPE_NULL, fresh_message(), &good.out_request));
   TRY("MPI_Imrecv", "datatype", MPI_ERR_TYPE, MPI_Imrecv(good.buffer1, 1, good.uncommitted, fresh_message(), &good.out_request));
   TRY("MPI_Imrecv", "message", MPI_ERR_ARG, MPI_Imrecv(good.buffer1, 1, MPI_INT, NULL, &good.out_request));
+  TRY("MPI_Imrecv", "message", MPI_ERR_REQUEST, MPI_Imrecv(good.buffer1, 1, MPI_INT, (MPI_Message[]){(MPI_Message)good.freed_message}, &good.out_request));
   TRY("MPI_Imrecv", "message", MPI_ERR_REQUEST, MPI_Imrecv(good.buffer1, 1, MPI_INT, (MPI_Message[]){(MPI_Message)good.other_kind[0]}, &good.out_request));
   TRY("MPI_Imrecv", "message", MPI_ERR_REQUEST, MPI_Imrecv(good.buffer1, 1, MPI_INT, (MPI_Message[]){(MPI_Message)(uintptr_t)7}, &good.out_request));
   TRY("MPI_Imrecv", "message", MPI_ERR_REQUEST, MPI_Imrecv(good.buffer1, 1, MPI_INT, (MPI_Message[]){(MPI_Message)(uintptr_t)123457}, &good.out_request));
@@ -3460,6 +3514,7 @@ static void test_MPI_Imrecv_c(void) {
   TRY("MPI_Imrecv_c", "datatype", MPI_ERR_TYPE, MPI_Imrecv_c(good.buffer1, 1, MPI_DATATYPE_NULL, fresh_message(), &good.out_request));
   TRY("MPI_Imrecv_c", "datatype", MPI_ERR_TYPE, MPI_Imrecv_c(good.buffer1, 1, good.uncommitted, fresh_message(), &good.out_request));
   TRY("MPI_Imrecv_c", "message", MPI_ERR_ARG, MPI_Imrecv_c(good.buffer1, 1, MPI_INT, NULL, &good.out_request));
+  TRY("MPI_Imrecv_c", "message", MPI_ERR_REQUEST, MPI_Imrecv_c(good.buffer1, 1, MPI_INT, (MPI_Message[]){(MPI_Message)good.freed_message}, &good.out_request));
   TRY("MPI_Imrecv_c", "message", MPI_ERR_REQUEST, MPI_Imrecv_c(good.buffer1, 1, MPI_INT, (MPI_Message[]){(MPI_Message)good.other_kind[0]}, &good.out_request));
   TRY("MPI_Imrecv_c", "message", MPI_ERR_REQUEST, MPI_Imrecv_c(good.buffer1, 1, MPI_INT, (MPI_Message[]){(MPI_Message)(uintptr_t)7}, &good.out_request));
   TRY("MPI_Imrecv_c", "message", MPI_ERR_REQUEST, MPI_Imrecv_c(good.buffer1, 1, MPI_INT, (MPI_Message[]){(MPI_Message)(uintptr_t)123457}, &good.out_request));
@@ -3814,6 +3869,13 @@ static void test_MPI_Info_dup(void) {
   TRY("MPI_Info_dup", "newinfo", MPI_ERR_ARG, MPI_Info_dup(good.info, NULL));
 }
 
+static void test_MPI_Info_f2c(void) {
+  TRY("MPI_Info_get_nkeys", "info", MPI_ERR_INFO, MPI_Info_get_nkeys(MPI_Info_f2c(-1), good.out_ints));
+  TRY("MPI_Info_get_nkeys", "info", MPI_ERR_INFO, MPI_Info_get_nkeys(MPI_Info_f2c(INT_MIN), good.out_ints));
+  TRY("MPI_Info_get_nkeys", "info", MPI_ERR_INFO, MPI_Info_get_nkeys(MPI_Info_f2c(INT_MAX), good.out_ints));
+  TRY("MPI_Info_get_nkeys", "info", MPI_ERR_INFO, MPI_Info_get_nkeys(MPI_Info_f2c(7), good.out_ints));
+}
+
 static void test_MPI_Info_free(void) {
   TRY("MPI_Info_free", "info", MPI_ERR_ARG, MPI_Info_free(NULL));
   TRY("MPI_Info_free", "info", MPI_ERR_INFO, MPI_Info_free((MPI_Info[]){(MPI_Info)good.freed_info}));
@@ -3822,6 +3884,13 @@ static void test_MPI_Info_free(void) {
   TRY("MPI_Info_free", "info", MPI_ERR_INFO, MPI_Info_free((MPI_Info[]){(MPI_Info)(uintptr_t)123457}));
   TRY("MPI_Info_free", "info", MPI_ERR_INFO, MPI_Info_free((MPI_Info[]){MPI_INFO_NULL}));
   TRY("MPI_Info_free", "info", MPI_ERR_INFO, MPI_Info_free((MPI_Info[]){MPI_INFO_ENV}));
+}
+
+static void test_MPI_Info_fromint(void) {
+  TRY("MPI_Info_get_nkeys", "info", MPI_ERR_INFO, MPI_Info_get_nkeys(MPI_Info_fromint(-1), good.out_ints));
+  TRY("MPI_Info_get_nkeys", "info", MPI_ERR_INFO, MPI_Info_get_nkeys(MPI_Info_fromint(INT_MIN), good.out_ints));
+  TRY("MPI_Info_get_nkeys", "info", MPI_ERR_INFO, MPI_Info_get_nkeys(MPI_Info_fromint(INT_MAX), good.out_ints));
+  TRY("MPI_Info_get_nkeys", "info", MPI_ERR_INFO, MPI_Info_get_nkeys(MPI_Info_fromint(7), good.out_ints));
 }
 
 static void test_MPI_Info_get(void) {
@@ -3909,6 +3978,11 @@ static void test_MPI_Intercomm_create(void) {
   TRY("MPI_Intercomm_create", "local_leader", MPI_ERR_RANK, MPI_Intercomm_create(MPI_COMM_WORLD, MPI_PROC_NULL, MPI_COMM_WORLD, 0, 7, &good.out_comm));
   TRY("MPI_Intercomm_create", "local_leader", MPI_ERR_RANK, MPI_Intercomm_create(MPI_COMM_WORLD, INT_MAX, MPI_COMM_WORLD, 0, 7, &good.out_comm));
   TRY("MPI_Intercomm_create", "local_leader", MPI_ERR_RANK, MPI_Intercomm_create(MPI_COMM_WORLD, INT_MIN, MPI_COMM_WORLD, 0, 7, &good.out_comm));
+  TRY("MPI_Intercomm_create", "peer_comm", MPI_ERR_COMM, MPI_Intercomm_create(MPI_COMM_WORLD, 0, (MPI_Comm)good.freed_comm, 0, 7, &good.out_comm));
+  TRY("MPI_Intercomm_create", "peer_comm", MPI_ERR_COMM, MPI_Intercomm_create(MPI_COMM_WORLD, 0, (MPI_Comm)good.other_kind[0], 0, 7, &good.out_comm));
+  TRY("MPI_Intercomm_create", "peer_comm", MPI_ERR_COMM, MPI_Intercomm_create(MPI_COMM_WORLD, 0, (MPI_Comm)(uintptr_t)7, 0, 7, &good.out_comm));
+  TRY("MPI_Intercomm_create", "peer_comm", MPI_ERR_COMM, MPI_Intercomm_create(MPI_COMM_WORLD, 0, (MPI_Comm)(uintptr_t)123457, 0, 7, &good.out_comm));
+  TRY("MPI_Intercomm_create", "peer_comm", MPI_ERR_COMM, MPI_Intercomm_create(MPI_COMM_WORLD, 0, MPI_COMM_NULL, 0, 7, &good.out_comm));
   TRY("MPI_Intercomm_create", "tag", MPI_ERR_TAG, MPI_Intercomm_create(MPI_COMM_WORLD, 0, MPI_COMM_WORLD, 0, -7, &good.out_comm));
   TRY("MPI_Intercomm_create", "tag", MPI_ERR_TAG, MPI_Intercomm_create(MPI_COMM_WORLD, 0, MPI_COMM_WORLD, 0, MPI_ANY_TAG, &good.out_comm));
   TRY("MPI_Intercomm_create", "tag", MPI_ERR_TAG, MPI_Intercomm_create(MPI_COMM_WORLD, 0, MPI_COMM_WORLD, 0, INT_MIN, &good.out_comm));
@@ -3926,6 +4000,11 @@ static void test_MPI_Intercomm_create_from_groups(void) {
   TRY("MPI_Intercomm_create_from_groups", "local_leader", MPI_ERR_RANK, MPI_Intercomm_create_from_groups(good.group, MPI_PROC_NULL, good.group, 0, "name", MPI_INFO_NULL, MPI_ERRORS_RETURN, &good.out_comm));
   TRY("MPI_Intercomm_create_from_groups", "local_leader", MPI_ERR_RANK, MPI_Intercomm_create_from_groups(good.group, INT_MAX, good.group, 0, "name", MPI_INFO_NULL, MPI_ERRORS_RETURN, &good.out_comm));
   TRY("MPI_Intercomm_create_from_groups", "local_leader", MPI_ERR_RANK, MPI_Intercomm_create_from_groups(good.group, INT_MIN, good.group, 0, "name", MPI_INFO_NULL, MPI_ERRORS_RETURN, &good.out_comm));
+  TRY("MPI_Intercomm_create_from_groups", "remote_group", MPI_ERR_GROUP, MPI_Intercomm_create_from_groups(good.group, 0, (MPI_Group)good.freed_group, 0, "name", MPI_INFO_NULL, MPI_ERRORS_RETURN, &good.out_comm));
+  TRY("MPI_Intercomm_create_from_groups", "remote_group", MPI_ERR_GROUP, MPI_Intercomm_create_from_groups(good.group, 0, (MPI_Group)good.other_kind[0], 0, "name", MPI_INFO_NULL, MPI_ERRORS_RETURN, &good.out_comm));
+  TRY("MPI_Intercomm_create_from_groups", "remote_group", MPI_ERR_GROUP, MPI_Intercomm_create_from_groups(good.group, 0, (MPI_Group)(uintptr_t)7, 0, "name", MPI_INFO_NULL, MPI_ERRORS_RETURN, &good.out_comm));
+  TRY("MPI_Intercomm_create_from_groups", "remote_group", MPI_ERR_GROUP, MPI_Intercomm_create_from_groups(good.group, 0, (MPI_Group)(uintptr_t)123457, 0, "name", MPI_INFO_NULL, MPI_ERRORS_RETURN, &good.out_comm));
+  TRY("MPI_Intercomm_create_from_groups", "remote_group", MPI_ERR_GROUP, MPI_Intercomm_create_from_groups(good.group, 0, MPI_GROUP_NULL, 0, "name", MPI_INFO_NULL, MPI_ERRORS_RETURN, &good.out_comm));
   TRY("MPI_Intercomm_create_from_groups", "stringtag", MPI_ERR_ARG, MPI_Intercomm_create_from_groups(good.group, 0, good.group, 0, NULL, MPI_INFO_NULL, MPI_ERRORS_RETURN, &good.out_comm));
   TRY("MPI_Intercomm_create_from_groups", "info", MPI_ERR_INFO, MPI_Intercomm_create_from_groups(good.group, 0, good.group, 0, "name", (MPI_Info)good.freed_info, MPI_ERRORS_RETURN, &good.out_comm));
   TRY("MPI_Intercomm_create_from_groups", "info", MPI_ERR_INFO, MPI_Intercomm_create_from_groups(good.group, 0, good.group, 0, "name", (MPI_Info)good.other_kind[0], MPI_ERRORS_RETURN, &good.out_comm));
@@ -4702,6 +4781,20 @@ static void test_MPI_Lookup_name(void) {
   TRY("MPI_Lookup_name", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Lookup_name("name", MPI_INFO_NULL, good.text));
 }
 
+static void test_MPI_Message_f2c(void) {
+  TRY("MPI_Mrecv", "message", MPI_ERR_REQUEST, MPI_Mrecv(good.buffer1, 1, MPI_INT, (MPI_Message[]){MPI_Message_f2c(-1)}, good.statuses));
+  TRY("MPI_Mrecv", "message", MPI_ERR_REQUEST, MPI_Mrecv(good.buffer1, 1, MPI_INT, (MPI_Message[]){MPI_Message_f2c(INT_MIN)}, good.statuses));
+  TRY("MPI_Mrecv", "message", MPI_ERR_REQUEST, MPI_Mrecv(good.buffer1, 1, MPI_INT, (MPI_Message[]){MPI_Message_f2c(INT_MAX)}, good.statuses));
+  TRY("MPI_Mrecv", "message", MPI_ERR_REQUEST, MPI_Mrecv(good.buffer1, 1, MPI_INT, (MPI_Message[]){MPI_Message_f2c(7)}, good.statuses));
+}
+
+static void test_MPI_Message_fromint(void) {
+  TRY("MPI_Mrecv", "message", MPI_ERR_REQUEST, MPI_Mrecv(good.buffer1, 1, MPI_INT, (MPI_Message[]){MPI_Message_fromint(-1)}, good.statuses));
+  TRY("MPI_Mrecv", "message", MPI_ERR_REQUEST, MPI_Mrecv(good.buffer1, 1, MPI_INT, (MPI_Message[]){MPI_Message_fromint(INT_MIN)}, good.statuses));
+  TRY("MPI_Mrecv", "message", MPI_ERR_REQUEST, MPI_Mrecv(good.buffer1, 1, MPI_INT, (MPI_Message[]){MPI_Message_fromint(INT_MAX)}, good.statuses));
+  TRY("MPI_Mrecv", "message", MPI_ERR_REQUEST, MPI_Mrecv(good.buffer1, 1, MPI_INT, (MPI_Message[]){MPI_Message_fromint(7)}, good.statuses));
+}
+
 static void test_MPI_Mprobe(void) {
   TRY("MPI_Mprobe", "source", MPI_ERR_RANK, MPI_Mprobe(-7, 7, MPI_COMM_WORLD, &good.out_message, good.statuses));
   TRY("MPI_Mprobe", "source", MPI_ERR_RANK, MPI_Mprobe(1, 7, MPI_COMM_WORLD, &good.out_message, good.statuses));
@@ -4728,6 +4821,7 @@ static void test_MPI_Mrecv(void) {
   TRY("MPI_Mrecv", "datatype", MPI_ERR_TYPE, MPI_Mrecv(good.buffer1, 1, MPI_DATATYPE_NULL, fresh_message(), good.statuses));
   TRY("MPI_Mrecv", "datatype", MPI_ERR_TYPE, MPI_Mrecv(good.buffer1, 1, good.uncommitted, fresh_message(), good.statuses));
   TRY("MPI_Mrecv", "message", MPI_ERR_ARG, MPI_Mrecv(good.buffer1, 1, MPI_INT, NULL, good.statuses));
+  TRY("MPI_Mrecv", "message", MPI_ERR_REQUEST, MPI_Mrecv(good.buffer1, 1, MPI_INT, (MPI_Message[]){(MPI_Message)good.freed_message}, good.statuses));
   TRY("MPI_Mrecv", "message", MPI_ERR_REQUEST, MPI_Mrecv(good.buffer1, 1, MPI_INT, (MPI_Message[]){(MPI_Message)good.other_kind[0]}, good.statuses));
   TRY("MPI_Mrecv", "message", MPI_ERR_REQUEST, MPI_Mrecv(good.buffer1, 1, MPI_INT, (MPI_Message[]){(MPI_Message)(uintptr_t)7}, good.statuses));
   TRY("MPI_Mrecv", "message", MPI_ERR_REQUEST, MPI_Mrecv(good.buffer1, 1, MPI_INT, (MPI_Message[]){(MPI_Message)(uintptr_t)123457}, good.statuses));
@@ -4746,6 +4840,7 @@ static void test_MPI_Mrecv_c(void) {
   TRY("MPI_Mrecv_c", "datatype", MPI_ERR_TYPE, MPI_Mrecv_c(good.buffer1, 1, MPI_DATATYPE_NULL, fresh_message(), good.statuses));
   TRY("MPI_Mrecv_c", "datatype", MPI_ERR_TYPE, MPI_Mrecv_c(good.buffer1, 1, good.uncommitted, fresh_message(), good.statuses));
   TRY("MPI_Mrecv_c", "message", MPI_ERR_ARG, MPI_Mrecv_c(good.buffer1, 1, MPI_INT, NULL, good.statuses));
+  TRY("MPI_Mrecv_c", "message", MPI_ERR_REQUEST, MPI_Mrecv_c(good.buffer1, 1, MPI_INT, (MPI_Message[]){(MPI_Message)good.freed_message}, good.statuses));
   TRY("MPI_Mrecv_c", "message", MPI_ERR_REQUEST, MPI_Mrecv_c(good.buffer1, 1, MPI_INT, (MPI_Message[]){(MPI_Message)good.other_kind[0]}, good.statuses));
   TRY("MPI_Mrecv_c", "message", MPI_ERR_REQUEST, MPI_Mrecv_c(good.buffer1, 1, MPI_INT, (MPI_Message[]){(MPI_Message)(uintptr_t)7}, good.statuses));
   TRY("MPI_Mrecv_c", "message", MPI_ERR_REQUEST, MPI_Mrecv_c(good.buffer1, 1, MPI_INT, (MPI_Message[]){(MPI_Message)(uintptr_t)123457}, good.statuses));
@@ -5439,6 +5534,13 @@ static void test_MPI_Op_create_c(void) {
   TRY("MPI_Op_create_c", "op", MPI_ERR_ARG, MPI_Op_create_c((MPI_User_function_c *)good_function, 0, NULL));
 }
 
+static void test_MPI_Op_f2c(void) {
+  TRY("MPI_Op_commutative", "op", MPI_ERR_OP, MPI_Op_commutative(MPI_Op_f2c(-1), good.out_ints));
+  TRY("MPI_Op_commutative", "op", MPI_ERR_OP, MPI_Op_commutative(MPI_Op_f2c(INT_MIN), good.out_ints));
+  TRY("MPI_Op_commutative", "op", MPI_ERR_OP, MPI_Op_commutative(MPI_Op_f2c(INT_MAX), good.out_ints));
+  TRY("MPI_Op_commutative", "op", MPI_ERR_OP, MPI_Op_commutative(MPI_Op_f2c(7), good.out_ints));
+}
+
 static void test_MPI_Op_free(void) {
   TRY("MPI_Op_free", "op", MPI_ERR_ARG, MPI_Op_free(NULL));
   TRY("MPI_Op_free", "op", MPI_ERR_OP, MPI_Op_free((MPI_Op[]){(MPI_Op)good.freed_op}));
@@ -5447,6 +5549,13 @@ static void test_MPI_Op_free(void) {
   TRY("MPI_Op_free", "op", MPI_ERR_OP, MPI_Op_free((MPI_Op[]){(MPI_Op)(uintptr_t)123457}));
   TRY("MPI_Op_free", "op", MPI_ERR_OP, MPI_Op_free((MPI_Op[]){MPI_OP_NULL}));
   TRY("MPI_Op_free", "op", MPI_ERR_OP, MPI_Op_free((MPI_Op[]){MPI_SUM}));
+}
+
+static void test_MPI_Op_fromint(void) {
+  TRY("MPI_Op_commutative", "op", MPI_ERR_OP, MPI_Op_commutative(MPI_Op_fromint(-1), good.out_ints));
+  TRY("MPI_Op_commutative", "op", MPI_ERR_OP, MPI_Op_commutative(MPI_Op_fromint(INT_MIN), good.out_ints));
+  TRY("MPI_Op_commutative", "op", MPI_ERR_OP, MPI_Op_commutative(MPI_Op_fromint(INT_MAX), good.out_ints));
+  TRY("MPI_Op_commutative", "op", MPI_ERR_OP, MPI_Op_commutative(MPI_Op_fromint(7), good.out_ints));
 }
 
 static void test_MPI_Open_port(void) {
@@ -6291,6 +6400,31 @@ static void test_MPI_Register_datarep_c(void) {
   TRY("MPI_Register_datarep_c", "", MPI_ERR_UNSUPPORTED_OPERATION, MPI_Register_datarep_c("name", (MPI_Datarep_conversion_function_c *)good_function, (MPI_Datarep_conversion_function_c *)good_function, (MPI_Datarep_extent_function *)good_function, good.word));
 }
 
+static void test_MPI_Remove_error_class(void) {
+  TRY("MPI_Remove_error_class", "errorclass", MPI_ERR_ARG, MPI_Remove_error_class(MPI_ERR_OTHER));
+  TRY("MPI_Remove_error_class", "errorclass", MPI_ERR_ARG, MPI_Remove_error_class(-1));
+  TRY("MPI_Remove_error_class", "errorclass", MPI_ERR_ARG, MPI_Remove_error_class(INT_MAX));
+}
+
+static void test_MPI_Remove_error_code(void) {
+  TRY("MPI_Remove_error_code", "errorcode", MPI_ERR_ARG, MPI_Remove_error_code(MPI_ERR_OTHER));
+  TRY("MPI_Remove_error_code", "errorcode", MPI_ERR_ARG, MPI_Remove_error_code(-1));
+  TRY("MPI_Remove_error_code", "errorcode", MPI_ERR_ARG, MPI_Remove_error_code(INT_MAX));
+}
+
+static void test_MPI_Remove_error_string(void) {
+  TRY("MPI_Remove_error_string", "errorcode", MPI_ERR_ARG, MPI_Remove_error_string(MPI_ERR_OTHER));
+  TRY("MPI_Remove_error_string", "errorcode", MPI_ERR_ARG, MPI_Remove_error_string(-1));
+  TRY("MPI_Remove_error_string", "errorcode", MPI_ERR_ARG, MPI_Remove_error_string(INT_MAX));
+}
+
+static void test_MPI_Request_f2c(void) {
+  TRY("MPI_Request_get_status", "request", MPI_ERR_REQUEST, MPI_Request_get_status(MPI_Request_f2c(-1), good.out_ints, good.statuses));
+  TRY("MPI_Request_get_status", "request", MPI_ERR_REQUEST, MPI_Request_get_status(MPI_Request_f2c(INT_MIN), good.out_ints, good.statuses));
+  TRY("MPI_Request_get_status", "request", MPI_ERR_REQUEST, MPI_Request_get_status(MPI_Request_f2c(INT_MAX), good.out_ints, good.statuses));
+  TRY("MPI_Request_get_status", "request", MPI_ERR_REQUEST, MPI_Request_get_status(MPI_Request_f2c(7), good.out_ints, good.statuses));
+}
+
 static void test_MPI_Request_free(void) {
   TRY("MPI_Request_free", "request", MPI_ERR_ARG, MPI_Request_free(NULL));
   TRY("MPI_Request_free", "request", MPI_ERR_REQUEST, MPI_Request_free((MPI_Request[]){(MPI_Request)good.freed_request}));
@@ -6298,6 +6432,13 @@ static void test_MPI_Request_free(void) {
   TRY("MPI_Request_free", "request", MPI_ERR_REQUEST, MPI_Request_free((MPI_Request[]){(MPI_Request)(uintptr_t)7}));
   TRY("MPI_Request_free", "request", MPI_ERR_REQUEST, MPI_Request_free((MPI_Request[]){(MPI_Request)(uintptr_t)123457}));
   TRY("MPI_Request_free", "request", MPI_ERR_REQUEST, MPI_Request_free((MPI_Request[]){MPI_REQUEST_NULL}));
+}
+
+static void test_MPI_Request_fromint(void) {
+  TRY("MPI_Request_get_status", "request", MPI_ERR_REQUEST, MPI_Request_get_status(MPI_Request_fromint(-1), good.out_ints, good.statuses));
+  TRY("MPI_Request_get_status", "request", MPI_ERR_REQUEST, MPI_Request_get_status(MPI_Request_fromint(INT_MIN), good.out_ints, good.statuses));
+  TRY("MPI_Request_get_status", "request", MPI_ERR_REQUEST, MPI_Request_get_status(MPI_Request_fromint(INT_MAX), good.out_ints, good.statuses));
+  TRY("MPI_Request_get_status", "request", MPI_ERR_REQUEST, MPI_Request_get_status(MPI_Request_fromint(7), good.out_ints, good.statuses));
 }
 
 static void test_MPI_Request_get_status(void) {
@@ -7170,12 +7311,35 @@ static void test_MPI_Session_detach_buffer_c(void) {
   TRY("MPI_Session_detach_buffer_c", "size", MPI_ERR_ARG, MPI_Session_detach_buffer_c(good.session, &good.pointer, NULL));
 }
 
+static void test_MPI_Session_f2c(void) {
+  TRY("MPI_Session_get_info", "session", MPI_ERR_SESSION, MPI_Session_get_info(MPI_Session_f2c(-1), &good.out_info));
+  TRY("MPI_Session_get_info", "session", MPI_ERR_SESSION, MPI_Session_get_info(MPI_Session_f2c(INT_MIN), &good.out_info));
+  TRY("MPI_Session_get_info", "session", MPI_ERR_SESSION, MPI_Session_get_info(MPI_Session_f2c(INT_MAX), &good.out_info));
+  TRY("MPI_Session_get_info", "session", MPI_ERR_SESSION, MPI_Session_get_info(MPI_Session_f2c(7), &good.out_info));
+}
+
+static void test_MPI_Session_finalize(void) {
+  TRY("MPI_Session_finalize", "session", MPI_ERR_ARG, MPI_Session_finalize(NULL));
+  TRY("MPI_Session_finalize", "session", MPI_ERR_SESSION, MPI_Session_finalize((MPI_Session[]){(MPI_Session)good.freed_session}));
+  TRY("MPI_Session_finalize", "session", MPI_ERR_SESSION, MPI_Session_finalize((MPI_Session[]){(MPI_Session)good.other_kind[0]}));
+  TRY("MPI_Session_finalize", "session", MPI_ERR_SESSION, MPI_Session_finalize((MPI_Session[]){(MPI_Session)(uintptr_t)7}));
+  TRY("MPI_Session_finalize", "session", MPI_ERR_SESSION, MPI_Session_finalize((MPI_Session[]){(MPI_Session)(uintptr_t)123457}));
+  TRY("MPI_Session_finalize", "session", MPI_ERR_SESSION, MPI_Session_finalize((MPI_Session[]){MPI_SESSION_NULL}));
+}
+
 static void test_MPI_Session_flush_buffer(void) {
   TRY("MPI_Session_flush_buffer", "session", MPI_ERR_SESSION, MPI_Session_flush_buffer((MPI_Session)good.freed_session));
   TRY("MPI_Session_flush_buffer", "session", MPI_ERR_SESSION, MPI_Session_flush_buffer((MPI_Session)good.other_kind[0]));
   TRY("MPI_Session_flush_buffer", "session", MPI_ERR_SESSION, MPI_Session_flush_buffer((MPI_Session)(uintptr_t)7));
   TRY("MPI_Session_flush_buffer", "session", MPI_ERR_SESSION, MPI_Session_flush_buffer((MPI_Session)(uintptr_t)123457));
   TRY("MPI_Session_flush_buffer", "session", MPI_ERR_SESSION, MPI_Session_flush_buffer(MPI_SESSION_NULL));
+}
+
+static void test_MPI_Session_fromint(void) {
+  TRY("MPI_Session_get_info", "session", MPI_ERR_SESSION, MPI_Session_get_info(MPI_Session_fromint(-1), &good.out_info));
+  TRY("MPI_Session_get_info", "session", MPI_ERR_SESSION, MPI_Session_get_info(MPI_Session_fromint(INT_MIN), &good.out_info));
+  TRY("MPI_Session_get_info", "session", MPI_ERR_SESSION, MPI_Session_get_info(MPI_Session_fromint(INT_MAX), &good.out_info));
+  TRY("MPI_Session_get_info", "session", MPI_ERR_SESSION, MPI_Session_get_info(MPI_Session_fromint(7), &good.out_info));
 }
 
 static void test_MPI_Session_get_errhandler(void) {
@@ -7390,6 +7554,36 @@ static void test_MPI_Startall(void) {
   TRY("MPI_Startall", "array_of_requests", MPI_ERR_REQUEST, MPI_Startall(1, (MPI_Request[]){MPI_REQUEST_NULL}));
 }
 
+static void test_MPI_Status_c2f(void) {
+  TRY("MPI_Status_c2f", "c_status", MPI_ERR_ARG, MPI_Status_c2f(NULL, (void *)good.statuses));
+  TRY("MPI_Status_c2f", "f_status", MPI_ERR_ARG, MPI_Status_c2f(good.statuses, NULL));
+}
+
+static void test_MPI_Status_c2f08(void) {
+  TRY("MPI_Status_c2f08", "c_status", MPI_ERR_ARG, MPI_Status_c2f08(NULL, (void *)good.statuses));
+  TRY("MPI_Status_c2f08", "f08_status", MPI_ERR_ARG, MPI_Status_c2f08(good.statuses, NULL));
+}
+
+static void test_MPI_Status_f082c(void) {
+  TRY("MPI_Status_f082c", "f08_status", MPI_ERR_ARG, MPI_Status_f082c(NULL, good.statuses));
+  TRY("MPI_Status_f082c", "c_status", MPI_ERR_ARG, MPI_Status_f082c((void *)good.statuses, NULL));
+}
+
+static void test_MPI_Status_f082f(void) {
+  TRY("MPI_Status_f082f", "f08_status", MPI_ERR_ARG, MPI_Status_f082f(NULL, (void *)good.statuses));
+  TRY("MPI_Status_f082f", "f_status", MPI_ERR_ARG, MPI_Status_f082f((void *)good.statuses, NULL));
+}
+
+static void test_MPI_Status_f2c(void) {
+  TRY("MPI_Status_f2c", "f_status", MPI_ERR_ARG, MPI_Status_f2c(NULL, good.statuses));
+  TRY("MPI_Status_f2c", "c_status", MPI_ERR_ARG, MPI_Status_f2c((void *)good.statuses, NULL));
+}
+
+static void test_MPI_Status_f2f08(void) {
+  TRY("MPI_Status_f2f08", "f_status", MPI_ERR_ARG, MPI_Status_f2f08(NULL, (void *)good.statuses));
+  TRY("MPI_Status_f2f08", "f08_status", MPI_ERR_ARG, MPI_Status_f2f08((void *)good.statuses, NULL));
+}
+
 static void test_MPI_Status_get_error(void) {
   TRY("MPI_Status_get_error", "status", MPI_ERR_ARG, MPI_Status_get_error(NULL, good.out_ints));
   TRY("MPI_Status_get_error", "err", MPI_ERR_ARG, MPI_Status_get_error(good.statuses, NULL));
@@ -7564,6 +7758,10 @@ static void test_MPI_T_event_callback_set_info(void) {
   TRY("MPI_T_event_callback_set_info", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_callback_set_info((MPI_T_event_registration)0, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL));
   TRY("MPI_T_event_callback_set_info", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_callback_set_info((MPI_T_event_registration)(uintptr_t)7, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL));
   TRY("MPI_T_event_callback_set_info", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_callback_set_info((MPI_T_event_registration)good.word, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL));
+  TRY("MPI_T_event_callback_set_info", "info", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_callback_set_info(0, MPI_T_CB_REQUIRE_NONE, (MPI_Info)good.freed_info));
+  TRY("MPI_T_event_callback_set_info", "info", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_callback_set_info(0, MPI_T_CB_REQUIRE_NONE, (MPI_Info)good.other_kind[0]));
+  TRY("MPI_T_event_callback_set_info", "info", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_callback_set_info(0, MPI_T_CB_REQUIRE_NONE, (MPI_Info)(uintptr_t)7));
+  TRY("MPI_T_event_callback_set_info", "info", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_callback_set_info(0, MPI_T_CB_REQUIRE_NONE, (MPI_Info)(uintptr_t)123457));
 }
 
 static void test_MPI_T_event_copy(void) {
@@ -7604,6 +7802,10 @@ static void test_MPI_T_event_get_timestamp(void) {
 static void test_MPI_T_event_handle_alloc(void) {
   TRY("MPI_T_event_handle_alloc", "event_index", MPI_T_ERR_INVALID_INDEX, MPI_T_event_handle_alloc(-1, good.word, MPI_INFO_NULL, (void *)good.word));
   TRY("MPI_T_event_handle_alloc", "event_index", MPI_T_ERR_INVALID_INDEX, MPI_T_event_handle_alloc(INT_MAX, good.word, MPI_INFO_NULL, (void *)good.word));
+  TRY("MPI_T_event_handle_alloc", "info", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_handle_alloc(0, good.word, (MPI_Info)good.freed_info, (void *)good.word));
+  TRY("MPI_T_event_handle_alloc", "info", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_handle_alloc(0, good.word, (MPI_Info)good.other_kind[0], (void *)good.word));
+  TRY("MPI_T_event_handle_alloc", "info", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_handle_alloc(0, good.word, (MPI_Info)(uintptr_t)7, (void *)good.word));
+  TRY("MPI_T_event_handle_alloc", "info", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_handle_alloc(0, good.word, (MPI_Info)(uintptr_t)123457, (void *)good.word));
   TRY("MPI_T_event_handle_alloc", "event_registration", MPI_T_ERR_INVALID, MPI_T_event_handle_alloc(0, good.word, MPI_INFO_NULL, NULL));
 }
 
@@ -7624,6 +7826,10 @@ static void test_MPI_T_event_handle_set_info(void) {
   TRY("MPI_T_event_handle_set_info", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_handle_set_info((MPI_T_event_registration)0, MPI_INFO_NULL));
   TRY("MPI_T_event_handle_set_info", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_handle_set_info((MPI_T_event_registration)(uintptr_t)7, MPI_INFO_NULL));
   TRY("MPI_T_event_handle_set_info", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_handle_set_info((MPI_T_event_registration)good.word, MPI_INFO_NULL));
+  TRY("MPI_T_event_handle_set_info", "info", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_handle_set_info(0, (MPI_Info)good.freed_info));
+  TRY("MPI_T_event_handle_set_info", "info", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_handle_set_info(0, (MPI_Info)good.other_kind[0]));
+  TRY("MPI_T_event_handle_set_info", "info", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_handle_set_info(0, (MPI_Info)(uintptr_t)7));
+  TRY("MPI_T_event_handle_set_info", "info", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_handle_set_info(0, (MPI_Info)(uintptr_t)123457));
 }
 
 static void test_MPI_T_event_read(void) {
@@ -7637,6 +7843,10 @@ static void test_MPI_T_event_register_callback(void) {
   TRY("MPI_T_event_register_callback", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_register_callback((MPI_T_event_registration)0, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL, good.word, (MPI_T_event_cb_function *)good_function));
   TRY("MPI_T_event_register_callback", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_register_callback((MPI_T_event_registration)(uintptr_t)7, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL, good.word, (MPI_T_event_cb_function *)good_function));
   TRY("MPI_T_event_register_callback", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_register_callback((MPI_T_event_registration)good.word, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL, good.word, (MPI_T_event_cb_function *)good_function));
+  TRY("MPI_T_event_register_callback", "info", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_register_callback(0, MPI_T_CB_REQUIRE_NONE, (MPI_Info)good.freed_info, good.word, (MPI_T_event_cb_function *)good_function));
+  TRY("MPI_T_event_register_callback", "info", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_register_callback(0, MPI_T_CB_REQUIRE_NONE, (MPI_Info)good.other_kind[0], good.word, (MPI_T_event_cb_function *)good_function));
+  TRY("MPI_T_event_register_callback", "info", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_register_callback(0, MPI_T_CB_REQUIRE_NONE, (MPI_Info)(uintptr_t)7, good.word, (MPI_T_event_cb_function *)good_function));
+  TRY("MPI_T_event_register_callback", "info", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_register_callback(0, MPI_T_CB_REQUIRE_NONE, (MPI_Info)(uintptr_t)123457, good.word, (MPI_T_event_cb_function *)good_function));
 }
 
 static void test_MPI_T_event_set_dropped_handler(void) {
@@ -8068,6 +8278,13 @@ static void test_MPI_Type_dup(void) {
   TRY("MPI_Type_dup", "newtype", MPI_ERR_ARG, MPI_Type_dup(MPI_INT, NULL));
 }
 
+static void test_MPI_Type_f2c(void) {
+  TRY("MPI_Type_size", "datatype", MPI_ERR_TYPE, MPI_Type_size(MPI_Type_f2c(-1), good.out_ints));
+  TRY("MPI_Type_size", "datatype", MPI_ERR_TYPE, MPI_Type_size(MPI_Type_f2c(INT_MIN), good.out_ints));
+  TRY("MPI_Type_size", "datatype", MPI_ERR_TYPE, MPI_Type_size(MPI_Type_f2c(INT_MAX), good.out_ints));
+  TRY("MPI_Type_size", "datatype", MPI_ERR_TYPE, MPI_Type_size(MPI_Type_f2c(7), good.out_ints));
+}
+
 static void test_MPI_Type_free(void) {
   TRY("MPI_Type_free", "datatype", MPI_ERR_ARG, MPI_Type_free(NULL));
   TRY("MPI_Type_free", "datatype", MPI_ERR_TYPE, MPI_Type_free((MPI_Datatype[]){(MPI_Datatype)good.freed_type}));
@@ -8080,6 +8297,13 @@ static void test_MPI_Type_free(void) {
 
 static void test_MPI_Type_free_keyval(void) {
   TRY("MPI_Type_free_keyval", "type_keyval", MPI_ERR_ARG, MPI_Type_free_keyval(NULL));
+}
+
+static void test_MPI_Type_fromint(void) {
+  TRY("MPI_Type_size", "datatype", MPI_ERR_TYPE, MPI_Type_size(MPI_Type_fromint(-1), good.out_ints));
+  TRY("MPI_Type_size", "datatype", MPI_ERR_TYPE, MPI_Type_size(MPI_Type_fromint(INT_MIN), good.out_ints));
+  TRY("MPI_Type_size", "datatype", MPI_ERR_TYPE, MPI_Type_size(MPI_Type_fromint(INT_MAX), good.out_ints));
+  TRY("MPI_Type_size", "datatype", MPI_ERR_TYPE, MPI_Type_size(MPI_Type_fromint(7), good.out_ints));
 }
 
 static void test_MPI_Type_get_attr(void) {
@@ -8620,6 +8844,7 @@ void test_all(void) {
   test_MPI_Abi_get_fortran_info();
   test_MPI_Abi_get_info();
   test_MPI_Abi_get_version();
+  test_MPI_Abi_set_fortran_booleans();
   test_MPI_Abi_set_fortran_info();
   test_MPI_Accumulate();
   test_MPI_Accumulate_c();
@@ -8696,9 +8921,11 @@ void test_all(void) {
   test_MPI_Comm_disconnect();
   test_MPI_Comm_dup();
   test_MPI_Comm_dup_with_info();
+  test_MPI_Comm_f2c();
   test_MPI_Comm_flush_buffer();
   test_MPI_Comm_free();
   test_MPI_Comm_free_keyval();
+  test_MPI_Comm_fromint();
   test_MPI_Comm_get_attr();
   test_MPI_Comm_get_errhandler();
   test_MPI_Comm_get_info();
@@ -8728,7 +8955,9 @@ void test_all(void) {
   test_MPI_Dist_graph_create_adjacent();
   test_MPI_Dist_graph_neighbors();
   test_MPI_Dist_graph_neighbors_count();
+  test_MPI_Errhandler_f2c();
   test_MPI_Errhandler_free();
+  test_MPI_Errhandler_fromint();
   test_MPI_Error_class();
   test_MPI_Error_string();
   test_MPI_Exscan();
@@ -8825,6 +9054,7 @@ void test_all(void) {
   test_MPI_File_write_shared();
   test_MPI_File_write_shared_c();
   test_MPI_Finalized();
+  test_MPI_Free_mem();
   test_MPI_Gather();
   test_MPI_Gather_c();
   test_MPI_Gather_init();
@@ -8858,8 +9088,10 @@ void test_all(void) {
   test_MPI_Group_compare();
   test_MPI_Group_difference();
   test_MPI_Group_excl();
+  test_MPI_Group_f2c();
   test_MPI_Group_free();
   test_MPI_Group_from_session_pset();
+  test_MPI_Group_fromint();
   test_MPI_Group_incl();
   test_MPI_Group_intersection();
   test_MPI_Group_range_excl();
@@ -8908,7 +9140,9 @@ void test_all(void) {
   test_MPI_Info_create_env();
   test_MPI_Info_delete();
   test_MPI_Info_dup();
+  test_MPI_Info_f2c();
   test_MPI_Info_free();
+  test_MPI_Info_fromint();
   test_MPI_Info_get();
   test_MPI_Info_get_nkeys();
   test_MPI_Info_get_nthkey();
@@ -8948,6 +9182,8 @@ void test_all(void) {
   test_MPI_Keyval_create();
   test_MPI_Keyval_free();
   test_MPI_Lookup_name();
+  test_MPI_Message_f2c();
+  test_MPI_Message_fromint();
   test_MPI_Mprobe();
   test_MPI_Mrecv();
   test_MPI_Mrecv_c();
@@ -8974,7 +9210,9 @@ void test_all(void) {
   test_MPI_Op_commutative();
   test_MPI_Op_create();
   test_MPI_Op_create_c();
+  test_MPI_Op_f2c();
   test_MPI_Op_free();
+  test_MPI_Op_fromint();
   test_MPI_Open_port();
   test_MPI_Pack();
   test_MPI_Pack_c();
@@ -9019,7 +9257,12 @@ void test_all(void) {
   test_MPI_Reduce_scatter_init_c();
   test_MPI_Register_datarep();
   test_MPI_Register_datarep_c();
+  test_MPI_Remove_error_class();
+  test_MPI_Remove_error_code();
+  test_MPI_Remove_error_string();
+  test_MPI_Request_f2c();
   test_MPI_Request_free();
+  test_MPI_Request_fromint();
   test_MPI_Request_get_status();
   test_MPI_Request_get_status_all();
   test_MPI_Request_get_status_any();
@@ -9060,7 +9303,10 @@ void test_all(void) {
   test_MPI_Session_create_errhandler();
   test_MPI_Session_detach_buffer();
   test_MPI_Session_detach_buffer_c();
+  test_MPI_Session_f2c();
+  test_MPI_Session_finalize();
   test_MPI_Session_flush_buffer();
+  test_MPI_Session_fromint();
   test_MPI_Session_get_errhandler();
   test_MPI_Session_get_info();
   test_MPI_Session_get_nth_pset();
@@ -9075,6 +9321,12 @@ void test_all(void) {
   test_MPI_Ssend_init_c();
   test_MPI_Start();
   test_MPI_Startall();
+  test_MPI_Status_c2f();
+  test_MPI_Status_c2f08();
+  test_MPI_Status_f082c();
+  test_MPI_Status_f082f();
+  test_MPI_Status_f2c();
+  test_MPI_Status_f2f08();
   test_MPI_Status_get_error();
   test_MPI_Status_get_source();
   test_MPI_Status_get_tag();
@@ -9166,8 +9418,10 @@ void test_all(void) {
   test_MPI_Type_create_subarray_c();
   test_MPI_Type_delete_attr();
   test_MPI_Type_dup();
+  test_MPI_Type_f2c();
   test_MPI_Type_free();
   test_MPI_Type_free_keyval();
+  test_MPI_Type_fromint();
   test_MPI_Type_get_attr();
   test_MPI_Type_get_contents();
   test_MPI_Type_get_contents_c();

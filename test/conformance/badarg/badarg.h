@@ -38,6 +38,7 @@ extern struct Good {
   MPI_Info freed_info;
   MPI_Errhandler freed_errh;
   MPI_Session freed_session;
+  MPI_Message freed_message;
   MPI_Comm out_comm;
   MPI_Group out_group;
   MPI_Datatype out_type, out_types[64];

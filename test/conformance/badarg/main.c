@@ -166,6 +166,12 @@ static void make_freed(void) {
   MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session);
   good.freed_session = session;
   MPI_Session_finalize(&session);
+  MPI_Message message;
+  MPI_Isend(good.buffer1, 1, MPI_INT, 0, 0, MPI_COMM_SELF, &request);
+  MPI_Mprobe(0, 0, MPI_COMM_SELF, &message, MPI_STATUS_IGNORE);
+  good.freed_message = message;
+  MPI_Mrecv(good.buffer2, 1, MPI_INT, &message, MPI_STATUS_IGNORE);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
 }
 
 int main(int argc, char** argv) {
