@@ -12,7 +12,9 @@ static int begin(int result) {
 }
 
 int MPI_Init(int* argc, char*** argv) { return begin(PMPI_Init(argc, argv)); }
-int MPI_Init_thread(int* argc, char*** argv, int required, int* provided) { return begin(PMPI_Init_thread(argc, argv, required, provided)); }
+int MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
+  return begin(PMPI_Init_thread(argc, argv, required, provided));
+}
 
 static void count_bytes(int count, MPI_Datatype type) {
   int size = 0;
