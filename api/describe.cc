@@ -3,29 +3,17 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "btl/list.h"
+#include "runtime/base/json.h"
 #include "runtime/config/config.h"
 
 namespace {
 
 using namespace weft;
 
-std::string quoted(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      (out += '\\') += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      constexpr char digits[] = "0123456789abcdef";
-      ((out += "\\u00") += digits[c >> 4]) += digits[c & 15];
-    } else {
-      out += c;
-    }
-  }
-  return out += '"';
-}
-
-std::string field(std::string_view name, std::string_view value) { return quoted(name) + ":" + quoted(value); }
+std::string field(std::string_view name, std::string_view value) { return json_quoted(name) + ":" + json_quoted(value); }
 
 const char* name_of(config::Type type) {
   switch (type) {
@@ -77,14 +65,12 @@ std::string list(const Range& range, Each each) {
 }
 
 /// By name, as WEFT_NET takes them.
-constexpr std::initializer_list<const char*> kTransports = {"self", "shm",
-#ifdef HAVE_VERBS
-                                                            "verbs",
-#endif
-#ifdef HAVE_UCX
-                                                            "ucx",
-#endif
-                                                            "tcp"};
+std::vector<std::string_view> transports() {
+  std::vector<std::string_view> names;
+  for (const btl::Kind& kind : btl::kinds())
+    if (kind.built) names.push_back(kind.name);
+  return names;
+}
 
 }  // namespace
 
@@ -95,7 +81,7 @@ extern "C" [[gnu::visibility("default")]] const char* weft_describe() {
   std::string variables = "[";
   for (const config::Variable* v = config::all(); v; v = v->next()) variables.append(variables.size() > 1 ? "," : "").append(describe(*v));
   text = "{" + field("version", PACKAGE_VERSION) + "," + field("abi", "MPI 5.0 standard ABI 1.0") +
-         ",\"transports\":" + list(kTransports, quoted) + ",\"built_with\":" + built_with() + ",\"variables\":" + variables +
-         "],\"complaints\":" + list(complaints, quoted) + "}";
+         ",\"transports\":" + list(transports(), json_quoted) + ",\"built_with\":" + built_with() + ",\"variables\":" + variables +
+         "],\"complaints\":" + list(complaints, json_quoted) + "}";
   return text.c_str();
 }

@@ -50,6 +50,7 @@ struct Caps {
   bool zcopy = false;             ///< send_zcopy() works
   uint32_t max_zcopy = 1u << 30;  ///< payload of one send_zcopy()
   bool get = false, put = false;
+  bool atomics = false;              ///< atomic() works on memory whose Region allows it
   uint64_t get_from = 0;             ///< bytes from which get() is faster than messages in a row, if both sides attend to them
   uint64_t put_from = ~uint64_t{0};  ///< bytes from which put() is faster than get(), though it costs a message more
   bool ordered = true;               ///< messages of one endpoint arrive in the order sent
@@ -65,6 +66,16 @@ struct Caps {
 /// if the operation ends at once, from the call that started it. It may enqueue work and may not progress.
 struct Operation {
   void (*done)(Operation&, Status) = nullptr;
+};
+
+/// What Endpoint::atomic() does to 8 bytes of a peer's memory.
+struct Atomic {
+  enum class Kind : uint8_t {
+    fetch_add,     ///< adds `operand`, modulo 2^64
+    compare_swap,  ///< puts `operand` where `compare` stands; otherwise changes nothing
+  };
+  Kind kind = Kind::fetch_add;
+  uint64_t operand = 0, compare = 0;
 };
 
 /// What the pml gives each transport: where arrivals go. All calls come from poll().
@@ -108,6 +119,12 @@ class Endpoint {
   /// can_get() / caps.put and can_put().
   virtual Status get(const Region&, uint64_t offset, std::span<const iovec> local, Operation&) { return Status::failed; }
   virtual Status put(const Region&, uint64_t offset, std::span<const iovec> local, Operation&) { return Status::failed; }
+
+  /// Changes the 8 bytes at remote[offset), which are aligned to 8, and writes what they were before to `*before`, which must stay until
+  /// op.done. Atomic towards other calls of atomic() on that memory over the same rail of its owner, not towards its owner's processors
+  /// or other rails. An operation that ends with peer_failed may have been done. Only if caps.atomics; `failed` where the owner's
+  /// device cannot, or its memory does not allow it: nothing was begun then, and messages have to do it.
+  virtual Status atomic(const Region&, uint64_t offset, const Atomic&, uint64_t* before, Operation&) { return Status::failed; }
 
   /// Do get() and put() work towards this very peer? A transport may offer them in general (caps) and find them denied between
   /// two processes (user namespaces, seccomp, containers). Known from connect() on; constant afterwards.
@@ -171,20 +188,6 @@ class Transport {
 struct Site {
   boot::Bootstrap& boot;
 };
-
-/// Core transports, by name; null with a reason if it cannot work here (which is not an error).
-Result<std::unique_ptr<Transport>> open_self(const Site&);
-Result<std::unique_ptr<Transport>> open_shm(const Site&);
-/// One per rail (usable network interface, see WEFT_NET_INTERFACES); never empty.
-Result<std::vector<std::unique_ptr<Transport>>> open_tcp(const Site&);
-
-/// Over libibverbs, one per rail (active port of an RDMA device, see WEFT_VERBS_DEVICES); never empty.
-Result<std::vector<std::unique_ptr<Transport>>> open_verbs(const Site&);
-
-/// Over UCX, whatever it finds; loaded when called.
-Result<std::unique_ptr<Transport>> open_ucx(const Site&);
-/// Is there an InfiniBand or RoCE port that is up on this host?
-bool rdma_device_is_active();
 
 /// A transport that passes everything on to `inner` and injects faults by a plan such as
 /// "drop=0.01,delay=100us,reorder=0.1,fail_after=1000,seed=7" (see wrap/README.md). Drops apply to what can be retried only.

@@ -1,8 +1,8 @@
 // Which transports a lane is opened with: WEFT_NET and WEFT_WRAP.
 #include <algorithm>
-#include <array>
 #include <string_view>
 
+#include "btl/list.h"
 #include "pml/lane.h"
 #include "runtime/base/log.h"
 #include "runtime/config/config.h"
@@ -10,45 +10,17 @@
 namespace weft::pml {
 namespace {
 
-config::Text net_variable("", "net", "auto", "Transports to use, the preferred one first: auto, or a list of self, shm, verbs, ucx, tcp.");
+config::Text net_variable("", "net", "auto", "Transports to use, the preferred one first: auto, or a list of those that weft info names.");
 config::Text wrap_variable("", "wrap", "", "Faults to inject into all transports but self, for tests: see btl/wrap/README.md.");
 
-using Transports = std::vector<std::unique_ptr<btl::Transport>>;
-
-Result<Transports> one(Result<std::unique_ptr<btl::Transport>> opened) {
-  if (!opened) return opened.failure();
-  Transports list;
-  list.push_back(std::move(*opened));
-  return list;
-}
-
-/// The list of transports: a new one is one line here.
-struct Known {
-  std::string_view name;
-  Result<Transports> (*open)(const btl::Site&);
-};
-constexpr std::array known{
-    Known{"self", [](const btl::Site& site) { return one(btl::open_self(site)); }},
-    Known{"shm", [](const btl::Site& site) { return one(btl::open_shm(site)); }},
-    Known{"verbs", [](const btl::Site& site) { return btl::open_verbs(site); }},
-    Known{"ucx", [](const btl::Site& site) { return one(btl::open_ucx(site)); }},
-    Known{"tcp", [](const btl::Site& site) { return btl::open_tcp(site); }},
-};
-
-/// Why a transport is not even tried on its own; empty: it is. Loading the libraries of verbs and ucx takes time (UCX: up to half a
-/// second): they are tried, in this order, only where they may reach a device that tcp does not.
-std::string not_worthwhile(std::string_view name, const boot::Job& job, const Transports& opened) {
-  if (name == "tcp" && job.size == 1) return "one rank has nobody to talk to";
-  if (name != "verbs" && name != "ucx") return "";
-  if (job.node_count == 1) return "all ranks are on one host";
-  if (!btl::rdma_device_is_active()) return "no InfiniBand or RoCE port is up";
-  const bool has_verbs = std::ranges::any_of(opened, [](const auto& t) { return std::string_view(t->caps().name) == "verbs"; });
-  return has_verbs ? "verbs reaches the same devices" : "";
+const btl::Kind* kind_called(std::string_view name) {
+  const auto at = std::ranges::find(btl::kinds(), name, &btl::Kind::name);
+  return at == btl::kinds().end() ? nullptr : &*at;
 }
 
 std::string names() {
   std::string text;
-  for (const Known& k : known) text += (text.empty() ? "" : ", ") + std::string(k.name);
+  for (const btl::Kind& k : btl::kinds()) text += (text.empty() ? "" : ", ") + std::string(k.name);
   return text;
 }
 
@@ -59,7 +31,7 @@ Result<std::vector<std::string>> wished(std::string_view rest) {
     std::string name(rest.substr(0, comma));
     rest.remove_prefix(std::min(comma + 1, rest.size()));
     if (name.empty()) continue;
-    if (name != "auto" && std::ranges::find(known, name, &Known::name) == known.end())
+    if (name != "auto" && !kind_called(name))
       return Failure{"WEFT_NET names a transport \"" + name + "\" that does not exist; there are: auto, " + names()};
     list.push_back(std::move(name));
   }
@@ -76,28 +48,31 @@ Result<std::unique_ptr<Lane>> Lane::open_named(boot::Bootstrap& boot, bool threa
   const bool automatic = wish->empty() || std::ranges::find(*wish, "auto") != wish->end();
   if (automatic) {
     wish->clear();
-    for (const Known& k : known) wish->emplace_back(k.name);
+    for (const btl::Kind& k : btl::kinds()) wish->emplace_back(k.name);
   } else if (std::ranges::find(*wish, "self") == wish->end()) {
     wish->insert(wish->begin(), "self");  // a process can always send to itself
   }
   const btl::Site site{boot};
-  Transports transports;
+  btl::Transports transports;
+  std::vector<std::string_view> there;
   std::vector<Unused> unused;
-  for (const Known& k : known)
+  for (const btl::Kind& k : btl::kinds())
     if (std::ranges::find(*wish, k.name) == wish->end()) unused.push_back({std::string(k.name), "WEFT_NET does not name it"});
   for (const std::string& name : *wish) {
-    if (automatic)
-      if (std::string why = not_worthwhile(name, boot.job(), transports); !why.empty()) {
+    const btl::Kind& kind = *kind_called(name);
+    if (automatic && kind.spared)
+      if (std::string why = kind.spared(boot.job(), there); !why.empty()) {
         unused.push_back({name, std::move(why)});
         continue;
       }
-    auto opened = std::ranges::find(known, name, &Known::name)->open(site);
+    auto opened = kind.open(site);
     if (!opened) {
       if (!automatic) return Failure{"the transport " + name + ", which WEFT_NET asks for, cannot be used: " + opened.failure().text};
       log(Level::info, "the transport %s cannot be used: %s", name.c_str(), opened.failure().text.c_str());
       unused.push_back({name, opened.failure().text});
       continue;
     }
+    there.push_back(kind.name);
     for (auto& transport : *opened) {
       if (!wrap_variable.get().empty() && name != "self") {
         auto wrapped = btl::wrap(std::move(transport), wrap_variable.get());

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <memory>
 
-#include "btl/btl.h"
+#include "btl/list.h"
 #include "btl/shm/ring.h"
 #include "btl/shm/segment.h"
 

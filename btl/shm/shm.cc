@@ -15,8 +15,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "btl/btl.h"
 #include "btl/copy/cma.h"
+#include "btl/list.h"
 #include "btl/shm/doorbell.h"
 #include "btl/shm/ring.h"
 #include "btl/shm/segment.h"

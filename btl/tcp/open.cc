@@ -2,6 +2,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "btl/list.h"
 #include "btl/tcp/rail.h"
 #include "runtime/config/config.h"
 

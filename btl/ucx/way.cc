@@ -15,7 +15,7 @@ constexpr uint32_t kRendezvousFrom = 32 << 10;  // a loan of less goes at once, 
 }  // namespace
 
 inline Note Way::note_of(Header header) const {
-  header.length = worker_.job_.rank ^ worker_.token_;
+  header.length = worker_.job_.rank ^ worker_.token_.whole;
   return {header};
 }
 
@@ -72,7 +72,7 @@ Status Way::dispatch(Parcel* parcel, const Header& h) {
     parcel->note = note_of(h);
     sent = ucp_am_send_nbx(ep_, unsigned(Say::message), &parcel->note, sizeof(Note), parcel->payload, h.length, &param);
   } else if (ShortNote::fits(h)) [[likely]] {
-    const ShortNote note(h, worker_.job_.rank ^ worker_.short_token_);
+    const ShortNote note(h, worker_.job_.rank ^ worker_.token_.part());
     std::byte* begin = reinterpret_cast<std::byte*>(&parcel->note) + sizeof(Note) - sizeof note;
     memcpy(begin, &note, sizeof note);
     sent = ucp_am_send_nbx(ep_, unsigned(Say::short_message), begin, sizeof note + h.length, nullptr, 0, &param);

@@ -20,12 +20,6 @@ constexpr size_t kIdleParcels = 16;
 constexpr size_t kJoined = 2048;  // copying so much costs less than a second piece of memory
 constexpr uint64_t kCloseLimit_ns = 1'000'000'000;
 
-/// What a process publishes: this, then UCX's address.
-struct Card {
-  uint32_t magic = 0x31637577;  // "wuc1"
-  uint32_t token = 0;
-};
-
 Failure failure(const char* what, ucs_status_t status) {
   return Failure{std::string("UCX ") + ucp_get_version_string() + ": " + what + " failed: " + ucs_status_string(status) +
                  " (see UCX_TLS, UCX_NET_DEVICES; UCX_LOG_LEVEL=info says more)"};
@@ -57,8 +51,8 @@ Worker::Worker(const Site& site, const Core& core) : caps_(caps_of()), job_(site
 
 Result<std::unique_ptr<Transport>> Worker::open(const Site& site, const Core& core) {
   std::unique_ptr<Worker> made(new Worker(site, core));
-  made->token_ = core.token(site.boot.job(), "weft btl ucx");
-  made->short_token_ = made->token_ & (ShortNote::kRanks - 1);
+  const boot::Job& job = site.boot.job();
+  made->token_ = {core.token(job, "weft btl ucx"), job.rank, job.size};
   if (auto started = made->start(); !started) return started.failure();
   if (auto listening = made->listen(); !listening) return listening.failure();
   return std::unique_ptr<Transport>(std::move(made));
@@ -89,10 +83,7 @@ Result<void> Worker::listen() {
   ucp_worker_attr_t attributes{};
   attributes.field_mask = UCP_WORKER_ATTR_FIELD_ADDRESS | UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER;
   if (const ucs_status_t s = ucp_worker_query(worker_, &attributes); s != UCS_OK) return failure("asking for the address", s);
-  const Card card{.token = token_};
-  address_.resize(sizeof card + attributes.address_length);
-  memcpy(address_.data(), &card, sizeof card);
-  memcpy(address_.data() + sizeof card, attributes.address, attributes.address_length);
+  address_ = Card{.token = token_.whole}.before(attributes.address, attributes.address_length);
   ucp_worker_release_address(worker_, attributes.address);
   joined_limit_ = std::min(attributes.max_am_header, kJoined);
   const std::pair<Say, ucp_am_recv_callback_t> handlers[] = {{Say::message, on_message},
@@ -143,16 +134,13 @@ bool Worker::reaches(ProcessId who, const boot::Blob& address) const {
 
 Result<Endpoint*> Worker::connect(ProcessId who, const boot::Blob& address, void* cookie) {
   const std::string rank = "rank " + std::to_string(who.rank);
-  Card card;
-  if (address.size() <= sizeof card) return Failure{rank + " published no valid address for ucx"};
-  memcpy(&card, address.data(), sizeof card);
-  if (card.magic != Card{}.magic || card.token != token_)
-    return Failure{rank + " published no valid address for ucx; do all processes run the same version of Weft?"};
+  const auto theirs = Card::address_in(address, token_.whole);
+  if (theirs.empty()) return Failure{rank + " published no valid address for ucx; do all processes run the same version of Weft?"};
   Way& to = way(who.rank);
   to.cookie_ = cookie;
   to.met_ = true;
   if (to.ep_) return &to;
-  auto made = make_endpoint(to, reinterpret_cast<const ucp_address_t*>(address.data() + sizeof card));
+  auto made = make_endpoint(to, reinterpret_cast<const ucp_address_t*>(theirs.data()));
   if (!made) return made.failure();
   to.ep_ = *made;
   to.say(Say::hello);
@@ -203,37 +191,6 @@ void Worker::stranger() {
               ("ucx: dropped a message of a process that is not of this job (" + std::to_string(strangers_) + " so far)").c_str());
 }
 
-/// Is the sender one of this job's? None: it is not ours.
-inline std::optional<Arrival> Worker::admit(const Header& header, uint32_t rank) {
-  if (rank < job_.size && rank != job_.rank) [[likely]]
-    return Arrival{header, rank};
-  stranger();
-  return std::nullopt;
-}
-
-/// Reads the note of an arrived message, wherever it lies.
-std::optional<Arrival> Worker::check(const void* header, size_t header_length, size_t length) {
-  Note note;
-  if (header_length < sizeof note || (header_length > sizeof note && length)) [[unlikely]] {
-    stranger();
-    return std::nullopt;
-  }
-  memcpy(&note, header, sizeof note);
-  const uint32_t rank = note.header.length ^ token_;
-  note.header.length = static_cast<uint32_t>(header_length - sizeof note + length);
-  return admit(note.header, rank);
-}
-
-inline std::optional<Arrival> Worker::check_short(const void* header, size_t header_length) {
-  ShortNote note;
-  if (header_length < sizeof note) [[unlikely]] {
-    stranger();
-    return std::nullopt;
-  }
-  memcpy(&note, header, sizeof note);
-  return admit(note.header(static_cast<uint32_t>(header_length - sizeof note)), note.from ^ short_token_);
-}
-
 void Worker::arrived(const Arrival& arrival, const std::byte* payload) {
   Way& from = way(arrival.from);
   latest_ = &from;
@@ -243,8 +200,10 @@ void Worker::arrived(const Arrival& arrival, const std::byte* payload) {
 
 ucs_status_t Worker::on_short_message(void* at, const void* header, size_t header_length, void*, size_t, const ucp_am_recv_param_t*) {
   auto& self = *static_cast<Worker*>(at);
-  const std::optional<Arrival> arrival = self.check_short(header, header_length);
-  if (arrival && self.sink_) [[likely]]
+  const std::optional<Arrival> arrival = self.token_.read_short(header, header_length);
+  if (!arrival) [[unlikely]]
+    self.stranger();
+  else if (self.sink_) [[likely]]
     self.arrived(*arrival, static_cast<const std::byte*>(header) + sizeof(ShortNote));
   return UCS_OK;
 }
@@ -252,7 +211,8 @@ ucs_status_t Worker::on_short_message(void* at, const void* header, size_t heade
 ucs_status_t Worker::on_message(void* at, const void* header, size_t header_length, void* data, size_t length,
                                 const ucp_am_recv_param_t* param) {
   auto& self = *static_cast<Worker*>(at);
-  const std::optional<Arrival> arrival = self.check(header, header_length, length);
+  const std::optional<Arrival> arrival = self.token_.read(header, header_length, length);
+  if (!arrival) self.stranger();
   if (!arrival || !self.sink_) return UCS_OK;
   if (param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) return self.begin_large(*arrival, data);
   self.arrived(*arrival,
@@ -303,8 +263,8 @@ void Worker::end_large(Inbound* ended, ucs_status_t status) {
 template <Say what>
 ucs_status_t Worker::on_news(void* at, const void* header, size_t header_length, void*, size_t length, const ucp_am_recv_param_t* param) {
   auto& self = *static_cast<Worker*>(at);
-  const std::optional<Arrival> note = self.check(header, header_length, length);
-  if (!note) return UCS_OK;
+  const std::optional<Arrival> note = self.token_.read(header, header_length, length);
+  if (!note) return self.stranger(), UCS_OK;
   Way& from = self.way(note->from);
   ++self.events_;
   if constexpr (what == Say::hello) {

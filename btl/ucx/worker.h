@@ -10,55 +10,11 @@
 #include <vector>
 
 #include "btl/plugin.h"
+#include "btl/ucx/notes.h"
 
 namespace weft::btl::ucx {
 
 class Worker;
-
-/// Travels in front of every message: the header, with the sender's rank (xor the job's number: a worker's address may have belonged to
-/// another job before) in the place of the length, which UCX carries itself.
-struct Note {
-  Header header;
-};
-static_assert(sizeof(Note) == 24);
-
-/// The same for messages of the kind that is most frequent, shorter by 4 bytes: with them 8 bytes of data no longer fit into one cache line
-/// together with what UCX puts in front (36 bytes in shared memory), and the second takes half as long again.
-struct [[gnu::packed]] ShortNote {
-  uint64_t context : 56;
-  uint64_t sequence_low : 8;
-  int32_t tag;
-  uint32_t source : 28;
-  uint32_t sequence_middle : 4;
-  uint32_t from : 28;
-  uint32_t sequence_high : 4;
-
-  static constexpr uint8_t kKind = 1;  ///< pml::MessageKind::eager
-  static constexpr uint32_t kRanks = 1u << 28;
-  static bool fits(const Header& h) {
-    return h.kind == kKind && h.flags == 0 && h.context >> 56 == 0 && static_cast<uint32_t>(h.source) < kRanks;
-  }
-  ShortNote() = default;
-  ShortNote(const Header& h, uint32_t sender)
-      : context(h.context),
-        sequence_low(h.sequence & 0xff),
-        tag(h.tag),
-        source(static_cast<uint32_t>(h.source)),
-        sequence_middle(h.sequence >> 8 & 15),
-        from(sender),
-        sequence_high(h.sequence >> 12 & 15) {}
-  Header header(uint32_t length) const {
-    const auto sequence = static_cast<uint16_t>(sequence_low | sequence_middle << 8 | sequence_high << 12);
-    return {context, tag, static_cast<int32_t>(source), length, sequence, kKind, 0};
-  }
-};
-static_assert(sizeof(ShortNote) == 20);
-
-/// A note that has been read.
-struct Arrival {
-  Header header;
-  uint32_t from;
-};
 
 /// Ids of the active messages.
 enum class Say : unsigned {
@@ -170,9 +126,6 @@ class Worker final : public Transport {
   Parcel* take_parcel();
   void give_back(Parcel*);
   void report(Sink&);
-  std::optional<Arrival> check(const void* header, size_t header_length, size_t length);
-  std::optional<Arrival> check_short(const void* header, size_t header_length);
-  std::optional<Arrival> admit(const Header&, uint32_t rank);
   void stranger();
   void arrived(const Arrival&, const std::byte* payload);
   ucs_status_t begin_large(const Arrival&, void* descriptor);
@@ -187,9 +140,8 @@ class Worker final : public Transport {
   ucp_worker_h worker_ = nullptr;
   Sink* sink_ = nullptr;  // during poll()
   int events_ = 0;        // of this poll
-  uint32_t token_ = 0;
-  uint32_t short_token_ = 0;  // its part that fits into a ShortNote
-  size_t joined_limit_ = 0;   // up to this many bytes note and payload go as one
+  Token token_;
+  size_t joined_limit_ = 0;  // up to this many bytes note and payload go as one
   Parcel* parcels_ = nullptr;
   size_t idle_parcels_ = 0;
   Way* latest_ = nullptr;  // who sent last

@@ -12,13 +12,14 @@ namespace {
 
 constexpr uint32_t kBatch = 8;         // work requests handed to the device at a time
 constexpr uint32_t kMostBulks = 1024;  // operations under way per peer
+constexpr uint32_t kKept = 8;          // room for messages in a queue pair that carries them as well
 
 /// What Region::key holds: the remote key, the exposure's number at its owner, and whether it is good at all.
 struct Key {
   uint32_t remote = 0;
   uint32_t number = 0;
   uint32_t good = 0;
-  uint32_t zero = 0;
+  uint32_t atomic = 0;  ///< may it be changed atomically?
 };
 static_assert(sizeof(Key) == sizeof(Region::key));
 
@@ -45,6 +46,7 @@ Region Rail::expose(void* address, size_t length) {
   }
   key.remote = Device::mr((*registration)->handles[index_])->rkey;
   key.good = 1;
+  key.atomic = device_.atomics() && (*registration)->writable;
   memcpy(region.key.data(), &key, sizeof key);
   return region;
 }
@@ -100,6 +102,46 @@ Status Link::start_bulk(bool write, const Region& region, uint64_t offset, std::
   return Status::ok;
 }
 
+Status Link::atomic(const Region& region, uint64_t offset, const Atomic& what, uint64_t* before, Operation& operation) {
+  if (state_ != State::open) return admit();
+  const Key key = key_of(region);
+  if (!rail_.caps_.atomics || !key.good || !key.atomic || region.length < sizeof *before || offset > region.length - sizeof *before ||
+      (region.address + offset) % sizeof *before != 0) {
+    weft::fail(MPI_ERR_OTHER, "the peer's memory cannot be changed atomically over %s", describe().c_str());
+    return Status::failed;
+  }
+  Queue& queue = next_flow();
+  if (bulks_open_ >= kMostBulks || queue.outstanding.room() <= (&queue == &queues_[0] ? kKept : 0)) return Status::again;
+  ibv_send_wr request{};
+  request.opcode = what.kind == Atomic::Kind::fetch_add ? IBV_WR_ATOMIC_FETCH_AND_ADD : IBV_WR_ATOMIC_CMP_AND_SWP;
+  request.wr.atomic.remote_addr = region.address + offset;
+  request.wr.atomic.rkey = key.remote;
+  request.wr.atomic.compare_add = what.kind == Atomic::Kind::fetch_add ? what.operand : what.compare;
+  request.wr.atomic.swap = what.operand;
+  auto bulk = std::make_unique<Bulk>();
+  bulk->operation = &operation;
+  bulk->before = before;
+  const Status status = post_atomic(queue, request, *bulk);
+  if (status == Status::ok) (void)bulk.release();
+  return status;
+}
+
+/// Hands an atomic change to the device, with a slot for the answer.
+Status Link::post_atomic(Queue& queue, ibv_send_wr& request, Bulk& bulk) {
+  const uint32_t slot = rail_.send_slots_.take();
+  if (slot == Slots::kNone) return Status::again;
+  ibv_sge answer{reinterpret_cast<uint64_t>(rail_.send_slots_.at(slot)), sizeof *bulk.before, rail_.send_slots_.key(slot)};
+  request.sg_list = &answer;
+  request.num_sge = 1;
+  request.send_flags = IBV_SEND_SIGNALED;
+  request.wr_id = uint64_t{queue.name} << 32 | queue.outstanding.add({slot, &bulk}, true);
+  bulk.in_flight = 1;
+  ++bulks_open_;
+  ibv_send_wr* bad = nullptr;
+  if (const int error = ibv_post_send(queue.pair, &request, &bad)) fail("the device takes no work: " + std::string(strerror(error)));
+  return Status::ok;  // if it failed, the operation ends with the way
+}
+
 Queue& Link::next_flow() {
   if (queues_.size() == 1) return queues_[0];
   flow_ = (flow_ + 1) % uint32_t(queues_.size() - 1);
@@ -119,7 +161,7 @@ void Link::push_bulks() {
 
 /// One doorbell: a chain of requests of which the last reports. Returns how many there were.
 uint32_t Link::post_chunks(Queue& queue, Bulk& bulk) {
-  const uint32_t kept = &queue == &queues_[0] ? 8 : 0;  // room for messages
+  const uint32_t kept = &queue == &queues_[0] ? kKept : 0;
   if (queue.outstanding.room() <= kept) return 0;
   // one after another over the flows, so that each gets its share
   const uint32_t most = std::min(queue.outstanding.room() - kept, queues_.size() > 2 ? 1u : kBatch);

@@ -55,7 +55,8 @@ Device::~Device() {
 }
 
 Result<void*> Device::enroll(mem::Range range, bool writable, const mem::DmaBuf* dmabuf) {
-  const int access = writable ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_READ;
+  int access = IBV_ACCESS_REMOTE_READ;
+  if (writable) access |= IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | (atomics() ? int{IBV_ACCESS_REMOTE_ATOMIC} : 0);
   ibv_mr* mr = nullptr;
   if (!dmabuf)
     mr = verbs.reg_mr(domain, reinterpret_cast<void*>(range.begin), range.size(), access);

@@ -36,6 +36,8 @@ class Device final : public mem::Registrar {
 
   /// Is there no hardware behind it (soft-RoCE)?
   bool software() const { return limits.vendor_id == 0xffffff; }
+  /// Does it do atomic operations on this host's memory?
+  bool atomics() const { return limits.atomic_cap != IBV_ATOMIC_NONE; }
   /// Of the port, now: "active", "down", ...
   std::string link_state() const;
 

@@ -34,9 +34,7 @@ Status Link::admit() {
 
 /// Does a header say nothing that the peer does not know from the message before?
 bool Link::is_alike(const Header& header) const {
-  Header next = last_out_;
-  ++next.sequence;
-  next.length = header.length;
+  const Header next = alike(last_out_, header.length);
   return memcmp(&next, &header, sizeof next) == 0;
 }
 
@@ -127,35 +125,23 @@ void Link::arrived(const std::byte* slot, uint32_t bytes, const Tag& tag, Sink& 
   if (state_ == State::answering) opened();  // it has all it needs: its messages are there before its word for that
   credit_ += tag.credits;
   if (credit_ > int32_t(credit_limit_)) return fail("it gave more credit than there is; memory of one side is damaged");
-  Header header;
-  switch (tag.what) {
-    case Tag::What::credit: return;
-    case Tag::What::bye: bye_heard_ = true; return;
-    case Tag::What::alike:
-      header = last_in_;
-      ++header.sequence;
-      header.length = bytes;
-      break;
-    case Tag::What::message:
-      if (bytes < kFront) return fail("it sent a message that is too short; memory of one side is damaged");
-      memcpy(&header, slot, sizeof header);
-      if (header.length != bytes - kFront) return fail("the length of a message is wrong; memory of one side is damaged");
-      slot += kFront;
-      break;
-    default: return fail("it sent a message of an unknown kind; memory of one side is damaged, or the two run different versions");
-  }
-  last_in_ = header;
+  if (tag.what == Tag::What::bye) bye_heard_ = true;
+  const Arrival arrival = read_arrival(slot, bytes, tag, last_in_);
+  if (arrival.trouble) return fail(arrival.trouble);
+  if (!arrival.payload) return;
+  last_in_ = arrival.header;
   ++owed_;
   if (!owing_ && owed_ * 4 >= granted_) {
     owing_ = true;
     rail_.owing_.push_back(this);
   }
-  sink.arrived(cookie_, header, slot);
+  sink.arrived(cookie_, arrival.header, arrival.payload);
 }
 
 /// Work requests up to `number` are done.
 void Link::done(Queue& queue, uint32_t number) {
   queue.outstanding.complete(number, [&](Held& held) {
+    if (held.bulk && held.bulk->before) memcpy(held.bulk->before, rail_.send_slots_.at(held.slot), sizeof(uint64_t));
     if (held.slot != Slots::kNone) rail_.send_slots_.give(held.slot);
     if (held.bulk && --held.bulk->in_flight == 0 && held.bulk->all_posted()) finish(*held.bulk, Status::ok);
   });

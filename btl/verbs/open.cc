@@ -1,7 +1,7 @@
 // The verbs transport's settings; from ports to rails.
 #include <config.h>
 
-#include "btl/btl.h"
+#include "btl/list.h"
 #ifdef HAVE_VERBS
 #include <algorithm>
 

@@ -43,9 +43,9 @@ Caps caps_for(const Options& options, const Device& device) {
   Caps caps;
   caps.name = "verbs";
   caps.device = port.name();
-  caps.max_inline = kSlotBytes - kFront;
-  caps.max_buffered = kSlotBytes - kFront;
+  caps.max_inline = caps.max_buffered = kMostPayload;
   caps.get = caps.put = true;
+  caps.atomics = device.atomics();
   caps.put_from = put_from(options, device);
   caps.revives = true;
   caps.alpha_ns = 2'000;

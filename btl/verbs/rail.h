@@ -13,6 +13,7 @@
 
 #include "btl/btl.h"
 #include "btl/introduction.h"
+#include "btl/verbs/arrival.h"
 #include "btl/verbs/card.h"
 #include "btl/verbs/device.h"
 #include "btl/verbs/outstanding.h"
@@ -55,26 +56,10 @@ struct Counters {
   uint64_t strays = 0;  ///< arrivals of ways that were closed
 };
 
-/// Goes with everything that is sent, as its immediate data.
-struct Tag {
-  enum class What : uint8_t {
-    message = 1,  ///< Header and payload
-    alike,        ///< payload only: the header is that of the message before with the next sequence number
-    credit,
-    bye,
-  };
-  uint16_t credits = 0;  ///< messages that the receiver of this may send more
-  What what = What::message;
-  uint8_t zero = 0;
-};
-static_assert(sizeof(Tag) == sizeof(ibv_send_wr::imm_data));
-constexpr uint32_t kFront = sizeof(Header);
-constexpr uint32_t kSlotBytes = 8192 + kFront;
-
 class Rail;
 class Link;
 
-/// A read or write of peer's memory under way.
+/// A read, a write or an atomic change of a peer's memory under way.
 struct Bulk {
   struct Piece {
     std::byte* address;
@@ -88,6 +73,7 @@ struct Bulk {
   std::vector<Piece> pieces;
   size_t piece = 0, offset = 0;  ///< what is posted next
   uint32_t in_flight = 0;
+  uint64_t* before = nullptr;  ///< atomic change: where its answer goes, which comes in a slot
   bool all_posted() const { return piece == pieces.size(); }
 };
 
@@ -142,6 +128,7 @@ class Link final : public Endpoint, public net::Watched {
   Status send(const Header&, type::Cursor&) override;
   Status get(const Region&, uint64_t offset, std::span<const iovec> local, Operation&) override;
   Status put(const Region&, uint64_t offset, std::span<const iovec> local, Operation&) override;
+  Status atomic(const Region&, uint64_t offset, const Atomic&, uint64_t* before, Operation&) override;
   size_t backlog() const override;
   void cut() override;
   uint8_t rail() const override;
@@ -163,6 +150,7 @@ class Link final : public Endpoint, public net::Watched {
   Status start_bulk(bool write, const Region&, uint64_t offset, std::span<const iovec> local, Operation&);
   void push_bulks();
   uint32_t post_chunks(Queue& queue, Bulk& bulk);
+  Status post_atomic(Queue& queue, ibv_send_wr& request, Bulk& bulk);
   Queue& next_flow();
   void finish(Bulk& bulk, Status status);
   std::vector<Bulk*> release_queues();

@@ -263,7 +263,7 @@ bool Link::raise_queues(const Proposal& theirs) {
     a.qp_state = IBV_QPS_INIT;
     a.pkey_index = 0;
     a.port_num = port.port;
-    a.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE;
+    a.qp_access_flags = IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | (rail_.caps_.atomics ? unsigned{IBV_ACCESS_REMOTE_ATOMIC} : 0u);
     int error = rail_.verbs_.modify_qp(queues_[i].pair, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
     if (error) return fail(trouble("initialise a queue pair", rail_.caps_.device, error).text), false;
     a = {};

@@ -39,6 +39,7 @@ class WrappedEndpoint final : public Endpoint {
   Status send_zcopy(const Header&, std::span<const iovec>, Operation&) override;
   Status get(const Region& region, uint64_t offset, std::span<const iovec> local, Operation& op) override;
   Status put(const Region& region, uint64_t offset, std::span<const iovec> local, Operation& op) override;
+  Status atomic(const Region& region, uint64_t offset, const Atomic& what, uint64_t* before, Operation& op) override;
   bool can_get() const override { return inner_->can_get(); }
   bool can_put() const override { return inner_->can_put(); }
   size_t backlog() const override { return held_bytes_ + (failed_ ? 0 : inner_->backlog()); }
@@ -171,6 +172,12 @@ Status WrappedEndpoint::put(const Region& region, uint64_t offset, std::span<con
   if (!owner_.hit(owner_.plan_.drop)) return inner_->put(region, offset, local, op);
   op.done(op, Status::again);
   return Status::ok;
+}
+
+/// Never dropped: whoever repeats an addition does it twice.
+Status WrappedEndpoint::atomic(const Region& region, uint64_t offset, const Atomic& what, uint64_t* before, Operation& op) {
+  if (const Status status = admit(); status != Status::ok) return status;
+  return inner_->atomic(region, offset, what, before, op);
 }
 
 Status WrappedEndpoint::pass_on(Held& message) {

@@ -2,7 +2,9 @@
 
 #include <config.h>
 #include <dirent.h>
+#include <fcntl.h>
 #include <fnmatch.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -172,7 +174,35 @@ bool device_files_exist() {
   return false;
 }
 
+/// The names in a folder, without those that begin with a dot.
+std::vector<std::string> entries(const std::string& folder) {
+  std::vector<std::string> names;
+  const std::unique_ptr<DIR, int (*)(DIR*)> open(opendir(folder.c_str()), closedir);
+  while (const dirent* entry = open ? readdir(open.get()) : nullptr)
+    if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
+  return names;
+}
+
+bool begins_with(const std::string& path, char wanted) {
+  char first = 0;
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const bool got = read(fd, &first, 1) == 1 && first == wanted;
+  close(fd);
+  return got;
+}
+
 }  // namespace
+
+bool rdma_port_is_active() {
+  const std::string devices = "/sys/class/infiniband";
+  for (const std::string& device : entries(devices)) {
+    const std::string ports = devices + "/" + device + "/ports";
+    for (const std::string& port : entries(ports))
+      if (begins_with(ports + "/" + port + "/state", '4')) return true;  // "4: ACTIVE"
+  }
+  return false;
+}
 
 Address Gid::address() const {
   Address out;

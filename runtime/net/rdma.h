@@ -42,6 +42,9 @@ struct RdmaPort {
   std::string name() const { return device + ":" + std::to_string(port); }
 };
 
+/// Is there an InfiniBand or RoCE port that is up on this host? Asks the kernel only, and loads nothing.
+bool rdma_port_is_active();
+
 /// Every port of every device. A Failure says why none can be had: no library, no devices, no right to open them.
 Result<std::vector<RdmaPort>> list_rdma_ports();
 

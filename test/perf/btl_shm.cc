@@ -13,7 +13,7 @@
 #include <cstring>
 #include <vector>
 
-#include "btl/btl.h"
+#include "btl/list.h"
 #include "runtime/base/clock.h"
 #include "runtime/config/config.h"
 

@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-#include "btl/btl.h"
+#include "btl/list.h"
 #include "btl/shm/segment.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/error.h"

@@ -8,7 +8,7 @@
 #include <map>
 #include <random>
 
-#include "btl/btl.h"
+#include "btl/list.h"
 #include "runtime/boot/boot.h"
 #include "runtime/config/config.h"
 #include "runtime/type/predefined.h"

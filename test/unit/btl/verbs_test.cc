@@ -238,6 +238,56 @@ TEST_CASE("a peer's memory is read and written, in pieces of any size") {
   }
 }
 
+TEST_CASE("a peer's memory is changed atomically by several at once") {
+  if (!devices()) return;
+  for (const uint32_t flows : {0u, 2u}) {
+    verbs::Options options;
+    options.flows = flows;
+    World world(3, options);
+    REQUIRE(world[0].rail->caps().atomics);
+    for (const uint32_t from : {0u, 1u}) REQUIRE(world.push(from, 2, header_of(0), nullptr) == Status::ok);
+    REQUIRE(world.until([&] { return world[2].count == 2; }));
+    alignas(8) uint64_t words[4] = {7, 1000, ~uint64_t{0}, 5};
+    const Region region = world[2].rail->expose(words, sizeof words);
+    auto change = [&](uint32_t from, size_t word, const Atomic& what, uint64_t& before, Done& done) {
+      Status status;
+      while ((status = world[from].to(2).atomic(region, word * 8, what, &before, done)) == Status::again) world.poll();
+      REQUIRE(status == Status::ok);
+    };
+    // two ranks add to one word: each number between is seen by one of them, once
+    std::vector<uint64_t> seen(400);
+    std::vector<Done> dones(seen.size());
+    for (size_t i = 0; i < seen.size(); ++i) change(i % 2, 1, {Atomic::Kind::fetch_add, 3, 0}, seen[i], dones[i]);
+    REQUIRE(world.until([&] { return std::ranges::all_of(dones, [](Done& d) { return d.times == 1; }); }));
+    CHECK(std::ranges::all_of(dones, [](Done& d) { return d.status == Status::ok; }));
+    std::ranges::sort(seen);
+    for (size_t i = 0; i < seen.size(); ++i) REQUIRE(seen[i] == 1000 + 3 * i);
+    CHECK(words[1] == 1000 + 3 * seen.size());
+    // one swaps what is there, one does not, one adds past the end
+    uint64_t before[3] = {};
+    Done ends[3];
+    change(0, 0, {Atomic::Kind::compare_swap, 8, 7}, before[0], ends[0]);
+    change(1, 3, {Atomic::Kind::compare_swap, 8, 7}, before[1], ends[1]);
+    change(0, 2, {Atomic::Kind::fetch_add, 2, 0}, before[2], ends[2]);
+    REQUIRE(world.until([&] { return std::ranges::all_of(ends, [](Done& d) { return d.times == 1; }); }));
+    CHECK(before[0] == 7);
+    CHECK(before[1] == 5);
+    CHECK(before[2] == ~uint64_t{0});
+    CHECK(words[0] == 8);
+    CHECK(words[3] == 5);
+    CHECK(words[2] == 1);
+    // what cannot be: astray, beyond the end, not exposed
+    Done none;
+    for (const uint64_t offset : {uint64_t{4}, uint64_t{32}, ~uint64_t{7}})
+      CHECK(world[0].to(2).atomic(region, offset, {}, before, none) == Status::failed);
+    CHECK(world[0].to(2).atomic({}, 0, {}, before, none) == Status::failed);
+    CHECK(none.times == 0);
+    world[2].rail->conceal(region);
+    CHECK(world[0].to(2).backlog() == 0);
+    CHECK(world[0].losses.empty());
+  }
+}
+
 TEST_CASE("memory that was freed and mapped anew is read as it is now") {
   if (!devices()) return;
   World world(2);
@@ -363,12 +413,16 @@ TEST_CASE("a peer that is gone is lost, with words that help, and what was under
   REQUIRE(world.until([&] { return world[1].count == 1; }));
   const Region region = world[1].rail->expose(memory.data(), memory.size());
   world.nodes[1].reset();
-  Done done;
+  Done done, change;
+  uint64_t before = 0;
   const iovec all{local.data(), local.size()};
   REQUIRE(world[0].to(1).get(region, 0, {&all, 1}, done) == Status::ok);
+  REQUIRE(world[0].to(1).atomic(region, 0, {}, &before, change) == Status::ok);
   REQUIRE(world.until([&] { return !world[0].losses.empty(); }));
-  CHECK(done.times == 1);
-  CHECK(done.status == Status::peer_failed);
+  for (const Done* each : {&done, &change}) {
+    CHECK(each->times == 1);
+    CHECK(each->status == Status::peer_failed);
+  }
   const std::string why = world[0].losses[1];
   CAPTURE(why);
   for (const char* word : {"rank 1", "verbs", "rail 0", "active", "WEFT_VERBS_TIMEOUT"}) CHECK(why.find(word) != std::string::npos);
