@@ -345,36 +345,19 @@ int Lane::explain(const Request& request) {
 
 /// Peers fetch one value per process: the addresses of all its wires, each with the wire's name.
 Result<void> Lane::publish() {
-  boot::Blob all;
-  auto number = [&](uint32_t n) {
-    const auto* bytes = reinterpret_cast<const std::byte*>(&n);
-    all.insert(all.end(), bytes, bytes + sizeof n);
-  };
-  std::vector<uint32_t> told;
-  for (auto& wire : wires_) {
-    if (std::ranges::find(told, wire->name) != told.end()) continue;  // rails of a kind share their address
-    told.push_back(wire->name);
-    const boot::Blob address = wire->transport->address();
-    number(wire->name);
-    number(static_cast<uint32_t>(address.size()));
-    all.insert(all.end(), address.begin(), address.end());
-  }
-  return boot_.put(kAddresses, all);
+  Addresses all;
+  for (auto& wire : wires_)
+    if (std::ranges::find(all, wire->name, &Addresses::value_type::first) == all.end())  // rails of a kind share their address
+      all.emplace_back(wire->name, wire->transport->address());
+  return boot_.put(kAddresses, encode(all));
 }
 
-Result<std::vector<std::pair<uint32_t, boot::Blob>>> Lane::addresses_of(ProcessId who) {
+Result<Addresses> Lane::addresses_of(ProcessId who) {
   auto all = boot_.get(who, kAddresses);
   if (!all) return all.failure();
-  std::vector<std::pair<uint32_t, boot::Blob>> addresses;
-  for (size_t at = 0; at + 8 <= all->size();) {
-    uint32_t name, length;
-    memcpy(&name, all->data() + at, 4);
-    memcpy(&length, all->data() + at + 4, 4);
-    at += 8;
-    if (length > all->size() - at) return Failure{"the addresses that rank " + std::to_string(who.rank) + " published are damaged"};
-    addresses.emplace_back(name, boot::Blob(all->begin() + static_cast<ptrdiff_t>(at), all->begin() + static_cast<ptrdiff_t>(at + length)));
-    at += length;
-  }
+  auto addresses = decode_addresses(*all);
+  if (!addresses)
+    return Failure{"the addresses that rank " + std::to_string(who.rank) + " published are damaged: " + addresses.failure().text};
   return addresses;
 }
 

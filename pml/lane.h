@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "btl/btl.h"
+#include "pml/addresses.h"
 #include "pml/buffer.h"
 #include "pml/lock.h"
 #include "pml/matcher.h"
@@ -398,7 +399,7 @@ class Lane final : private btl::Sink {
   void release_bulk(Transfer&);
 
   // peers and failures (peers.cc)
-  Result<std::vector<std::pair<uint32_t, boot::Blob>>> addresses_of(ProcessId);
+  Result<Addresses> addresses_of(ProcessId);
   bool owes();
   bool is_here(uint32_t rank) const;
   void connect(Peer&);

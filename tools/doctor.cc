@@ -330,16 +330,6 @@ void launcher(std::vector<Finding>& out) {
 
 }  // namespace
 
-const char* to_string(Level level) {
-  switch (level) {
-    case Level::ok: return "ok";
-    case Level::note: return "note";
-    case Level::warning: return "warning";
-    case Level::problem: return "problem";
-  }
-  return "";
-}
-
 std::vector<Finding> examine() {
   std::vector<Finding> out;
   for (const auto check :

@@ -33,6 +33,16 @@ struct Part {
 
 enum class Level { ok, note, warning, problem };
 
+inline const char* to_string(Level level) {
+  switch (level) {
+    case Level::ok: return "ok";
+    case Level::note: return "note";
+    case Level::warning: return "warning";
+    case Level::problem: return "problem";
+  }
+  return "";
+}
+
 /// One finding of `weft doctor`. `remedy` is empty if there is nothing to do.
 struct Finding {
   Level level;
@@ -75,7 +85,5 @@ int be_trial_rank();
 
 /// Folder of the running program, symbolic links resolved.
 std::string own_folder();
-
-const char* to_string(Level);
 
 }  // namespace weft::tools

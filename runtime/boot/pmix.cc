@@ -12,6 +12,7 @@
 
 #include "runtime/base/log.h"
 #include "runtime/boot/internal.h"
+#include "runtime/boot/rank_list.h"
 #include "runtime/config/config.h"
 #include "runtime/topo/cpus.h"
 
@@ -162,24 +163,6 @@ uint64_t as_number(const pmix_value_t& value, uint64_t otherwise) {
     case PMIX_PROC_RANK: return value.data.rank;
     default: return otherwise;
   }
-}
-
-/// "0,1,4-6" -> numbers.
-std::vector<uint32_t> parse_ranks(const std::string& list) {
-  std::vector<uint32_t> ranks;
-  const char* at = list.c_str();
-  while (*at) {
-    char* end;
-    const unsigned long first = strtoul(at, &end, 10);
-    if (end == at) break;
-    unsigned long last = first;
-    if (*end == '-') last = strtoul(end + 1, &end, 10);
-    for (unsigned long r = first; r <= last && r < UINT32_MAX && ranks.size() < 1u << 20; r++) ranks.push_back(uint32_t(r));
-    at = *end == ',' ? end + 1 : end;
-    if (*end && *end != ',') break;
-  }
-  std::sort(ranks.begin(), ranks.end());
-  return ranks;
 }
 
 template <class Take>

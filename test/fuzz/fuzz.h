@@ -19,10 +19,11 @@ struct Target {
 };
 using Targets = std::vector<Target>;
 
-void add_wires(Targets&);     ///< handshakes, cards, proposals, streams
-void add_messages(Targets&);  ///< whatever kind of message a peer sends
-void add_launcher(Targets&);  ///< frames and messages between daemons, questions to the launcher
-void add_texts(Targets&);     ///< hostfiles and other files, PMI-1 and PMI-2, topologies, settings
+void add_wires(Targets&);      ///< handshakes, cards, proposals, streams
+void add_messages(Targets&);   ///< whatever kind of message a peer sends
+void add_launcher(Targets&);   ///< frames and messages between daemons, questions to the launcher
+void add_published(Targets&);  ///< addresses in PMIx, slots of RDMA devices, notes over UCX, the library's description
+void add_texts(Targets&);      ///< hostfiles and other files, PMI-1 and PMI-2, topologies, settings
 
 /// The bytes of a plain record, and of a blob.
 template <class T>

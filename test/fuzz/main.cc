@@ -159,6 +159,7 @@ int drive(const Options& options) {
   add_wires(all);
   add_messages(all);
   add_launcher(all);
+  add_published(all);
   add_texts(all);
   std::erase_if(all, [&](const Target& t) { return fnmatch(options.only.c_str(), t.name.c_str(), 0) != 0; });
   if (all.empty()) return fprintf(stderr, "no target is called %s\n", options.only.c_str()), 2;
