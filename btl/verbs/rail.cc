@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "btl/verbs/words.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
 
@@ -377,29 +378,10 @@ std::string Rail::who_text(const Link& link) const {
   return "rank " + std::to_string(link.who_.rank) + (link.host_.empty() ? "" : " on " + link.host_);
 }
 
-/// What the end of a work request usually means, for people.
 std::string Rail::explain(int status, uint32_t vendor) const {
-  const char* meaning = "";
-  switch (status) {
-    case IBV_WC_RETRY_EXC_ERR:
-      meaning =
-          "the other port does not acknowledge: its process or host has ended, the link or a switch in between is down, or lossless "
-          "traffic "
-          "(PFC) and MTU are not set up alike; WEFT_VERBS_TIMEOUT sets how long to wait";
-      break;
-    case IBV_WC_RNR_RETRY_EXC_ERR: meaning = "the other side has no slot for a message, which its credit promised"; break;
-    case IBV_WC_REM_ACCESS_ERR:
-    case IBV_WC_REM_INV_REQ_ERR:
-    case IBV_WC_REM_OP_ERR:
-      meaning = "the other side refused access to its memory: the buffer of a message was freed or unmapped before its time";
-      break;
-    case IBV_WC_LOC_PROT_ERR: meaning = "a buffer on this side was freed or unmapped before its message was complete"; break;
-    case IBV_WC_WR_FLUSH_ERR: meaning = "the queue pair broke before; what was said earlier is the reason"; break;
-    case IBV_WC_LOC_LEN_ERR: meaning = "the two sides disagree about sizes; use the same Weft on all hosts"; break;
-    default: meaning = "look at the kernel's log (dmesg) of both hosts"; break;
-  }
-  return std::string(verbs_.wc_status_str(ibv_wc_status(status))) + " (status " + std::to_string(status) + ", vendor " +
-         std::to_string(vendor) + ") on rail " + std::to_string(index_) + ", whose link is " + device_.link_state() + ": " + meaning;
+  const auto end = ibv_wc_status(status);
+  return std::string(verbs_.wc_status_str(end)) + " (status " + std::to_string(status) + ", vendor " + std::to_string(vendor) +
+         "): " + usual_meaning(end);
 }
 
 }  // namespace weft::btl::verbs

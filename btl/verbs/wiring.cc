@@ -326,7 +326,9 @@ void Link::hang_up(State next) {
 void Link::fail(const std::string& why) {
   if (state_ == State::closed || state_ == State::left) return;
   const bool has_left = bye_heard_ || bye_sent_;
-  why_ = rail_.who_text(*this) + " is lost over " + describe() + ": " + why;
+  const std::string link = rail_.device_.link_state();
+  why_ = rail_.who_text(*this) + " is lost over " + describe() + " (rail " + std::to_string(rail_.index_) + ", link " + link + "): " + why;
+  if (link == "down") why_ += "; this side's own link is down: look at the cable, the switch, and what `ip link` says";
   hang_up(has_left ? State::left : State::closed);
   const std::vector<Bulk*> over = release_queues();
   orphans_.insert(orphans_.end(), over.begin(), over.end());

@@ -1,5 +1,6 @@
 // What of the verbs transport needs no device: which ports and addresses are used, cards, proposals, what is under way.
 #include <algorithm>
+#include <array>
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <deque>
@@ -10,6 +11,7 @@
 #include "btl/verbs/device.h"
 #include "btl/verbs/outstanding.h"
 #include "btl/verbs/proposal.h"
+#include "btl/verbs/words.h"
 
 using namespace weft;
 using namespace weft::btl;
@@ -335,4 +337,13 @@ TEST_CASE("device memory is registered by its dma-buf, and host memory by its ad
     CHECK(refused.failure().text.find("fake0:1") != std::string::npos);
   }
   CHECK(FakeDevice::dismissed == int(FakeDevice::enrolled.size()));
+}
+
+TEST_CASE("each end of a work request has words that say what to try") {
+  for (int status = IBV_WC_SUCCESS + 1; status <= IBV_WC_GENERAL_ERR; ++status) {
+    const std::string text = usual_meaning(ibv_wc_status(status));
+    CAPTURE(status, text);
+    CHECK(std::ranges::any_of(std::array{"WEFT_VERBS_", "look ", "use the same Weft", "says why"},
+                              [&](const char* words) { return text.find(words) != std::string::npos; }));
+  }
 }

@@ -429,6 +429,29 @@ TEST_CASE("a peer that is gone is lost, with words that help, and what was under
   CHECK(world[0].to(1).try_inline(header_of(0), nullptr) == Status::peer_failed);
 }
 
+TEST_CASE("an access that the other side refuses ends the way on both sides, with words that help") {
+  if (!devices()) return;
+  World world(2, quick());
+  REQUIRE(world.push(0, 1, header_of(0), nullptr) == Status::ok);
+  REQUIRE(world.until([&] { return world[1].count == 1; }));
+  Blob memory(4096), local(4096);
+  Region region = world[1].rail->expose(memory.data(), memory.size());
+  region.key[1] ^= std::byte{0x55};  // of the remote key
+  Done done;
+  const iovec all{local.data(), local.size()};
+  REQUIRE(world[0].to(1).get(region, 0, {&all, 1}, done) == Status::ok);
+  REQUIRE(world.until([&] { return !world[0].losses.empty(); }));
+  CHECK(done.status == Status::peer_failed);
+  const std::string why = world[0].losses[1];
+  CAPTURE(why);
+  for (const char* word : {"rank 1", "verbs", "rail 0", "active", "refused access", "MPI_Wait"}) CHECK(why.find(word) != std::string::npos);
+  // whoever refused learns of it when it sends next, by a queue pair that broke or by a peer that does not answer
+  (void)world[1].to(0).try_inline(header_of(0), nullptr);
+  REQUIRE(world.until([&] { return !world[1].losses.empty(); }));
+  CHECK(world[1].losses[0].find("rank 0") != std::string::npos);
+  world[1].rail->conceal(region);
+}
+
 TEST_CASE("whoever leaves has delivered everything, and is not lost") {
   if (!devices()) return;
   World world(3, quick());
