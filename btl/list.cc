@@ -45,11 +45,11 @@ std::string without_rdma(const boot::Job& job, std::span<const std::string_view>
 }
 
 constexpr std::array list{
-    Kind{"self", true, one<open_self>, nullptr},         // a process can always send to itself
-    Kind{"shm", true, one<open_shm>, nullptr},           //
-    Kind{"verbs", kVerbs, open_verbs, without_rdma},     //
-    Kind{"ucx", kUcx, one<open_ucx>, without_rdma},      //
-    Kind{"tcp", true, open_tcp, when_alone},             //
+    Kind{"self", true, one<open_self>, nullptr},      // a process can always send to itself
+    Kind{"shm", true, one<open_shm>, nullptr},        //
+    Kind{"verbs", kVerbs, open_verbs, without_rdma},  //
+    Kind{"ucx", kUcx, one<open_ucx>, without_rdma},   //
+    Kind{"tcp", true, open_tcp, when_alone},          //
 };
 
 }  // namespace

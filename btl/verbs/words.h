@@ -9,7 +9,8 @@ namespace weft::btl::verbs {
 inline const char* usual_meaning(ibv_wc_status status) {
   switch (status) {
     case IBV_WC_RETRY_EXC_ERR:
-      return "the other port does not acknowledge: its process or host has ended, the link or a switch in between is down, or lossless traffic "
+      return "the other port does not acknowledge: its process or host has ended, the link or a switch in between is down, or lossless "
+             "traffic "
              "(PFC) and MTU are not set up alike; WEFT_VERBS_TIMEOUT sets how long to wait";
     case IBV_WC_RNR_RETRY_EXC_ERR:
       return "the other side has no slot for a message, which its credit promised; use the same Weft on all hosts";
@@ -22,7 +23,8 @@ inline const char* usual_meaning(ibv_wc_status status) {
       return "a buffer on this side was freed or unmapped before its message was complete; look for one that does not stay until MPI_Wait";
     case IBV_WC_WR_FLUSH_ERR: return "the connection had broken off before: an earlier line says why, here or on the other side";
     case IBV_WC_LOC_LEN_ERR: return "the two sides disagree about sizes; use the same Weft on all hosts";
-    default: return "the device or its driver failed: look at the kernel's log (dmesg) of both hosts, or leave it out by WEFT_VERBS_DEVICES";
+    default:
+      return "the device or its driver failed: look at the kernel's log (dmesg) of both hosts, or leave it out by WEFT_VERBS_DEVICES";
   }
 }
 

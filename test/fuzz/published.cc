@@ -41,14 +41,16 @@ Target ucx_notes() {
   Header header{7, 1, 2, 2 ^ token.whole, 0x1234, 1, 0};
   const std::string note = bytes_of(ucx::Note{header}), brief = bytes_of(ucx::ShortNote(header, 3 ^ token.part()));
   const std::string none(2, '\0');
-  return {"ucx/notes", {"m\x18" + std::string(1, '\0') + note + "data", "m\x1b" + std::string(1, '\0') + note + "abc", "s" + none + brief + "abc"},
+  return {"ucx/notes",
+          {"m\x18" + std::string(1, '\0') + note + "data", "m\x1b" + std::string(1, '\0') + note + "abc", "s" + none + brief + "abc"},
           [](std::string_view in) {
             Script script(in);
             const bool is_short = script.number(1) == 's';
             const auto length = script.number(2);
             const auto front = blob_of(script.piece(is_short ? kLongest : length));
             const auto data = blob_of(script.piece(kLongest));
-            const auto arrival = is_short ? token.read_short(front.data(), front.size()) : token.read(front.data(), front.size(), data.size());
+            const auto arrival =
+                is_short ? token.read_short(front.data(), front.size()) : token.read(front.data(), front.size(), data.size());
             if (!arrival) return;
             need(arrival->from < token.size && arrival->from != token.rank, "a stranger is taken for a process of the job");
             const size_t note_bytes = is_short ? sizeof(ucx::ShortNote) : sizeof(ucx::Note);
@@ -117,10 +119,13 @@ Target descriptions() {
 
 /// Values of variables, whatever they are, as the library quotes them.
 Target quotes() {
-  return {"api/quotes", {"plain", "a \"b\" \\ \n\x01", "\xc3\xa4\xe2\x82\xac\xf0\x9f\x99\x82", "\xff\xc3", "\xed\xa0\x80"}, [](std::string_view in) {
+  return {"api/quotes",
+          {"plain", "a \"b\" \\ \n\x01", "\xc3\xa4\xe2\x82\xac\xf0\x9f\x99\x82", "\xff\xc3", "\xed\xa0\x80"},
+          [](std::string_view in) {
             const std::string text = json_quoted(in);
             const auto read = tools::parse_description(
-                (R"({"version":)" + text + R"(,"abi":"","transports":[)" + text + R"(],"built_with":{},"variables":[],"complaints":[]})").c_str());
+                (R"({"version":)" + text + R"(,"abi":"","transports":[)" + text + R"(],"built_with":{},"variables":[],"complaints":[]})")
+                    .c_str());
             need(bool(read), "a quoted text is not JSON");
             need(read->version == in || read->version.find("\xef\xbf\xbd") != std::string::npos, "a quoted text is another one");
           }};

@@ -57,6 +57,6 @@ awk '{ key = $2 " " $3; if (!(key in seen)) { seen[key] = 1; keys[++n] = key }; 
     print "| Row | Unit | Weft | perftest | Ratio | Open MPI | Ratio |\n|---|---|---:|---:|---:|---:|---:|"
     for (i = 1; i <= n; i++) {
       split(keys[i], part, " "); w = median("weft", keys[i]); p = median("perftest", keys[i]); o = median("openmpi", keys[i])
-      print "| " part[1] ", " part[2] " B | " (part[1] == "latency" ? "us" : "MB/s") " | " w " | " (p ? p : "") " | " ratio(part[1], w, p) " | " (o ? o : "") " | " ratio(part[1], w, o) " |"
+      print "| " part[1] ", " part[2] " B | " (part[1] == "latency" ? "us" : part[1] == "rate" ? "1/ms" : "MB/s") " | " w " | " (p ? p : "") " | " ratio(part[1], w, p) " | " (o ? o : "") " | " ratio(part[1], w, o) " |"
     }
   }' "$work/rows"
