@@ -78,3 +78,13 @@ run_mpi() {
   shift
   timeout -k 10 "${LIMIT:-300}" "$PREFIX/bin/mpirun" -n "$ranks" ${MPIRUN_FLAGS:-} "$@" </dev/null
 }
+
+# Programs that others wrote hold nothing of ours but the header and what the wrappers say: with these unchanged they need no new build.
+ours() { cat "$PREFIX/include/mpi.h" "$PREFIX/bin/mpicc" | cksum; echo "$PREFIX"; }
+compiled_with_ours() { [ -f "$1" ] && [ "$(cat "$1")" = "$(ours)" ]; } # compiled_with_ours STAMP
+remember_ours() { ours >"$1"; }                                        # remember_ours STAMP
+
+# Wrappers and WEFT_CC use ccache where it is there.
+with_ccache() {
+  if command -v ccache >/dev/null; then export WEFT_CC="ccache gcc" WEFT_CXX="ccache g++" CCACHE_NOHASHDIR=1; fi
+}

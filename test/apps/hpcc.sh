@@ -4,38 +4,15 @@
 #   hpcc.sh [build|run]
 set -eu
 . "$(dirname "$0")/../../contrib/lib/common.sh"
+. "$SRC/contrib/lib/sources.sh"
 work=$OUT/apps/hpcc
 ranks=${RANKS:-4}
 mkdir -p "$work"
 
-# The source package through an apt configuration of our own, derived from the machine's: the user's sources stay as they are.
-fetch() {
-  local conf=$work/apt file options
-  mkdir -p "$conf/lists/partial" "$conf/cache/archives/partial" "$conf/sources"
-  for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
-    [ -f "$file" ] && grep -i debian "$file" | sed -n 's/^deb\([[:space:]]\)/deb-src\1/p' >"$conf/sources/$(basename "$file" .list)-src.list"
-  done
-  for file in /etc/apt/sources.list.d/*.sources; do
-    [ -f "$file" ] && grep -qi debian "$file" && sed 's/^Types:.*/Types: deb-src/' "$file" >"$conf/sources/$(basename "$file")"
-  done
-  options="-o Dir::Etc::sourcelist=/dev/null -o Dir::Etc::sourceparts=$conf/sources -o Dir::State::lists=$conf/lists -o Dir::Cache=$conf/cache -o APT::Sandbox::User=root"
-  cd "$DOWNLOADS"
-  # shellcheck disable=SC2086
-  apt-get $options update >"$conf/update.log" 2>&1 || cat "$conf/update.log"
-  # shellcheck disable=SC2086
-  apt-get $options source --tar-only hpcc || die "apt-get did not get the source package of hpcc"
-  ls hpcc_*.orig.tar.* >/dev/null
-}
-
 build() {
   local sources
-  ls "$DOWNLOADS"/hpcc_*.orig.tar.* >/dev/null 2>&1 || fetch
   sources=$work/src
-  if [ ! -d "$sources" ]; then
-    mkdir -p "$sources.new"
-    tar -xf "$(ls "$DOWNLOADS"/hpcc_*.orig.tar.* | head -n 1)" -C "$sources.new" --strip-components=1
-    mv "$sources.new" "$sources"
-  fi
+  debian_source hpcc "$sources" || no_source hpcc
   # HPL of 2012 calls two functions by names that MPI removed in 2012
   cat >"$sources/hpl/Make.weft" <<END
 SHELL = /bin/sh
@@ -65,10 +42,7 @@ ARCHIVER = ar
 ARFLAGS = r
 RANLIB = echo
 END
-  local stamp now
-  stamp=$work/built
-  now=$(cat "$PREFIX/include/mpi.h" "$PREFIX/bin/mpicc" | cksum; echo "$PREFIX")
-  if [ -x "$sources/hpcc" ] && [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$now" ]; then return; fi
+  compiled_with_ours "$work/built" && [ -x "$sources/hpcc" ] && return
   rm -f "$sources/hpcc"
   mkdir -p "$sources/hpl/lib/weft"
   find "$sources" -name '*.o' -delete
@@ -76,7 +50,7 @@ END
     grep -E 'error|undefined' "$work/make.log" | head -n 20
     die "hpcc did not compile (see $work/make.log)"
   }
-  printf '%s\n' "$now" >"$stamp"
+  remember_ours "$work/built"
 }
 
 run() {

@@ -3,6 +3,7 @@
 #   mpi4py.sh build | helloworld | ringtest | numpy     its own benchmarks, and an allreduce of numpy arrays, on 4 ranks
 #   mpi4py.sh suite RANKS [options of its test/main.py]     its own test suite, without what mpi4py.skip names
 #   mpi4py.sh --net LIST ...     over these transports (WEFT_NET); what is not named, shared memory too, is switched off
+#   mpi4py.sh --late ...         with messages that come late, and in another order between different peers (WEFT_WRAP)
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../../contrib/lib/common.sh"
@@ -10,17 +11,17 @@ version=4.1.2
 python=$OUT/venv/bin/python
 sources=$OUT/apps/mpi4py-$version
 ranks=${RANKS:-4} net=''
-if [ "${1:-}" = --net ]; then
-  export WEFT_NET=$2
-  net=.${2//,/-}
-  shift 2
-fi
+while :; do
+  case ${1:-} in
+    --net) export WEFT_NET=$2; net=$net.${2//,/-}; shift 2 ;;
+    --late) export WEFT_WRAP=delay=0us-300us,reorder=0.1; net=$net.late; shift ;;
+    *) break ;;
+  esac
+done
 
 # Rebuilt when our header or wrapper changes: the only things of ours that end up in it.
 build() {
-  local stamp=$OUT/venv/mpi4py.stamp now
-  now=$(cat "$PREFIX/include/mpi.h" "$PREFIX/bin/mpicc" | cksum; echo "$PREFIX")
-  if [ -d "$sources" ] && [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$now" ]; then return; fi
+  compiled_with_ours "$OUT/venv/mpi4py.stamp" && [ -d "$sources" ] && return
   say "building mpi4py $version"
   python_environment setuptools wheel build cython numpy
   if [ ! -d "$sources" ]; then
@@ -29,11 +30,11 @@ build() {
     tar -xf "$DOWNLOADS/mpi4py-$version.tar.gz" -C "$OUT/apps"
   fi
   # one large file: through ccache where it is there, and with little optimisation, as nobody measures this build
-  if command -v ccache >/dev/null; then export WEFT_CC="ccache gcc" CCACHE_NOHASHDIR=1; fi
+  with_ccache
   rm -rf "$sources/build"
   CFLAGS="-O0 -g0" MPICC=$PREFIX/bin/mpicc "$python" -m pip --disable-pip-version-check install --quiet --no-cache-dir --force-reinstall \
     --no-deps --no-build-isolation "$sources"
-  printf '%s\n' "$now" >"$stamp"
+  remember_ours "$OUT/venv/mpi4py.stamp"
 }
 
 # One process (or thread) at a time builds.
@@ -81,7 +82,7 @@ suite() {
   }
   tail -n 5 "$log"
   [ "$(grep -a -c '^OK' "$log")" -eq "$ranks" ] || die "only $(grep -a -c '^OK' "$log") of $ranks ranks came to a good end (see $log)"
-  result "$(grep -a -o 'Ran [0-9]* tests' "$log" | head -n 1) on each of $ranks ranks${net:+ over ${WEFT_NET}}"
+  result "$(grep -a -o 'Ran [0-9]* tests' "$log" | head -n 1) on each of $ranks ranks${WEFT_NET:+ over $WEFT_NET}${WEFT_WRAP:+ with $WEFT_WRAP}"
 }
 
 build_once
