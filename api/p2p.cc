@@ -149,7 +149,9 @@ int Improbe(int source, int tag, comm::Communicator& comm, int* flag, MPI_Messag
   return MPI_SUCCESS;
 }
 int Imrecv(void* buf, MPI_Count count, type::Datatype& type, MPI_Message* message, MPI_Request* request) {
-  *request = api::encode(api::lane().ireceive(api::decode(*message), buffer_of(buf, count, type)));
+  pml::Message* const matched = api::decode(*message);
+  pml::Lane& lane = matched->lane ? *matched->lane : api::lane();  // none: MPI_MESSAGE_NO_PROC
+  *request = api::encode(lane.ireceive(matched, buffer_of(buf, count, type)));
   *message = MPI_MESSAGE_NULL;
   return MPI_SUCCESS;
 }

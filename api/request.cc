@@ -56,7 +56,7 @@ void GeneralRequest::destroy(Request& request) {
 struct PairRequest final : Request {
   std::unique_ptr<std::byte[]> copy;
   int left = 2;
-  explicit PairRequest(std::unique_ptr<std::byte[]> c);
+  PairRequest(pml::Lane& where, std::unique_ptr<std::byte[]> c);
 
   void part_done(const Request& part, bool receive) {
     if (receive) {
@@ -89,7 +89,8 @@ Pool<PairRequest>& pair_pool() {
   static auto* pool = new Pool<PairRequest>;
   return *pool;
 }
-PairRequest::PairRequest(std::unique_ptr<std::byte[]> c) : Request(RequestKind::generalized, &pair_ops, &api::lane()), copy(std::move(c)) {}
+PairRequest::PairRequest(pml::Lane& where, std::unique_ptr<std::byte[]> c)
+    : Request(RequestKind::generalized, &pair_ops, &where), copy(std::move(c)) {}
 void PairRequest::destroy(Request& request) { pair_pool().destroy(static_cast<PairRequest*>(&request)); }
 
 struct PlainRequest final : Request {
@@ -238,17 +239,25 @@ bool one_done(void* argument) {
 
 /// Progresses once if the answer would be no.
 template <class Ready>
-bool try_once(Ready ready) {
+bool try_once(pml::Lane& where, Ready ready) {
   if (ready()) return true;
-  lane().progress();
+  where.progress();
   return ready();
+}
+
+/// Where a set's first request that is not complete waits.
+pml::Lane& lane_of(const Set& set) {
+  for (int i = 0; i < set.count; ++i)
+    if (!set.done(i))
+      if (pml::Lane* of = decode(set.requests[i])->lane) return *of;
+  return lane();
 }
 
 }  // namespace
 
 int start_pair(comm::Communicator& comm, const pml::Buffer& out, int dest, int sendtag, const pml::Buffer& in, int source, int recvtag,
                std::unique_ptr<std::byte[]> copy, MPI_Request* request) {
-  PairRequest* pair = pair_pool().make(std::move(copy));
+  PairRequest* pair = pair_pool().make(comm.lane(), std::move(copy));
   retain(pair);  // the parts'
   pml::Lane& lane = comm.lane();
   lane.locked([&] {
@@ -274,7 +283,7 @@ int Wait(MPI_Request* request, MPI_Status* status) {
     return MPI_SUCCESS;
   }
   Request& r = *decode(*request);
-  if (const Status ended = lane().wait(r); ended != Status::ok) [[unlikely]]
+  if (const Status ended = r.lane->wait(r); ended != Status::ok) [[unlikely]]
     return failed_wait(ended);
   return conclude(request, status, true);
 }
@@ -286,7 +295,7 @@ int Test(MPI_Request* request, int* flag, MPI_Status* status) {
     return MPI_SUCCESS;
   }
   Request& r = *decode(*request);
-  *flag = try_once([&] { return is_complete(r); });
+  *flag = try_once(*r.lane, [&] { return is_complete(r); });
   return *flag ? conclude(request, status, true) : MPI_SUCCESS;
 }
 
@@ -294,7 +303,7 @@ int Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
   const Set set{count, requests, statuses};
   AllDone all{set};
   if (!AllDone::test(&all)) {
-    if (const Status ended = lane().wait_until(AllDone::test, &all); ended != Status::ok) [[unlikely]] {
+    if (const Status ended = lane_of(set).wait_until(AllDone::test, &all); ended != Status::ok) [[unlikely]] {
       if (statuses != MPI_STATUSES_IGNORE)
         for (int i = 0; i < count; ++i) statuses[i].MPI_ERROR = set.done(i) ? MPI_SUCCESS : MPI_ERR_PENDING;
       return failed_wait(ended);
@@ -306,7 +315,7 @@ int Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
 int Testall(int count, MPI_Request requests[], int* flag, MPI_Status statuses[]) {
   const Set set{count, requests, statuses};
   AllDone all{set};
-  *flag = try_once([&] { return AllDone::test(&all); });
+  *flag = try_once(lane_of(set), [&] { return AllDone::test(&all); });
   return *flag ? conclude_all(set, true) : MPI_SUCCESS;
 }
 
@@ -315,7 +324,7 @@ int Waitany(int count, MPI_Request requests[], int* index, MPI_Status* status) {
   bool any;
   int found = set.first_complete(any);
   if (found < 0 && any) {
-    if (const Status ended = lane().wait_until(one_done, &set); ended != Status::ok) [[unlikely]]
+    if (const Status ended = lane_of(set).wait_until(one_done, &set); ended != Status::ok) [[unlikely]]
       return failed_wait(ended);
     found = set.first_complete(any);
   }
@@ -329,7 +338,7 @@ int Testany(int count, MPI_Request requests[], int* index, int* flag, MPI_Status
   const Set set{count, requests, MPI_STATUSES_IGNORE};
   bool any;
   int found = -1;
-  *flag = try_once([&] { return (found = set.first_complete(any)) >= 0 || !any; });
+  *flag = try_once(lane_of(set), [&] { return (found = set.first_complete(any)) >= 0 || !any; });
   *index = found < 0 ? MPI_UNDEFINED : found;
   if (found >= 0) return conclude(&requests[found], status, true);
   if (*flag) set_empty(status);
@@ -340,7 +349,7 @@ int Waitsome(int incount, MPI_Request requests[], int* outcount, int indices[], 
   Set set{incount, requests, statuses};
   *outcount = MPI_UNDEFINED;
   if (!any_counts(set)) return MPI_SUCCESS;
-  if (const Status ended = lane().wait_until(one_done, &set); ended != Status::ok) [[unlikely]]
+  if (const Status ended = lane_of(set).wait_until(one_done, &set); ended != Status::ok) [[unlikely]]
     return failed_wait(ended);
   return conclude_some(set, outcount, indices, true);
 }
@@ -349,7 +358,7 @@ int Testsome(int incount, MPI_Request requests[], int* outcount, int indices[], 
   Set set{incount, requests, statuses};
   *outcount = MPI_UNDEFINED;
   if (!any_counts(set)) return MPI_SUCCESS;
-  try_once([&] { return one_done(&set); });
+  try_once(lane_of(set), [&] { return one_done(&set); });
   return conclude_some(set, outcount, indices, true);
 }
 
@@ -360,14 +369,14 @@ int Request_get_status(pml::Request* request, int* flag, MPI_Status* status) {
     set_empty(status);
     return MPI_SUCCESS;
   }
-  *flag = try_once([&] { return is_complete(*request); });
+  *flag = try_once(*request->lane, [&] { return is_complete(*request); });
   return *flag ? conclude(&handle, status, false) : MPI_SUCCESS;
 }
 
 int Request_get_status_all(int count, const MPI_Request requests[], int* flag, MPI_Status statuses[]) {
   const Set set{count, const_cast<MPI_Request*>(requests), statuses};
   AllDone all{set};
-  *flag = try_once([&] { return AllDone::test(&all); });
+  *flag = try_once(lane_of(set), [&] { return AllDone::test(&all); });
   return *flag ? conclude_all(set, false) : MPI_SUCCESS;
 }
 
@@ -375,7 +384,7 @@ int Request_get_status_any(int count, const MPI_Request requests[], int* index, 
   const Set set{count, const_cast<MPI_Request*>(requests), MPI_STATUSES_IGNORE};
   bool any;
   int found = -1;
-  *flag = try_once([&] { return (found = set.first_complete(any)) >= 0 || !any; });
+  *flag = try_once(lane_of(set), [&] { return (found = set.first_complete(any)) >= 0 || !any; });
   *index = found < 0 ? MPI_UNDEFINED : found;
   if (found >= 0) return conclude(&set.requests[found], status, false);
   if (*flag) set_empty(status);
@@ -386,7 +395,7 @@ int Request_get_status_some(int incount, const MPI_Request requests[], int* outc
   Set set{incount, const_cast<MPI_Request*>(requests), statuses};
   *outcount = MPI_UNDEFINED;
   if (!any_counts(set)) return MPI_SUCCESS;
-  try_once([&] { return one_done(&set); });
+  try_once(lane_of(set), [&] { return one_done(&set); });
   return conclude_some(set, outcount, indices, false);
 }
 
@@ -410,7 +419,7 @@ int Cancel(MPI_Request* request) {
     case RequestKind::persistent_send:
     case RequestKind::persistent_receive:
       if (r.persistent && !r.active) return fail(MPI_ERR_REQUEST, "the persistent request is not active; start it before cancelling it");
-      lane().cancel(r);
+      r.lane->cancel(r);
       return MPI_SUCCESS;
     case RequestKind::collective:
     case RequestKind::persistent_collective: return fail(MPI_ERR_REQUEST, "a collective operation cannot be cancelled");

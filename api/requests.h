@@ -9,7 +9,7 @@
 
 namespace weft::api {
 
-/// The lane of this process.
+/// The first lane of this process: for what belongs to no communicator.
 inline pml::Lane& lane() { return state.instance->lane(); }
 
 /// Gives a new request to the user. Completed ones may be shared and stay as they are.

@@ -57,6 +57,7 @@ struct Caps {
   bool same_node = false;            ///< reaches processes of this node only
   bool revives = false;              ///< a way that was lost or cut can be connected again
   bool gathers = false;              ///< several messages cost less together than one by one: gather() holds them back
+  bool light = false;                ///< costs little enough to be there several times in a process, once for each lane
   double alpha_ns = 0;               ///< latency of a small message
   double beta_ns_per_byte = 0;       ///< inverse bandwidth of large ones
   uint32_t memory_kinds = 1u << static_cast<int>(mem::MemKind::host);

@@ -10,7 +10,7 @@
 
 #include "coll/coll.h"
 #include "include/mpi.h"
-#include "pml/lane.h"
+#include "pml/lanes.h"
 #include "runtime/base/attributes.h"
 #include "runtime/base/object.h"
 
@@ -103,7 +103,9 @@ class Instance {
   ~Instance();
   boot::Bootstrap& boot() { return *boot_; }
   const boot::Job& job() const { return boot_->job(); }
-  pml::Lane& lane() { return *lane_; }
+  pml::Lanes& lanes() { return *lanes_; }
+  /// The first lane: for what belongs to no communicator.
+  pml::Lane& lane() { return lanes_->first(); }
   bool threads() const { return threads_; }
   Communicator* world() { return world_; }
   Communicator* self() { return self_; }
@@ -115,7 +117,7 @@ class Instance {
  private:
   Instance() = default;
   std::unique_ptr<boot::Bootstrap> boot_;
-  std::unique_ptr<pml::Lane> lane_;
+  std::unique_ptr<pml::Lanes> lanes_;
   std::unique_ptr<pml::Team> carrier_;
   Communicator* world_ = nullptr;
   Communicator* self_ = nullptr;

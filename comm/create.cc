@@ -93,8 +93,8 @@ std::shared_ptr<const pml::Members> pick(const pml::Members& group, const std::v
 void finish_dup(pml::Request& request) {
   std::unique_ptr<PendingDup> pending(static_cast<PendingDup*>(request.context));
   request.context = nullptr;
-  adopt_team(*pending->made,
-             std::make_unique<pml::Team>(*request.lane, pending->context, pending->members, pending->rank, pending->remote));
+  pml::Lane& lane = pending->made->instance->lanes().at(pending->context);  // its lock is not taken: request.lane's is
+  adopt_team(*pending->made, std::make_unique<pml::Team>(lane, pending->context, pending->members, pending->rank, pending->remote));
   if (pending->made->topology) attach_topology(*pending->made, pending->made->topology);
 }
 
@@ -121,7 +121,8 @@ void Communicator::destroy(Communicator* comm) {
 Communicator* make_communicator(Instance& instance, pml::Context context, std::shared_ptr<const pml::Members> members, uint32_t rank,
                                 const Communicator* like, std::shared_ptr<const pml::Members> remote) {
   Communicator* made = make_without_team(instance, like);
-  adopt_team(*made, std::make_unique<pml::Team>(instance.lane(), context, std::move(members), rank, std::move(remote)));
+  auto team = std::make_unique<pml::Team>(instance.lanes().at(context), context, std::move(members), rank, std::move(remote));
+  adopt_team(*made, std::move(team));
   return made;
 }
 

@@ -36,9 +36,9 @@ Result<std::shared_ptr<Instance>> Instance::open(std::unique_ptr<boot::Bootstrap
   std::shared_ptr<Instance> made(new Instance);
   made->threads_ = threads;
   made->boot_ = std::move(bootstrap);
-  auto lane = pml::Lane::open(*made->boot_, threads);
-  if (!lane) return lane.failure();
-  made->lane_ = std::move(*lane);
+  auto lanes = pml::Lanes::open(*made->boot_, threads);
+  if (!lanes) return lanes.failure();
+  made->lanes_ = std::move(*lanes);
   if (auto met = made->boot_->fence(true); !met) return met.failure();
 
   const boot::Job& job = made->job();
@@ -46,21 +46,21 @@ Result<std::shared_ptr<Instance>> Instance::open(std::unique_ptr<boot::Bootstrap
   auto alone = std::make_shared<const pml::Members>(pml::Members::range(job.rank, 1));
   made->world_ = predefined(*made, predefined_context(1), everyone, job.rank, 257, "MPI_COMM_WORLD");
   made->self_ = predefined(*made, predefined_context(2), alone, 0, 258, "MPI_COMM_SELF");
-  made->carrier_ = std::make_unique<pml::Team>(*made->lane_, predefined_context(3), everyone, job.rank);
-  report_paths(*made->lane_, predefined_context(4));
+  made->carrier_ = std::make_unique<pml::Team>(made->lanes_->at(predefined_context(3)), predefined_context(3), everyone, job.rank);
+  report_paths(made->lanes_->at(predefined_context(4)), predefined_context(4));
   return made;
 }
 
 Status Instance::close() {
   if (closed_) return Status::ok;
   closed_ = true;
-  const Status status = lane_->close();
+  const Status status = lanes_->close();
   boot_->finalize();
   return status;
 }
 
 Instance::~Instance() {
-  if (!lane_) return;
+  if (!lanes_) return;
   close();
   for (Communicator* comm : {world_, self_})
     if (comm) Communicator::destroy(comm);

@@ -52,29 +52,44 @@ void SendBuffer::free_block(Block* block) {
 
 void SendBuffer::sent(Request& request) {
   auto* block = static_cast<Block*>(request.context);
-  block->owner->free_block(block);
+  SendBuffer& owner = *block->owner;
+  std::lock_guard hold(owner.lock_);
+  owner.free_block(block);
 }
 
 int SendBuffer::send(Team& team, int dest, int tag, const Buffer& buffer) {
   const uint64_t bytes = buffer.count * buffer.type->size;
   Block* block = nullptr;
   auto make_room = [&] {
-    lane_.locked([&] { block = allocate(bytes); });
+    std::lock_guard hold(lock_);
+    block = allocate(bytes);
+    if (block) by_number_[block->number] = block;
     return block != nullptr;
   };
   if (!make_room()) {
-    lane_.progress();  // messages that have just left make room
-    if (!make_room())
-      return fail(MPI_ERR_BUFFER,
-                  "no room for %llu bytes in the attached buffer of %llu bytes, of which %zu messages are still under way; attach a larger "
-                  "one, or MPI_BUFFER_AUTOMATIC",
-                  static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(size_), by_number_.size());
+    lane_.progress_all();  // messages that have just left make room
+    if (!make_room()) return no_room(bytes);
   }
   type::pack(*buffer.type, buffer.count, buffer.address, block->data);
-  lane_.locked([&] {
-    by_number_[block->number] = block;
-    Request* request = lane_.isend(team, dest, tag, Traffic::user, {block->data, bytes, &type::of(type::Basic::byte), mem::MemKind::host});
-    if (request->complete.load(std::memory_order_relaxed)) {
+  post(team, dest, tag, block, bytes);
+  return MPI_SUCCESS;
+}
+
+int SendBuffer::no_room(uint64_t bytes) {
+  std::lock_guard hold(lock_);
+  return fail(MPI_ERR_BUFFER,
+              "no room for %llu bytes in the attached buffer of %llu bytes, of which %zu messages are still under way; attach a larger "
+              "one, or MPI_BUFFER_AUTOMATIC",
+              static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(size_), by_number_.size());
+}
+
+void SendBuffer::post(Team& team, int dest, int tag, Block* block, uint64_t bytes) {
+  Lane& lane = team.lane();
+  lane.locked([&] {
+    const Buffer copy{block->data, bytes, &type::of(type::Basic::byte), mem::MemKind::host};
+    Request* request = lane.isend(team, dest, tag, Traffic::user, copy);
+    if (request->complete.load(std::memory_order_relaxed)) {  // it may be shared
+      std::lock_guard hold(lock_);
       free_block(block);
     } else {
       request->context = block;
@@ -82,24 +97,32 @@ int SendBuffer::send(Team& team, int dest, int tag, const Buffer& buffer) {
     }
     release(request);
   });
-  return MPI_SUCCESS;
 }
 
 Status SendBuffer::flush() {
   struct Goal {
     SendBuffer* buffer;
     uint64_t number;
-  } goal{this, last_};
-  return lane_.wait_until([](void* g) { return static_cast<Goal*>(g)->buffer->left(static_cast<Goal*>(g)->number); }, &goal);
+  } goal{this, 0};
+  {
+    std::lock_guard hold(lock_);
+    goal.number = last_;
+  }
+  return lane_.wait_until(
+      [](void* g) {
+        SendBuffer& buffer = *static_cast<Goal*>(g)->buffer;
+        std::lock_guard hold(buffer.lock_);
+        return buffer.left(static_cast<Goal*>(g)->number);
+      },
+      &goal);
 }
 
 void SendBuffer::notify(Request& request) {
-  lane_.locked([&] {
-    if (left(last_))
-      lane_.complete(request);
-    else
-      waiting_.push_back({last_, retain(&request)});
-  });
+  std::lock_guard hold(lock_);
+  if (left(last_))
+    lane_.complete(request);
+  else
+    waiting_.push_back({last_, retain(&request)});
 }
 
 }  // namespace weft::pml

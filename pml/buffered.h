@@ -4,13 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <vector>
 
 #include "pml/lane.h"
 
 namespace weft::pml {
 
-/// One attached buffer. Guarded by the lane's lock; no bookkeeping is kept inside the user's memory, so that the room promised
+/// One attached buffer. Thread-safe; no bookkeeping is kept inside the user's memory, so that the room promised
 /// by MPI_BSEND_OVERHEAD is always there.
 class SendBuffer {
  public:
@@ -45,11 +46,14 @@ class SendBuffer {
   };
 
   Block* allocate(uint64_t bytes);
-  void free_block(Block*);
+  int no_room(uint64_t bytes);
+  void free_block(Block*);  // under lock_, as all of this
+  void post(Team&, int dest, int tag, Block*, uint64_t bytes);
   static void sent(Request&);
   bool left(uint64_t number) const { return by_number_.empty() || by_number_.begin()->first > number; }
 
-  Lane& lane_;
+  Lane& lane_;       // where waits stand; messages go over the lane of their team
+  std::mutex lock_;  // taken under lanes' locks
   std::byte* memory_;
   uint64_t size_;
   bool automatic_;

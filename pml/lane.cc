@@ -84,6 +84,15 @@ void Alarm::wake() const {
   if (write(wake_fd, &one, sizeof one) < 0) return;  // full: it is readable already
 }
 
+void Alarm::report(ProcessId who) {
+  {
+    std::lock_guard hold(lock);
+    failed.push_back(who);
+  }
+  raised.store(true, std::memory_order_release);
+  wake();
+}
+
 /// The behaviour of transfers as requests.
 struct TransferOps {
   static void start(Request& request) {
@@ -177,21 +186,30 @@ Lane::~Lane() {
 
 Result<std::unique_ptr<Lane>> Lane::open_over(boot::Bootstrap& boot, bool threads,
                                               std::vector<std::unique_ptr<btl::Transport>> transports) {
-  std::unique_ptr<Lane> lane(new Lane(boot, threads, std::move(transports)));
+  return set_off(std::unique_ptr<Lane>(new Lane(boot, threads, std::move(transports))));
+}
+
+/// A lane that is the only one of its process.
+Result<std::unique_ptr<Lane>> Lane::set_off(std::unique_ptr<Lane> lane) {
   if (auto done = lane->publish(); !done) return done.failure();
   lane->watch_failures();
   return lane;
 }
 
+void Lane::join(const std::vector<std::unique_ptr<Lane>>& lanes) {
+  for (const auto& one : lanes) {
+    one->first_ = lanes.front().get();
+    for (const auto& other : lanes)
+      if (other != one) one->others_.push_back(other.get());
+  }
+}
+
+bool Lane::light() const {
+  return std::ranges::all_of(wires_, [](const auto& wire) { return wire->transport->caps().light; });
+}
+
 void Lane::watch_failures() {
-  boot_.on_failure([alarm = alarm_](ProcessId who) {
-    {
-      std::lock_guard hold(alarm->lock);
-      alarm->failed.push_back(who);
-    }
-    alarm->raised.store(true, std::memory_order_release);
-    alarm->wake();
-  });
+  boot_.on_failure([alarm = alarm_](ProcessId who) { alarm->report(who); });
 }
 
 void Lane::poison(Status status) {
@@ -200,6 +218,7 @@ void Lane::poison(Status status) {
 }
 
 Context Lane::new_context() {
+  if (first_ != this) return first_->new_context();
   std::lock_guard hold(lock_);
   const boot::Job& job = boot_.job();
   constexpr uint32_t reserved = 64;  // for what comm numbers itself
@@ -214,11 +233,11 @@ bool Lane::same_node(const Team& team, uint32_t rank) {
 }
 
 void Lane::enlist(Team& team) {
-  std::lock_guard hold(lock_);
+  std::lock_guard hold(teams_lock_);
   teams_[team.context()] = &team;
 }
 void Lane::discharge(Team& team) {
-  std::lock_guard hold(lock_);
+  std::lock_guard hold(teams_lock_);
   if (auto at = teams_.find(team.context()); at != teams_.end() && at->second == &team) teams_.erase(at);
 }
 
@@ -346,6 +365,11 @@ int Lane::explain(const Request& request) {
 /// Peers fetch one value per process: the addresses of all its wires, each with the wire's name.
 Result<void> Lane::publish() {
   Addresses all;
+  if (!others_.empty()) {
+    const auto lanes = static_cast<uint32_t>(others_.size() + 1);
+    const auto* bytes = reinterpret_cast<const std::byte*>(&lanes);
+    all.emplace_back(wire_name(kLaneCount), boot::Blob(bytes, bytes + sizeof lanes));
+  }
   for (auto& wire : wires_)
     if (std::ranges::find(all, wire->name, &Addresses::value_type::first) == all.end())  // rails of a kind share their address
       all.emplace_back(wire->name, wire->transport->address());
@@ -357,7 +381,7 @@ Result<Addresses> Lane::addresses_of(ProcessId who) {
   if (!all) return all.failure();
   auto addresses = decode_addresses(*all);
   if (!addresses)
-    return Failure{"the addresses that rank " + std::to_string(who.rank) + " published are damaged: " + addresses.failure().text};
+    return Failure{"the addresses that rank " + std::to_string(rank_of(who.rank)) + " published are damaged: " + addresses.failure().text};
   return addresses;
 }
 
@@ -399,7 +423,8 @@ std::string Lane::dump() {
             std::to_string(t.dest) + ": " + what + "\n";
   });
   for (const auto& [id, peer] : peers_)
-    if (peer->held_up) text += "messages to rank " + std::to_string(id.rank) + " are held up: it takes none of those that it has\n";
+    if (peer->held_up)
+      text += "messages to rank " + std::to_string(rank_of(id.rank)) + " are held up: it takes none of those that it has\n";
   return text;
 }
 

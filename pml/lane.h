@@ -73,6 +73,8 @@ struct Alarm {
   Alarm();
   ~Alarm();
   void wake() const;
+  /// A process has failed. From any thread.
+  void report(ProcessId);
 };
 
 /// Memory of an unexpected message besides its data. What is held takes at most twice the sum of both: blocks come in powers of two.
@@ -80,10 +82,12 @@ constexpr int64_t kMessageCost = 128;
 
 /// The number that stands for a kind of wire in messages and published addresses.
 uint32_t wire_name(const char* name);
+/// Among the addresses that a process publishes: its number of lanes, if it has several.
+constexpr const char* kLaneCount = "lanes";
 
-/// Everything point-to-point of one process (one lane today; threads on different communicators get their own later).
-/// Ranks as threads each have their own. Thread-safe if made with `threads` true; otherwise no lock is ever taken.
-/// All ranks, tags and counts are valid (the API has checked them); `dest`/`source` may be proc_null, sources any_source.
+/// Point-to-point of one process, or of some of its communicators (lanes.h). Ranks as threads each have their own. Thread-safe if made with
+/// `threads` true; otherwise no lock is ever taken. All ranks, tags and counts are valid (the API has checked them); `dest`/`source` may be
+/// proc_null, sources any_source.
 class Lane final : private btl::Sink {
  public:
   /// Opens the transports named by WEFT_NET and publishes their addresses; the caller fences afterwards.
@@ -94,6 +98,16 @@ class Lane final : private btl::Sink {
   static Result<std::unique_ptr<Lane>> open_over(boot::Bootstrap&, bool threads, std::vector<std::unique_ptr<btl::Transport>>);
   ~Lane() override;
   Lane(const Lane&) = delete;
+
+  // For Lanes.
+  /// Opens without publishing or watching for failures.
+  static Result<std::unique_ptr<Lane>> assemble(boot::Bootstrap&, bool threads);
+  /// Makes the lanes of a process known to each other: who waits on one looks after all.
+  static void join(const std::vector<std::unique_ptr<Lane>>& lanes);
+  Result<void> publish();
+  /// Are all transports cheap enough to be there several times?
+  bool light() const;
+  const std::shared_ptr<Alarm>& alarm() const { return alarm_; }
 
   boot::Bootstrap& boot() { return boot_; }
 
@@ -143,6 +157,8 @@ class Lane final : private btl::Sink {
   /// One round of progress over all transports and deferred work; number of events. Never re-entered: a call from a callback
   /// returns 0.
   int progress();
+  /// The same on all lanes of this process.
+  int progress_all() { return progress() + help_others(); }
 
   /// Waits (spin, yield, sleep by how crowded the node is) until `done` returns true or the job aborts. `done` is called under
   /// the lane's lock, and not again once it has returned true. Operations with a failed peer complete with an error, so that waiting for
@@ -189,8 +205,8 @@ class Lane final : private btl::Sink {
   /// Completes all outstanding traffic this process owes others and closes the transports (MPI_Finalize).
   Status close();
 
-  /// The way to a process; connects to nobody. Under the lock.
-  Peer& peer(ProcessId);
+  /// The lane of a process that matches what has this ticket; connects to nobody. Under the lock.
+  Peer& peer_of(ProcessId, uint32_t ticket);
   /// The ways to a process, in the order of preference; asks the bootstrap, connects to nobody.
   Result<std::vector<Path>> paths_to(ProcessId);
   /// Transports that this process could have and does not use.
@@ -214,6 +230,7 @@ class Lane final : private btl::Sink {
   friend struct TransferOps;
   static constexpr uint64_t kForever = ~uint64_t{0};
 
+  struct Sleep;
   /// A transport, and what decides how often it is polled.
   struct Wire {
     std::unique_ptr<btl::Transport> transport;
@@ -228,8 +245,11 @@ class Lane final : private btl::Sink {
   enum class Phase : uint8_t { idle, polling, working };
 
   Lane(boot::Bootstrap&, bool threads, std::vector<std::unique_ptr<btl::Transport>>);
-  Result<void> publish();
+  static Result<std::unique_ptr<Lane>> assemble_named(boot::Bootstrap&, bool threads, std::string_view names);
+  static Result<std::unique_ptr<Lane>> set_off(std::unique_ptr<Lane>);
   void watch_failures();
+  /// The way to a seat; connects to nobody. Under the lock.
+  Peer& peer(ProcessId seat);
 
   // sending (send.cc)
   template <bool kGather = false>
@@ -405,6 +425,9 @@ class Lane final : private btl::Sink {
   void connect(Peer&);
   void choose_protocols(Peer&);
   void fail_peer(Peer&, const std::string& why);
+  void fail_process(ProcessId);
+  Peer* failed_process(ProcessId);
+  uint32_t lanes_of(Peer& first);
   void fail_receives_from(Peer&);
   Peer* failed_source(Team&, int source);
   void refuse_if_failed(Transfer&);
@@ -431,6 +454,9 @@ class Lane final : private btl::Sink {
     if (sleepers_.load(std::memory_order_relaxed)) [[unlikely]]
       alarm_->wake();
   }
+  int help_others();
+  bool lie_down(Sleep&);
+  void get_up();
 
   // transfers
   Transfer* take_transfer(RequestKind);
@@ -442,6 +468,7 @@ class Lane final : private btl::Sink {
   uint32_t rounds_ = 0;
   const std::shared_ptr<Alarm> alarm_ = std::make_shared<Alarm>();
   std::atomic<int> sleepers_{0};   // threads that sleep; changed under the lock
+  std::vector<Lane*> others_;      // of this process
   std::vector<Wire*> busy_wires_;  // polled each round
   Matcher matcher_;
   Transfer* free_transfers_ = nullptr;
@@ -464,12 +491,14 @@ class Lane final : private btl::Sink {
   std::vector<Unused> unused_;
   std::unordered_map<ProcessId, std::unique_ptr<Peer>> peers_;
   std::vector<Peer*> railed_;  // peers with several ways
+  std::mutex teams_lock_;      // taken under lanes' locks, also those of other lanes
   std::unordered_map<Context, Team*> teams_;
   Operations<Transfer> operations_;
   uint64_t owed_ = 0;             // sends begun and not complete
   Transfer* resident_ = nullptr;  // for blocking receives
   Transfer* sent_ = nullptr;      // the completed send that quick sends share
   Transfer* nowhere_ = nullptr;   // the completed receive from MPI_PROC_NULL
+  Lane* first_ = this;            // of this process; contexts are its
   uint32_t next_context_ = 0;
   bool any_failed_ = false;
   bool crowded_ = false;

@@ -16,6 +16,7 @@ class LaneLock {
     if (enabled_) [[unlikely]]
       lock_enabled();
   }
+  bool try_lock() { return !enabled_ || try_lock_enabled(); }
   void unlock() {
     if (enabled_) [[unlikely]]
       unlock_enabled();
@@ -44,6 +45,15 @@ class LaneLock {
       owner_.store(me, std::memory_order_relaxed);
     }
     ++depth_;
+  }
+  bool try_lock_enabled() {
+    const void* me = self();
+    if (owner_.load(std::memory_order_relaxed) != me) {
+      if (!mutex_.try_lock()) return false;
+      owner_.store(me, std::memory_order_relaxed);
+    }
+    ++depth_;
+    return true;
   }
   void unlock_enabled() {
     if (--depth_ > 0) return;

@@ -42,7 +42,16 @@ Result<std::vector<std::string>> wished(std::string_view rest) {
 
 Result<std::unique_ptr<Lane>> Lane::open(boot::Bootstrap& boot, bool threads) { return open_named(boot, threads, net_variable.get()); }
 
-Result<std::unique_ptr<Lane>> Lane::open_named(boot::Bootstrap& boot, bool threads, std::string_view names_wished) {
+Result<std::unique_ptr<Lane>> Lane::open_named(boot::Bootstrap& boot, bool threads, std::string_view names) {
+  auto lane = assemble_named(boot, threads, names);
+  return lane ? set_off(std::move(*lane)) : std::move(lane);
+}
+
+Result<std::unique_ptr<Lane>> Lane::assemble(boot::Bootstrap& boot, bool threads) {
+  return assemble_named(boot, threads, net_variable.get());
+}
+
+Result<std::unique_ptr<Lane>> Lane::assemble_named(boot::Bootstrap& boot, bool threads, std::string_view names_wished) {
   auto wish = wished(names_wished);
   if (!wish) return wish.failure();
   const bool automatic = wish->empty() || std::ranges::find(*wish, "auto") != wish->end();
@@ -82,8 +91,8 @@ Result<std::unique_ptr<Lane>> Lane::open_named(boot::Bootstrap& boot, bool threa
       transports.push_back(std::move(transport));
     }
   }
-  auto lane = open_over(boot, threads, std::move(transports));
-  if (lane) (*lane)->unused_ = std::move(unused);
+  std::unique_ptr<Lane> lane(new Lane(boot, threads, std::move(transports)));
+  lane->unused_ = std::move(unused);
   return lane;
 }
 

@@ -50,7 +50,7 @@ Result<std::vector<Path>> Lane::paths_to(ProcessId who) {
   std::vector<Path> paths;
   for (const auto& wire : wires_) {
     const btl::Caps& caps = wire->transport->caps();
-    const auto address = std::ranges::find(*addresses, wire->name, [](const auto& entry) { return entry.first; });
+    const auto address = std::ranges::find(*addresses, wire->name, &Addresses::value_type::first);
     const bool reaches = address != addresses->end() && wire->transport->reaches(who, address->second);
     if (!reaches && (wire->self || (caps.same_node && who.job == 0 && !is_here(who.rank)))) continue;  // nobody expects it to
     const double rate = caps.beta_ns_per_byte > 0 ? 1 / caps.beta_ns_per_byte : 0;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "btl/btl.h"
+#include "pml/addresses.h"
 #include "pml/message.h"
 #include "pml/rails.h"
 #include "pml/transfer.h"
@@ -56,7 +57,9 @@ struct Peer {
   uint64_t burst_last = 0;   ///< ticks at the last one
   Peer* next_holding = nullptr;
 
-  ProcessId id;
+  ProcessId id;                        ///< its seat
+  uint32_t lanes = 0;                  ///< of the peer's process, at its first lane; 0: not asked for yet
+  Addresses addresses;                 ///< read when asking for the number of lanes, until connected
   std::array<Protocols, 3> protocols;  ///< by memory kind
   std::unique_ptr<Rails> rails;        ///< only with several ways over networks; then `endpoint` is not used
   std::vector<Way> ways;               ///< in order of preference

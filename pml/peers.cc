@@ -1,5 +1,7 @@
 // Peers: made on first contact, connected on first use, failed once and for all.
 #include <algorithm>
+#include <cstring>
+#include <utility>
 
 #include "include/mpi.h"
 #include "pml/lane.h"
@@ -17,7 +19,7 @@ constexpr uint64_t kEagerLimitRead = 16 << 10;  // where memory is shared: above
 
 std::string name_of(boot::Bootstrap& boot, ProcessId who) {
   auto host = boot.host_of(who);
-  return "rank " + std::to_string(who.rank) + (host ? " on " + *host : std::string());
+  return "rank " + std::to_string(rank_of(who.rank)) + (host ? " on " + *host : std::string());
 }
 
 }  // namespace
@@ -32,14 +34,35 @@ Peer& Lane::peer(ProcessId who) {
   return *slot;
 }
 
+Peer& Lane::peer_of(ProcessId who, uint32_t ticket) {
+  Peer& first = peer(who);
+  if (!first.lanes) first.lanes = lanes_of(first);
+  return first.lanes == 1 ? first : peer(seat_of(who, ticket % first.lanes));
+}
+
+/// How many lanes a process has. One, if that cannot be known: connecting will say why.
+uint32_t Lane::lanes_of(Peer& first) {
+  auto addresses = addresses_of(first.id);
+  if (!addresses) return 1;
+  first.addresses = std::move(*addresses);
+  const auto entry = std::ranges::find(first.addresses, wire_name(kLaneCount), &Addresses::value_type::first);
+  if (entry == first.addresses.end() || entry->second.size() != sizeof(uint32_t)) return 1;
+  uint32_t count;
+  memcpy(&count, entry->second.data(), sizeof count);
+  return std::clamp(count, 1u, kMostLanes);
+}
+
 /// Finds the ways to a peer, in order of preference. Fails the peer if there is none.
 void Lane::connect(Peer& peer) {
   if (peer.connected || peer.failed) return;
-  auto addresses = addresses_of(peer.id);
+  if (any_failed_)
+    if (const Peer* failed = failed_process(process_of(peer.id))) return fail_peer(peer, failed->failure);
+  Result<Addresses> addresses = std::exchange(peer.addresses, {});
+  if (addresses->empty()) addresses = addresses_of(peer.id);
   if (!addresses) return fail_peer(peer, "the addresses of " + name_of(boot_, peer.id) + " could not be had: " + addresses.failure().text);
   std::string reasons;
   for (auto& wire : wires_) {
-    const auto address = std::ranges::find(*addresses, wire->name, [](const auto& entry) { return entry.first; });
+    const auto address = std::ranges::find(*addresses, wire->name, &Addresses::value_type::first);
     if (address == addresses->end() || !wire->transport->reaches(peer.id, address->second)) continue;
     auto endpoint = wire->transport->connect(peer.id, address->second, &peer);
     if (!endpoint) {
@@ -139,10 +162,12 @@ void Lane::fail_peer(Peer& peer, const std::string& why) {
 
 void Lane::fail_receives_from(Peer& peer) {
   std::vector<Transfer*> lost;
+  std::unique_lock hold(teams_lock_);
   matcher_.each_posted([&](Transfer& t) {
     const auto team = teams_.find(without_traffic(t.match_context));
-    if (team != teams_.end() && team->second->may_come_from(t.source, peer.id)) lost.push_back(&t);
+    if (team != teams_.end() && team->second->may_come_from(t.source, process_of(peer.id))) lost.push_back(&t);
   });
+  hold.unlock();
   for (Transfer* t : lost) {
     matcher_.cancel(*t);
     t->peer = &peer;
@@ -153,13 +178,24 @@ void Lane::fail_receives_from(Peer& peer) {
 /// The failed peer, if any, on which a receive from `source` would wait for ever.
 Peer* Lane::failed_source(Team& team, int source) {
   if (!any_failed_) return nullptr;
-  if (source != any_source) {
-    const auto known = peers_.find(team.process(static_cast<uint32_t>(source)));
-    return known != peers_.end() && known->second->failed ? known->second.get() : nullptr;
-  }
+  if (source != any_source) return failed_process(team.process(static_cast<uint32_t>(source)));
   for (auto& [id, peer] : peers_)
-    if (peer->failed && team.remote_members().find(id) >= 0) return peer.get();
+    if (peer->failed && team.remote_members().find(process_of(id)) >= 0) return peer.get();
   return nullptr;
+}
+
+/// Any seat of a process that has failed; null if none has.
+Peer* Lane::failed_process(ProcessId who) {
+  for (uint32_t lane = 0; lane < kMostLanes; ++lane)
+    if (const auto known = peers_.find(seat_of(who, lane)); known != peers_.end() && known->second->failed) return known->second.get();
+  return nullptr;
+}
+
+/// Fails all its seats that are known, and the first one, so that it is remembered.
+void Lane::fail_process(ProcessId who) {
+  fail_peer(peer(who), "the process has ended");
+  for (uint32_t lane = 1; lane < kMostLanes; ++lane)
+    if (const auto known = peers_.find(seat_of(who, lane)); known != peers_.end()) fail_peer(*known->second, "the process has ended");
 }
 
 void Lane::refuse_if_failed(Transfer& t) {
@@ -177,7 +213,7 @@ void Lane::handle_alarm() {
     std::lock_guard hold(alarm_->lock);
     failed.swap(alarm_->failed);
   }
-  for (ProcessId who : failed) fail_peer(peer(who), "the process has ended");
+  for (ProcessId who : failed) fail_process(who);
 }
 
 }  // namespace weft::pml

@@ -18,8 +18,9 @@ namespace {
 config::Integer spin_variable("pml", "spin", "-1",
                               "Microseconds that an idle wait stays awake before it sleeps; -1: by how crowded the node is.");
 
-constexpr uint32_t kQuietEvery = 32;  // rounds between polls of wires that cost a system call
-constexpr int kSpinRounds = 20000;    // before the first look at the clock, if every rank has a CPU: some 0.2 ms
+constexpr uint32_t kQuietEvery = 32;   // rounds between polls of wires that cost a system call
+constexpr uint32_t kOthersEvery = 16;  // rounds between looks at other lanes
+constexpr int kSpinRounds = 20000;     // before the first look at the clock, if every rank has a CPU: some 0.2 ms
 constexpr int kSpinRoundsCrowded = 16;
 constexpr uint64_t kAwake_ns = 5'000'000;  // spinning and yielding before the first sleep
 constexpr uint64_t kAwakeCrowded_ns = 200'000;
@@ -116,9 +117,26 @@ int Lane::run_later_work() {
   return events;
 }
 
+/// Progress of this process's other lanes, as far as nobody is busy there.
+int Lane::help_others() {
+  int events = 0;
+  for (Lane* other : others_) {
+    if (!other->lock_.try_lock()) continue;
+    const std::lock_guard hold(other->lock_, std::adopt_lock);
+    events += other->round(false);
+  }
+  return events;
+}
+
 int Lane::progress() {
-  std::lock_guard hold(lock_);
-  return round(false);
+  int events;
+  bool others;
+  {
+    std::lock_guard hold(lock_);
+    events = round(false);
+    others = !others_.empty() && rounds_ % kOthersEvery == 0;
+  }
+  return others ? events + help_others() : events;
 }
 
 void Lane::defer(Deferred& work) {
@@ -147,6 +165,8 @@ Status Lane::wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, b
       if (done(argument)) return Status::ok;
       idle = events ? 0 : idle + 1;
     }
+    if (!others_.empty() && (idle > spins || static_cast<uint32_t>(idle) % kOthersEvery == kOthersEvery - 1)) [[unlikely]]
+      if (help_others()) idle = 0;
     if (const auto poison = alarm_->poison.load(std::memory_order_relaxed)) [[unlikely]]
       return static_cast<Status>(poison);
     lock_.give_way();
@@ -175,39 +195,64 @@ bool Lane::arm_all() {
   return true;
 }
 
+/// One sleep of a thread, on all lanes of its process.
+struct Lane::Sleep {
+  std::array<pollfd, 64> fds;
+  size_t count = 0;
+  uint64_t limit_ns;
+};
+
+/// Adds what ends the sleep, and counts among the sleepers. False if there is something to do.
+bool Lane::lie_down(Sleep& s) {
+  std::lock_guard hold(lock_);
+  if (mend_at_) s.limit_ns = std::min(s.limit_ns, std::max(mend_at_, now_ns() + 1) - now_ns());
+  if (to_flush_ || deferred_ || !to_move_.empty()) s.limit_ns = std::min(s.limit_ns, kShortSleep_ns / 10);
+  const auto add = [&](int fd) {
+    if (fd >= 0 && s.count < s.fds.size())
+      s.fds[s.count++] = {fd, POLLIN, 0};
+    else
+      s.limit_ns = std::min(s.limit_ns, kShortSleep_ns);
+  };
+  add(alarm_->wake_fd);
+  for (auto& wire : wires_) add(wire->transport->event_fd());
+  if (alarm_->raised.load() || alarm_->poison.load() || !arm_all()) {
+    rouse();  // for them nothing is armed any more
+    return false;
+  }
+  sleepers_.fetch_add(1, std::memory_order_relaxed);
+  return true;
+}
+
+void Lane::get_up() {
+  std::lock_guard hold(lock_);
+  if (sleepers_.fetch_sub(1, std::memory_order_relaxed) != 1) return;
+  for (auto& wire : wires_) wire->transport->disarm();
+  uint64_t drained;
+  if (read(alarm_->wake_fd, &drained, sizeof drained) < 0) return;  // nobody rang
+}
+
 /// Sleeps until something arrives or completes, or the time is over; not at all if there is something to do. True if `done` has come true:
 /// then it must not be asked again, since a matched probe takes its message with that answer. README.md says why nobody sleeps too long.
 bool Lane::sleep(uint64_t limit_ns, bool (*done)(void*), void* argument) {
-  constexpr size_t most = 15;
-  std::array<pollfd, most + 1> fds;
-  size_t count = 1;
-  fds[0] = {alarm_->wake_fd, POLLIN, 0};
-  {
-    std::lock_guard hold(lock_);
-    if (done(argument)) return true;  // another thread has made progress
-    if (mend_at_) limit_ns = std::min(limit_ns, std::max(mend_at_, now_ns() + 1) - now_ns());
-    if (to_flush_ || deferred_ || !to_move_.empty()) limit_ns = std::min(limit_ns, kShortSleep_ns / 10);
-    for (auto& wire : wires_) {
-      const int fd = wire->transport->event_fd();
-      if (fd >= 0 && count < fds.size()) fds[count++] = {fd, POLLIN, 0};
-      if (fd < 0) limit_ns = std::min(limit_ns, kShortSleep_ns);
+  Sleep s;
+  s.limit_ns = limit_ns;
+  size_t down = 0;  // lanes: this one, then the others
+  const auto lane = [&](size_t i) { return i == 0 ? this : others_[i - 1]; };
+  while (down <= others_.size() && lane(down)->lie_down(s)) ++down;
+  bool ready = false;
+  if (down > others_.size()) {  // whatever completes from now on rings
+    {
+      std::lock_guard hold(lock_);
+      ready = done(argument);
+      counters_.sleeps += !ready;
     }
-    if (alarm_->raised.load() || alarm_->poison.load() || !arm_all()) {
-      rouse();  // for them nothing is armed any more
-      return false;
+    if (!ready) {
+      const timespec time{static_cast<time_t>(s.limit_ns / 1'000'000'000), static_cast<long>(s.limit_ns % 1'000'000'000)};
+      ppoll(s.fds.data(), s.count, &time, nullptr);
     }
-    sleepers_.fetch_add(1, std::memory_order_relaxed);
-    ++counters_.sleeps;
   }
-  const timespec time{static_cast<time_t>(limit_ns / 1'000'000'000), static_cast<long>(limit_ns % 1'000'000'000)};
-  ppoll(fds.data(), count, &time, nullptr);
-  std::lock_guard hold(lock_);
-  if (sleepers_.fetch_sub(1, std::memory_order_relaxed) == 1) {
-    for (auto& wire : wires_) wire->transport->disarm();
-    uint64_t drained;
-    if (read(alarm_->wake_fd, &drained, sizeof drained) < 0) return false;  // nobody rang
-  }
-  return false;
+  while (down > 0) lane(--down)->get_up();
+  return ready;
 }
 
 }  // namespace weft::pml

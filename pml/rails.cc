@@ -37,7 +37,7 @@ btl::Header bookkeeping(MessageKind kind, const Track& track, uint16_t life, uin
 }
 
 std::string track_text(const Peer& peer, const Track& track) {
-  return "the way to rank " + std::to_string(peer.id.rank) + " over " + track.caps->name + " " + track.caps->device;
+  return "the way to rank " + std::to_string(rank_of(peer.id.rank)) + " over " + track.caps->name + " " + track.caps->device;
 }
 
 uint64_t pause_after(uint32_t failures) { return std::min(kFirstPause_ns << std::min(failures, 10u), kLongestPause_ns); }
@@ -256,9 +256,9 @@ void Lane::lose(Peer& peer, Track& track, const std::string& why) {
   if (!mend_at_ || track.retry_at < mend_at_) mend_at_ = track.retry_at;
   rails.why = why;
   queue(peer);
-  if (!was_up) return log(Level::info, "no way to rank %u over %s: %s", peer.id.rank, track.caps->device.c_str(), why.c_str());
+  if (!was_up) return log(Level::info, "no way to rank %u over %s: %s", rank_of(peer.id.rank), track.caps->device.c_str(), why.c_str());
   ++counters_.ways_lost;
-  ring_.add(obs::What::way_lost, 0, static_cast<int32_t>(peer.id.rank), track.rail, 0);
+  ring_.add(obs::What::way_lost, 0, static_cast<int32_t>(rank_of(peer.id.rank)), track.rail, 0);
   if (!track.final) close_life(peer, track);
   const Track* other = rails.best();
   if (!other) rails.wanted = true;
@@ -323,7 +323,7 @@ void Lane::raise(Peer& peer, Track& track) {
   Rails& rails = *peer.rails;
   if (track.failures) {
     ++counters_.ways_back;
-    ring_.add(obs::What::way_back, 0, static_cast<int32_t>(peer.id.rank), track.rail, 0);
+    ring_.add(obs::What::way_back, 0, static_cast<int32_t>(rank_of(peer.id.rank)), track.rail, 0);
     log(Level::warning, "%s works again", track_text(peer, track).c_str());
   }
   track.state = Track::State::up;

@@ -50,7 +50,7 @@ void Lane::on_held_up(Peer& from) {
   bool awaited = false;
   matcher_.each_posted([&](const Transfer& t) {
     const auto team = teams_.find(without_traffic(t.match_context));
-    awaited |= team == teams_.end() || team->second->may_come_from(t.source, from.id);
+    awaited |= team == teams_.end() || team->second->may_come_from(t.source, process_of(from.id));
   });
   if (awaited) relieve(from);
 }
@@ -68,7 +68,7 @@ void Lane::relieve(Peer& to) {
 void Lane::make_room(const Team& team, int source) {
   const std::vector<Peer*> hungry = hungry_;
   for (Peer* peer : hungry)
-    if (team.may_come_from(source, peer->id)) relieve(*peer);
+    if (team.may_come_from(source, process_of(peer->id))) relieve(*peer);
 }
 
 }  // namespace weft::pml

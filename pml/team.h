@@ -45,6 +45,9 @@ constexpr Context context_of(Context c, Traffic traffic) { return c | static_cas
 constexpr Context without_traffic(Context c) { return c & ~Context{3}; }
 constexpr Context united_context(Context c) { return c | 4; }
 
+/// Spreads contexts over lanes: what follows each other comes to lie on different ones, on all processes alike.
+constexpr uint32_t ticket_of(Context c) { return static_cast<uint32_t>(c >> 3) - 1; }
+
 /// An ordered set of peers with a context id. `remote` differs from `local` for inter-communicators only.
 class Team {
  public:

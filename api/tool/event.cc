@@ -4,12 +4,13 @@
 
 #include <array>
 #include <cstddef>
+#include <span>
 #include <string>
 
 #include "api/generated/bodies.h"
 #include "api/handles.h"
 #include "api/tool/tool.h"
-#include "pml/lane.h"
+#include "pml/lanes.h"
 
 namespace weft::api::tool {
 namespace {
@@ -53,7 +54,7 @@ struct Instance {
 
 Registry<Registration> registrations;
 const Instance* current = nullptr;  // the one whose callbacks run
-uint64_t seen = 0;                  // records of the ring
+std::vector<uint64_t> seen;         // records of each lane's ring
 bool delivering = false;
 
 MPI_T_event_registration handle_of(const Registration& registration) {
@@ -66,37 +67,49 @@ int place_of(MPI_T_cb_safety level) {
   return found == levels.end() ? -1 : static_cast<int>(found - levels.begin());
 }
 
-pml::Lane* lane() { return state.instance ? &state.instance->lane() : nullptr; }
+/// All lanes of this process; none before initialisation and after finalisation. state.lock is held.
+std::span<const std::unique_ptr<pml::Lane>> lanes() {
+  if (!state.instance) return {};
+  return state.instance->lanes().all();
+}
 
 /// From now on; what was before is nobody's.
 void begin_to_watch() {
   const std::lock_guard hold(state.lock);
-  if (pml::Lane* const of = lane())
-    of->locked([&] {
-      of->ring().keep_times();
-      seen = of->ring().count();
+  seen.clear();
+  for (const auto& lane : lanes())
+    lane->locked([&] {
+      lane->ring().keep_times();
+      seen.push_back(lane->ring().count());
     });
   state.watched = true;
 }
 
-/// The ring's records since the last time, the oldest first, and how many were overwritten.
-uint64_t take_news(std::vector<Instance>& news) {
-  const std::lock_guard hold(state.lock);
-  pml::Lane* const of = lane();
-  if (!of) return 0;
+/// One lane's records from `from` on, the oldest first; `from` becomes the next to come. Returns how many were overwritten.
+uint64_t take_news(pml::Lane& lane, uint64_t& from, std::vector<Instance>& news) {
   uint64_t dropped = 0;
-  of->locked([&] {
-    obs::Ring& ring = of->ring();
+  lane.locked([&] {
+    obs::Ring& ring = lane.ring();
     ring.keep_times();
-    if (ring.count() < seen) seen = 0;  // of an instance that is gone
-    const uint64_t fresh = std::min<uint64_t>(ring.count() - seen, obs::Ring::capacity);
-    dropped = ring.count() - seen - fresh;
-    seen = ring.count();
+    if (ring.count() < from) from = 0;  // of an instance that is gone
+    const uint64_t fresh = std::min<uint64_t>(ring.count() - from, obs::Ring::capacity);
+    dropped = ring.count() - from - fresh;
+    from = ring.count();
     for (uint64_t age = fresh; age-- > 0;) {
       const obs::Record& r = *ring.latest(age);
       news.push_back({r.what, ring.time(age), {r.context, r.bytes, r.peer, r.tag}});
     }
   });
+  return dropped;
+}
+
+uint64_t take_news(std::vector<Instance>& news) {
+  const std::lock_guard hold(state.lock);
+  const auto all = lanes();
+  seen.resize(all.size());
+  uint64_t dropped = 0;
+  for (size_t i = 0; i < all.size(); ++i) dropped += take_news(*all[i], seen[i], news);
+  if (all.size() > 1) std::ranges::stable_sort(news, {}, &Instance::time);
   return dropped;
 }
 

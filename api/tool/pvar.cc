@@ -33,7 +33,8 @@ bool resettable(const Reading& reading) { return figures()[reading.place].gauge 
 obs::Tally tally() {
   obs::Tally now;
   const std::lock_guard hold(state.lock);  // keeps the instance
-  if (state.instance) state.instance->lane().report(now);
+  if (state.instance)
+    for (const auto& lane : state.instance->lanes().all()) lane->report(now);
   return now;
 }
 

@@ -123,7 +123,8 @@ class ShmEndpoint final : public Endpoint {
   bool can_get() const override { return direct_; }
   bool can_put() const override { return direct_; }
   std::string describe() const override {
-    return "shm to rank " + std::to_string(who_.rank) + " (process " + std::to_string(peer_.pid) + (direct_ ? ", cma)" : ", no cma)");
+    return "shm to rank " + std::to_string(rank_of(who_.rank)) + " (process " + std::to_string(peer_.pid) +
+           (direct_ ? ", cma)" : ", no cma)");
   }
 
   void* cookie = nullptr;
@@ -234,7 +235,7 @@ Status ShmEndpoint::no_room() {
   if (!producer_.attached()) {
     auto made = make_ring();
     if (made) return Status::ok;
-    fail(MPI_ERR_OTHER, "shared memory to rank %u: %s", who_.rank, made.failure().text.c_str());
+    fail(MPI_ERR_OTHER, "shared memory to rank %u: %s", rank_of(who_.rank), made.failure().text.c_str());
     return Status::failed;
   }
   if (dead_) return Status::peer_failed;
@@ -242,7 +243,7 @@ Status ShmEndpoint::no_room() {
   checked_ns_ = now_ns();
   if (process_alive(peer_.pid)) return Status::again;
   dead_ = true;
-  transport_.report_loss(cookie, "rank " + std::to_string(who_.rank) + " (process " + std::to_string(peer_.pid) + ") has ended");
+  transport_.report_loss(cookie, "rank " + std::to_string(rank_of(who_.rank)) + " (process " + std::to_string(peer_.pid) + ") has ended");
   return Status::peer_failed;
 }
 
@@ -269,7 +270,7 @@ ShmTransport::ShmTransport(const boot::Job& job, Segment segment, Doorbell bell)
   caps_.max_inline = caps_.max_buffered = Shape::of(head_->ring_bytes).max_payload();
   caps_.get = caps_.put = cma_variable.get() != "no";
   caps_.get_from = job.node_ranks.size() > job.cpus ? kGetFromCrowded : kGetFrom;
-  caps_.same_node = true;
+  caps_.same_node = caps_.light = true;
   caps_.alpha_ns = 200;  // estimates, not measured here
   caps_.beta_ns_per_byte = 0.04;
 }
@@ -326,7 +327,7 @@ int ShmTransport::poll(Sink& sink) {
     Inbound& in = inbound_[first_++];
     count += in.ring.take(
         kMessagesPerRing, [&](const Header& h, const std::byte* payload) { sink.arrived(in.cookie, h, payload); },
-        [&] { sink.lost(in.cookie, "rank " + std::to_string(in.from.rank) + " has damaged the memory shared with it"); });
+        [&] { sink.lost(in.cookie, "rank " + std::to_string(rank_of(in.from.rank)) + " has damaged the memory shared with it"); });
   }
   if (!transfers_.empty()) [[unlikely]]
     count += advance_transfer();

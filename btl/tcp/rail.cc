@@ -30,7 +30,7 @@ Caps caps_for(const Card::Rail& rail, uint32_t mbit) {
   const bool loopback = std::ranges::all_of(rail.addresses, &net::Address::loopback);
   caps.same_node = loopback;
   caps.revives = !loopback;
-  caps.gathers = true;
+  caps.gathers = caps.light = true;
   caps.alpha_ns = loopback ? 8'000 : 15'000;
   caps.beta_ns_per_byte = loopback ? 0.3 : 8'000.0 / double(mbit ? mbit : 10'000);
   return caps;
@@ -78,10 +78,11 @@ Link& Rail::link_to(ProcessId who) {
 Result<Endpoint*> Rail::connect(ProcessId who, const boot::Blob& address, void* cookie) {
   const auto card = Card::decode(address);
   if (!card)
-    return Failure{"rank " + std::to_string(who.rank) + " published no valid tcp address; do all processes run the same version of Weft?"};
+    return Failure{"rank " + std::to_string(rank_of(who.rank)) +
+                   " published no valid tcp address; do all processes run the same version of Weft?"};
   const int partner = partner_of(best_reach, *card_, boot_.job().rank, index_, *card, who.rank);
   if (partner < 0)
-    return Failure{"tcp " + caps_.device + " has no common network with rank " + std::to_string(who.rank) + " on " + card->host +
+    return Failure{"tcp " + caps_.device + " has no common network with rank " + std::to_string(rank_of(who.rank)) + " on " + card->host +
                    "; see WEFT_NET_INTERFACES"};
   Link& link = link_to(who);
   link.cookie_ = cookie;
@@ -230,7 +231,7 @@ bool Rail::drain() {
 }
 
 std::string Rail::who_text(const Link& link) const {
-  return "rank " + std::to_string(link.who_.rank) + (link.host_.empty() ? "" : " on " + link.host_);
+  return "rank " + std::to_string(rank_of(link.who_.rank)) + (link.host_.empty() ? "" : " on " + link.host_);
 }
 
 }  // namespace weft::btl::tcp

@@ -31,8 +31,9 @@ struct [[gnu::packed]] ShortNote {
 
   static constexpr uint8_t kKind = 1;  ///< pml::MessageKind::eager
   static constexpr uint32_t kRanks = 1u << 28;
-  static bool fits(const Header& h) {
-    return h.kind == kKind && h.flags == 0 && h.context >> 56 == 0 && static_cast<uint32_t>(h.source) < kRanks;
+  /// `sender`: the own seat. That of a second lane is too long.
+  static bool fits(const Header& h, uint32_t sender) {
+    return h.kind == kKind && h.flags == 0 && h.context >> 56 == 0 && static_cast<uint32_t>(h.source) < kRanks && sender < kRanks;
   }
   ShortNote() = default;
   ShortNote(const Header& h, uint32_t sender)
@@ -59,12 +60,12 @@ struct Arrival {
 /// What the notes of a job have in common.
 struct Token {
   uint32_t whole = 0;
-  uint32_t rank = 0, size = 0;  ///< of this process, of the job
+  uint32_t rank = 0, size = 0;  ///< of this process (its seat), of the job
 
   uint32_t part() const { return whole & (ShortNote::kRanks - 1); }  ///< what fits into a ShortNote
   /// Only ranks of the job, and not this one, send to it.
   std::optional<Arrival> admit(const Header& header, uint32_t from) const {
-    if (from < size && from != rank) [[likely]]
+    if (rank_of(from) < size && from != rank) [[likely]]
       return Arrival{header, from};
     return std::nullopt;
   }

@@ -71,7 +71,7 @@ Status Way::dispatch(Parcel* parcel, const Header& h) {
   if (h.length + sizeof(Note) > worker_.joined_limit_) {
     parcel->note = note_of(h);
     sent = ucp_am_send_nbx(ep_, unsigned(Say::message), &parcel->note, sizeof(Note), parcel->payload, h.length, &param);
-  } else if (ShortNote::fits(h)) [[likely]] {
+  } else if (ShortNote::fits(h, worker_.job_.rank)) [[likely]] {
     const ShortNote note(h, worker_.job_.rank ^ worker_.token_.part());
     std::byte* begin = reinterpret_cast<std::byte*>(&parcel->note) + sizeof(Note) - sizeof note;
     memcpy(begin, &note, sizeof note);

@@ -125,7 +125,7 @@ void* Worker::cookie_of(Way& way) {
 
 std::string Worker::name_of(const Way& way) const {
   auto host = boot_.host_of({0, way.rank_});
-  return "rank " + std::to_string(way.rank_) + (host ? " on " + *host : std::string());
+  return "rank " + std::to_string(rank_of(way.rank_)) + (host ? " on " + *host : std::string());
 }
 
 bool Worker::reaches(ProcessId who, const boot::Blob& address) const {
@@ -133,7 +133,7 @@ bool Worker::reaches(ProcessId who, const boot::Blob& address) const {
 }
 
 Result<Endpoint*> Worker::connect(ProcessId who, const boot::Blob& address, void* cookie) {
-  const std::string rank = "rank " + std::to_string(who.rank);
+  const std::string rank = "rank " + std::to_string(rank_of(who.rank));
   const auto theirs = Card::address_in(address, token_.whole);
   if (theirs.empty()) return Failure{rank + " published no valid address for ucx; do all processes run the same version of Weft?"};
   Way& to = way(who.rank);
@@ -152,13 +152,13 @@ Result<ucp_ep_h> Worker::make_endpoint(Way& way, const ucp_address_t* address) {
   params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
   params.address = address;
   // UCX's shared memory cannot tell of a peer's death: there the launcher does
-  way.watched_ = !std::binary_search(job_.node_ranks.begin(), job_.node_ranks.end(), way.rank_);
+  way.watched_ = !std::binary_search(job_.node_ranks.begin(), job_.node_ranks.end(), rank_of(way.rank_));
   params.err_mode = way.watched_ ? UCP_ERR_HANDLING_MODE_PEER : UCP_ERR_HANDLING_MODE_NONE;
   params.err_handler.cb = Way::failed;
   params.err_handler.arg = &way;
   ucp_ep_h made;
   if (const ucs_status_t s = ucp_ep_create(worker_, &params, &made); s != UCS_OK)
-    return failure(("connecting to rank " + std::to_string(way.rank_)).c_str(), s);
+    return failure(("connecting to rank " + std::to_string(rank_of(way.rank_))).c_str(), s);
   return made;
 }
 

@@ -231,7 +231,7 @@ uint64_t Wrapper::delay() {
 }
 
 bool Wrapper::last_straw(ProcessId who) {
-  if (plan_.fail_after == 0 || (plan_.fail_peer >= 0 && uint64_t(plan_.fail_peer) != who.rank)) return false;
+  if (plan_.fail_after == 0 || (plan_.fail_peer >= 0 && uint64_t(plan_.fail_peer) != rank_of(who.rank))) return false;
   return ++messages_ == plan_.fail_after;
 }
 
@@ -261,7 +261,7 @@ int Wrapper::poll(Sink& sink) {
     mourned_ = 0;
     for (WrappedEndpoint* endpoint : list) {
       endpoint->drop_held();
-      sink.lost(endpoint->cookie_, "rank " + std::to_string(endpoint->who_.rank) + " is lost over " + endpoint->describe() +
+      sink.lost(endpoint->cookie_, "rank " + std::to_string(rank_of(endpoint->who_.rank)) + " is lost over " + endpoint->describe() +
                                        ": fail_after=" + std::to_string(plan_.fail_after) + " of the fault plan; remove it from WEFT_WRAP");
       ++events;
     }

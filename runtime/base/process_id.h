@@ -17,6 +17,17 @@ struct ProcessId {
   uint64_t packed() const { return uint64_t{job} << 32 | rank; }
 };
 
+// Seats: what transports take for processes. Each lane of a process (pml/lanes.h) is one, with addresses and connections of its own. The
+// lane's number stands above the bits of the rank, so that the first lane's seat looks like the process.
+
+constexpr uint32_t kMostLanes = 16;
+constexpr uint32_t kRankBits = 28;
+
+constexpr ProcessId seat_of(ProcessId process, uint32_t lane) { return {process.job, process.rank | lane << kRankBits}; }
+constexpr uint32_t rank_of(uint32_t seat) { return seat & ((1u << kRankBits) - 1); }
+constexpr uint32_t lane_of(uint32_t seat) { return seat >> kRankBits; }
+constexpr ProcessId process_of(ProcessId seat) { return {seat.job, rank_of(seat.rank)}; }
+
 }  // namespace weft
 
 template <>

@@ -103,7 +103,7 @@ def main():
     parser.add_argument("--only")
     parser.add_argument("--net", choices=["tcp"])
     parser.add_argument("--hosts")
-    parser.add_argument("--source", default="bench.c", help="another benchmark of this folder: local.c (packing and reducing; --ranks 1)")
+    parser.add_argument("--source", default="bench.c", help="another benchmark of this folder: local.c (packing and reducing; --ranks 1), threads.c")
     parser.add_argument("--limit", type=float)
     parser.add_argument("--timeout", type=float, default=600)
     parser.add_argument("--json")

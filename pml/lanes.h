@@ -1,0 +1,39 @@
+// All lanes of a process. Communicators are spread over them, so that threads on different communicators meet no common lock, ring or
+// socket.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "pml/lane.h"
+#include "pml/seat.h"
+
+namespace weft::pml {
+
+class Lanes {
+ public:
+  /// Opens as many lanes as WEFT_PML_LANES says and publishes their addresses; the caller fences afterwards.
+  static Result<std::unique_ptr<Lanes>> open(boot::Bootstrap&, bool threads);
+  /// The same with a given number of lanes, 1 to kMostLanes; 0: what suits the process.
+  static Result<std::unique_ptr<Lanes>> open(boot::Bootstrap&, bool threads, uint32_t count);
+  ~Lanes();
+  Lanes(const Lanes&) = delete;
+
+  /// The lane that matches a context here. Others may have other numbers of lanes; see Lane::peer_of.
+  Lane& at(Context context) { return *lanes_[ticket_of(context) % lanes_.size()]; }
+  Lane& first() { return *lanes_.front(); }
+  const std::vector<std::unique_ptr<Lane>>& all() const { return lanes_; }
+
+  /// Completes all outstanding traffic and closes the transports.
+  Status close();
+
+ private:
+  Lanes() = default;
+  void watch_failures(boot::Bootstrap&);
+
+  std::vector<std::unique_ptr<SeatBootstrap>> seats_;  // outlive the lanes
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  boot::Bootstrap* boot_ = nullptr;
+};
+
+}  // namespace weft::pml
