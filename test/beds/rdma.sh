@@ -204,7 +204,13 @@ automatic() {
 programs() { # programs NET
   local name limit=600
   over "$1"
-  for name in $all_programs; do run "$name on 4 ranks: ok" "$work/$name"; done
+  for name in $all_programs; do
+    if [ "$name" = threads ] && [ "$net" != verbs ]; then
+      say "  threads over $net: left out, its threads keep the emulated hosts from answering mpirun"
+      continue
+    fi
+    run "$name on 4 ranks: ok" "$work/$name"
+  done
   run "4 ranks, .*test accuracy" "$work/train" "$work/digits.csv" --epochs 8 --quiet
   learnt "$work/out" || die "the training has not learnt"
 }
@@ -213,7 +219,7 @@ mpi4py() { # mpi4py NET[,RANKS]: mpi4py's own tests, on hosts in turn
   local ranks=${1#*,} begin=$SECONDS
   over "${1%,*}"
   [ "$ranks" != "$1" ] || ranks=2
-  LIMIT=3000 MPIRUN_FLAGS="--bind-to none --map-by node -H node1:$ranks,node2:$ranks" "$SRC/test/apps/mpi4py.sh" --net "$WEFT_NET" suite "$ranks"
+  LIMIT=4500 MPIRUN_FLAGS="--bind-to none --map-by node -H node1:$ranks,node2:$ranks" "$SRC/test/apps/mpi4py.sh" --net "$WEFT_NET" suite "$ranks"
   say "  mpi4py's tests over $net: $((SECONDS - begin)) s"
 }
 
