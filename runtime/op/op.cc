@@ -6,6 +6,7 @@
 
 #include "include/mpi.h"
 #include "runtime/op/kernels.h"
+#include "runtime/type/construct.h"
 #include "runtime/type/cursor.h"
 
 namespace weft::op {
@@ -85,8 +86,16 @@ void apply_user(const Op& op, const Datatype& type, const void* in, void* inout,
   }
 }
 
+/// A predefined type, or what MPI_Type_dup has made of one.
+bool named(const Datatype& type) {
+  const Datatype* original = &type;
+  while (!original->predefined && original->envelope && original->envelope->combiner == MPI_COMBINER_DUP)
+    original = original->envelope->types[0];
+  return original->predefined;
+}
+
 /// Elements of a predefined type lie one after the other, the padding of pairs included.
-bool dense(const Datatype& type) { return type.predefined || (type.contiguous && !type.pair()); }
+bool dense(const Datatype& type) { return type.predefined || (type.contiguous && !type.pair()) || named(type); }
 
 /// A derived type: the same runs of memory on both sides.
 void apply_runs(const KernelPair& kernels, const Datatype& type, const void* a, const void* b, void* out, uint64_t count) {
@@ -121,12 +130,12 @@ Op* create(void* function, bool commutative, bool large_count) {
   return op;
 }
 
-bool valid(const Op& op, const Datatype& type) { return op.id == OpId::user || (type.predefined && kernel(op.id, type.basic) != nullptr); }
+bool valid(const Op& op, const Datatype& type) { return op.id == OpId::user || (kernel(op.id, type.basic) != nullptr && named(type)); }
 
 bool valid_for_accumulate(const Op& op, const Datatype& type) {
   if (op.id == OpId::replace || op.id == OpId::no_op) return true;
   if (op.id == OpId::user) return false;
-  return kernel(op.id, type.basic) != nullptr && (type.predefined || !type.pair());
+  return kernel(op.id, type.basic) != nullptr && (!type.pair() || named(type));
 }
 
 void apply(const Op& op, const Datatype& type, const void* in, void* inout, uint64_t count) {

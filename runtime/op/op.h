@@ -38,7 +38,7 @@ Op* predefined(uintptr_t handle);
 Op* create(void* function, bool commutative, bool large_count);
 
 /// True if the operation may be used with the type in a reduction (pairs of a predefined operation and a predefined type that
-/// the standard names; anything for user operations).
+/// the standard names, or a duplicate of such a type; anything for user operations).
 bool valid(const Op&, const type::Datatype&);
 /// The same for one-sided accumulation, where derived types made of one predefined type are fine, and so are MPI_REPLACE and
 /// MPI_NO_OP.
