@@ -286,16 +286,18 @@ Transfer& Lane::prepare(RequestKind kind, Team& team, int rank, int tag, Traffic
   t.tag = tag;
   t.dest = rank;
   t.team = &team;
+  use(t, buffer);
+  return t;
+}
+
+/// Gives a transfer its memory. The user may free the datatype before the transfer has ended.
+void Lane::use(Transfer& t, const Buffer& buffer) {
   t.buffer = buffer;
   t.capacity = buffer.count * buffer.type->size;
-  if (buffer.type->contiguous) {
-    t.base = static_cast<std::byte*>(buffer.address) + buffer.type->origin;
-  } else {
-    t.base = nullptr;
-    retain(const_cast<type::Datatype*>(buffer.type));
-    t.type_retained = true;
-  }
-  return t;
+  t.base = buffer.type->contiguous ? static_cast<std::byte*>(buffer.address) + buffer.type->origin : nullptr;
+  if (buffer.type->predefined) return;
+  retain(const_cast<type::Datatype*>(buffer.type));
+  t.type_retained = true;
 }
 
 /// Gives the bulk part back, as far as the transport does not work with it any more.

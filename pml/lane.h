@@ -282,6 +282,7 @@ class Lane final : private btl::Sink {
   }
   Status send_slowly(Team&, int dest, int tag, Traffic, const Buffer&, Mode);
   Transfer& prepare(RequestKind, Team&, int rank, int tag, Traffic, const Buffer&);
+  static void use(Transfer&, const Buffer&);
   void start_send(Transfer&);
   Status emit(Transfer&);
   Status emit_eager(Transfer&, Peer&);

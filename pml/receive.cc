@@ -144,13 +144,7 @@ Request* Lane::ireceive(Message* message, const Buffer& buffer) {
   t.source = t.dest = found.header.source;
   t.tag = found.header.tag;
   t.team = nullptr;
-  t.buffer = buffer;
-  t.capacity = buffer.count * buffer.type->size;
-  t.base = buffer.type->contiguous ? static_cast<std::byte*>(buffer.address) + buffer.type->origin : nullptr;
-  if (!t.base) {
-    retain(const_cast<type::Datatype*>(buffer.type));
-    t.type_retained = true;
-  }
+  use(t, buffer);
   matched(t, found.header, *found.peer, found.payload);
   discard(found);
   Message::destroy(message);

@@ -193,12 +193,65 @@ void assertions() {
   MPI_Comm_free(&comm);
 }
 
+/// A committed type of `bytes` bytes: one run, or with a hole in front of the last one.
+MPI_Datatype some_type(int bytes, bool hole) {
+  MPI_Datatype made;
+  if (hole) {
+    const int lengths[] = {bytes - 1, 1}, places[] = {0, bytes};
+    MPI_Type_indexed(2, lengths, places, MPI_BYTE, &made);
+  } else {
+    MPI_Type_contiguous(bytes, MPI_BYTE, &made);
+  }
+  MPI_Type_commit(&made);
+  return made;
+}
+
+/// Types and communicators are freed, and others made in their place, between the start and the end of what uses them.
+void freed_meanwhile(int bytes, bool hole) {
+  constexpr int ways = 5;
+  std::vector<char> out(size_t(bytes) + 1, char(1 + rank)), in(out.size() * ways, 0);
+  MPI_Request requests[ways][2];
+  MPI_Message message;
+  MPI_Comm comm;
+  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  MPI_Datatype type = some_type(bytes, hole);
+  const auto place = [&](int way) { return in.data() + size_t(way) * out.size(); };
+  for (int way = 1; way < ways - 1; ++way) MPI_Irecv(place(way), 1, type, left(), way, comm, &requests[way][0]);
+  MPI_Recv_init(place(ways - 1), 1, type, left(), ways - 1, comm, &requests[ways - 1][0]);
+  MPI_Start(&requests[ways - 1][0]);
+  MPI_Type_free(&type);
+  MPI_Datatype others[] = {some_type(7, true), some_type(5, false)};
+  MPI_Barrier(comm);
+  type = some_type(bytes, hole);
+  MPI_Issend(out.data(), 1, type, right(), 0, comm, &requests[0][1]);
+  MPI_Issend(out.data(), 1, type, right(), 1, comm, &requests[1][1]);
+  MPI_Isend(out.data(), 1, type, right(), 2, comm, &requests[2][1]);
+  MPI_Send_init(out.data(), 1, type, right(), 3, comm, &requests[3][1]);
+  MPI_Ssend_init(out.data(), 1, type, right(), ways - 1, comm, &requests[ways - 1][1]);
+  MPI_Type_free(&type);
+  MPI_Datatype more[] = {some_type(3, false), some_type(9, true)};
+  MPI_Startall(2, std::vector<MPI_Request>{requests[3][1], requests[ways - 1][1]}.data());
+  MPI_Mprobe(left(), 0, comm, &message, MPI_STATUS_IGNORE);
+  type = some_type(bytes, hole);
+  MPI_Imrecv(place(0), 1, type, &message, &requests[0][0]);
+  MPI_Type_free(&type);
+  MPI_Datatype last = some_type(11, hole);
+  MPI_Comm_free(&comm);
+  MPI_Waitall(2 * ways, requests[0], MPI_STATUSES_IGNORE);
+  for (MPI_Request* persistent : {&requests[3][1], &requests[ways - 1][0], &requests[ways - 1][1]}) MPI_Request_free(persistent);
+  for (int way = 0; way < ways; ++way)
+    for (int i = 0; i <= bytes; ++i) CHECK(place(way)[i] == (i == bytes - (hole ? 1 : 0) ? 0 : left() + 1));
+  for (MPI_Datatype* other : {&others[0], &others[1], &more[0], &more[1], &last}) MPI_Type_free(other);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   check::begin(argc, argv);
   for (int n : {0, 1, 1000, 50000}) started_exchanges(n);
   asking();
+  for (int bytes : {140, 4096, 300000})
+    for (bool hole : {false, true}) freed_meanwhile(bytes, hole);
   buffers();
   session_buffers();
   assertions();
