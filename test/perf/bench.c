@@ -1,10 +1,10 @@
 /* Micro-benchmarks in plain MPI C: compiles against any MPI. Prints one line a row: NAME BYTES VALUE UNIT.
  *
- *   bench [--quick] [--only NAME[,NAME...]]
+ *   bench [--quick] [--only NAME[,NAME...]] [--bytes N]
  *
  * Two-rank rows use ranks 0 and 1; collective rows use all. Values: latency is half a round trip in microseconds (median of
- * batches), bandwidth in MB/s, message rate in messages/s, collectives the mean time of a call in microseconds (slowest rank,
- * median of batches), memory the resident set in KiB (largest rank). */
+ * batches), bandwidth in MB/s (bidirectional: of both directions together), message rate in messages/s, collectives the mean time
+ * of a call in microseconds (slowest rank, median of batches), memory the resident set in KiB (largest rank). */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +14,7 @@ enum { BATCHES = 11, WINDOW = 64, LARGEST = 4 << 20 };
 
 static int rank, ranks, quick;
 static const char* only;
+static long only_bytes = -1;
 static char *send_buffer, *receive_buffer;
 
 static int wanted(const char* name) {
@@ -22,6 +23,8 @@ static int wanted(const char* name) {
     if (strncmp(at, name, length) == 0 && (at[length] == ',' || !at[length])) return 1;
   return !only;
 }
+
+static int chosen(long bytes) { return only_bytes < 0 || only_bytes == bytes; }
 
 static int ascending(const void* a, const void* b) {
   const double x = *(const double*)a, y = *(const double*)b;
@@ -104,6 +107,30 @@ static void bandwidth(long bytes) {
     report("bandwidth", bytes, median(values, BATCHES), "MB/s");
 }
 
+/* Both ranks send at the same time. */
+static void exchange(long bytes, long windows) {
+  MPI_Request requests[2 * WINDOW];
+  for (long w = 0; w < windows; ++w) {
+    for (int i = 0; i < WINDOW; ++i) MPI_Irecv(receive_buffer, (int)bytes, MPI_CHAR, 1 - rank, 2, MPI_COMM_WORLD, &requests[i]);
+    for (int i = 0; i < WINDOW; ++i) MPI_Isend(send_buffer, (int)bytes, MPI_CHAR, 1 - rank, 2, MPI_COMM_WORLD, &requests[WINDOW + i]);
+    MPI_Waitall(2 * WINDOW, requests, MPI_STATUSES_IGNORE);
+  }
+}
+
+static void bidirectional(long bytes) {
+  double values[BATCHES];
+  long windows = rounds_for(bytes) / WINDOW + 1;
+  if (bytes >= 1 << 20) windows = quick ? 1 : 2;
+  if (rank < 2) exchange(bytes, 1);
+  for (int b = 0; b < BATCHES; ++b) {
+    MPI_Barrier(MPI_COMM_WORLD);
+    const double begin = MPI_Wtime();
+    if (rank < 2) exchange(bytes, windows);
+    values[b] = (double)(2 * windows * WINDOW * bytes) / (MPI_Wtime() - begin) / 1e6;
+  }
+  report("bidirectional", bytes, median(values, BATCHES), "MB/s");
+}
+
 typedef void collective(int count);
 static void do_barrier(int n) {
   (void)n;
@@ -162,6 +189,7 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     if (!strcmp(argv[i], "--quick")) quick = 1;
     if (!strcmp(argv[i], "--only") && i + 1 < argc) only = argv[++i];
+    if (!strcmp(argv[i], "--bytes") && i + 1 < argc) only_bytes = atol(argv[++i]);
   }
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
@@ -180,9 +208,13 @@ int main(int argc, char** argv) {
   /* Written before use: untouched memory is one page of zeros, which copies faster than anything real. */
   for (size_t i = 0; i < 2 * LARGEST / sizeof(double); ++i) ((double*)send_buffer)[i] = ((double*)receive_buffer)[i] = (double)(i % 100);
   static const long sizes[] = {1, 8, 64, 512, 4096, 16384, 65536, 262144, 1 << 20, LARGEST};
-  for (size_t s = 0; wanted("latency") && ranks > 1 && s < sizeof sizes / sizeof *sizes; ++s) latency(sizes[s]);
+  for (size_t s = 0; wanted("latency") && ranks > 1 && s < sizeof sizes / sizeof *sizes; ++s)
+    if (chosen(sizes[s])) latency(sizes[s]);
   if (wanted("message_rate") && ranks > 1) bandwidth(8);
-  for (size_t s = 2; wanted("bandwidth") && ranks > 1 && s < sizeof sizes / sizeof *sizes; ++s) bandwidth(sizes[s]);
+  for (size_t s = 2; wanted("bandwidth") && ranks > 1 && s < sizeof sizes / sizeof *sizes; ++s)
+    if (chosen(sizes[s])) bandwidth(sizes[s]);
+  for (size_t s = 4; wanted("bidirectional") && ranks > 1 && s < sizeof sizes / sizeof *sizes; ++s)
+    if (chosen(sizes[s])) bidirectional(sizes[s]);
   collectives();
   free(send_buffer);
   free(receive_buffer);

@@ -2,16 +2,18 @@
 """Compares MPI installations side by side on this machine: the same benchmark, compiled with each one's mpicc, run in turns
 (A B C A B C ...), so that drift of the machine hits all alike. Prints medians and the ratio of the first to the best other.
 
-    compare.py [--ranks 2] [--runs 5] [--quick] [--only NAME,...] [--net tcp] [--hosts A,B] [--source FILE] [--limit 1.5] [--json FILE]
+    compare.py [--ranks 2] [--runs 5] [--quick] [--only NAME,...] [--net tcp] [--hosts A,B] [--source FILE] [--sockets] [--limit 1.5] [--json FILE]
                PREFIX [PREFIX ...]
 
 --net tcp makes all of them use tcp between the ranks, whatever else they could use. --hosts starts the ranks on these hosts over ssh,
-which must see the same TMPDIR (in test/beds/cluster: one given to --share). A ratio above 1 means that the first prefix is
+which must see the same TMPDIR (in test/beds/cluster: one given to --share). --sockets adds what plain sockets do in the same pattern
+(sockets.c, started by the first prefix): a column of its own, no part of the ratio. A ratio above 1 means that the first prefix is
 behind; --limit makes the exit status 1 if a row is further behind than that.
 """
 import argparse, json, os, pathlib, statistics, subprocess, sys, tempfile, time
 
 HIGHER_IS_BETTER = {"MB/s", "1/s"}
+SOCKETS = "sockets"
 FOLDER = pathlib.Path(__file__).parent
 
 
@@ -37,7 +39,7 @@ def environment(prefix, net=None):
 
 
 def build(prefix, folder, source):
-    program = folder / ("bench-" + str(abs(hash(prefix))))
+    program = folder / f"{source}-{abs(hash(prefix))}"
     subprocess.run([f"{prefix}/bin/mpicc", "-O2", "-o", str(program), str(FOLDER / source)], check=True, env=environment(prefix))
     return program
 
@@ -80,17 +82,25 @@ def start_up(prefix, program, options):
     return time.monotonic() - begin
 
 
+def columns(options, folder):
+    """What takes turns: name of the column, installation, program."""
+    made = [(p, p, build(p, folder, options.source)) for p in options.prefixes]
+    if options.sockets:
+        made.append((SOCKETS, options.prefixes[0], build(options.prefixes[0], folder, "sockets.c")))
+    return made
+
+
 def compare(options):
     with tempfile.TemporaryDirectory() as folder:
-        programs = {p: build(p, pathlib.Path(folder), options.source) for p in options.prefixes}
-        values = {p: {} for p in options.prefixes}
+        turns = columns(options, pathlib.Path(folder))
+        values = {name: {} for name, _, _ in turns}
         for _ in range(options.runs):
-            for prefix, program in programs.items():
+            for name, prefix, program in turns:
                 rows, _ = run(prefix, program, options)
-                if options.source == "bench.c" and (not options.only or "start_up" in options.only.split(",")):
+                if name != SOCKETS and options.source == "bench.c" and (not options.only or "start_up" in options.only.split(",")):
                     rows[("start_up", 0, "s")] = statistics.median(start_up(prefix, program, options) for _ in range(3))
                 for key, value in rows.items():
-                    values[prefix].setdefault(key, []).append(value)
+                    values[name].setdefault(key, []).append(value)
     return {p: {k: statistics.median(v) for k, v in rows.items()} for p, rows in values.items()}
 
 
@@ -104,13 +114,15 @@ def main():
     parser.add_argument("--net", choices=["tcp"])
     parser.add_argument("--hosts")
     parser.add_argument("--source", default="bench.c", help="another benchmark of this folder: local.c (packing and reducing; --ranks 1), threads.c")
+    parser.add_argument("--sockets", action="store_true")
     parser.add_argument("--limit", type=float)
     parser.add_argument("--timeout", type=float, default=600)
     parser.add_argument("--json")
     options = parser.parse_args()
     medians = compare(options)
     first, others = options.prefixes[0], options.prefixes[1:]
-    names = [pathlib.Path(p).name for p in options.prefixes]
+    shown = list(medians)
+    names = [pathlib.Path(p).name for p in shown]
     print(f"{options.ranks} ranks, median of {options.runs} interleaved runs; ratio = {names[0]} behind the best other (below 1: ahead)")
     print(f"{'row':24}{'unit':>6}" + "".join(f"{n:>14}" for n in names) + f"{'ratio':>8}")
     behind = []
@@ -122,7 +134,7 @@ def main():
             ratio = max(theirs) / mine if unit in HIGHER_IS_BETTER else mine / min(theirs)
             if options.limit and ratio > options.limit:
                 behind.append(f"{name} {size}: {ratio:.2f}")
-        cells = "".join(f"{medians[p].get(key, float('nan')):14.5g}" for p in options.prefixes)
+        cells = "".join(f"{medians[p].get(key, float('nan')):14.5g}" for p in shown)
         print(f"{name + (' ' + str(size) if size else ''):24}{unit:>6}{cells}" + (f"{ratio:8.2f}" if ratio else ""))
     if options.json:
         pathlib.Path(options.json).write_text(json.dumps({p: {" ".join(map(str, k)): v for k, v in r.items()} for p, r in medians.items()}, indent=1))

@@ -1,6 +1,6 @@
 #!/bin/bash
 # tcp beside other MPI libraries: latency, message rate and bandwidth of two ranks over loopback, then between two hosts of
-# test/beds/cluster (veth; needs root).
+# test/beds/cluster (veth; needs root). A column of its own shows what plain sockets do in the same pattern.
 #   tcp.sh [OPTIONS OF compare.py] PREFIX OTHER...
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -13,7 +13,7 @@ shares=(--share "$folder")
 for word; do
   [ ! -d "$word/bin" ] || shares+=(--share "$word")
 done
-compare=("$here/compare.py" --net tcp --only latency,message_rate,bandwidth)
+compare=("$here/compare.py" --net tcp --sockets --only latency,message_rate,bandwidth,bidirectional)
 
 echo "loopback"
 "${compare[@]}" "$@"
