@@ -58,6 +58,7 @@ struct Caps {
   bool revives = false;              ///< a way that was lost or cut can be connected again
   bool gathers = false;              ///< several messages cost less together than one by one: gather() holds them back
   bool light = false;                ///< costs little enough to be there several times in a process, once for each lane
+  uint64_t eager_in_place = 0;       ///< up to this, one send_zcopy() costs less than asking the receiver first; 0: max_buffered
   double alpha_ns = 0;               ///< latency of a small message
   double beta_ns_per_byte = 0;       ///< inverse bandwidth of large ones
   uint32_t memory_kinds = 1u << static_cast<int>(mem::MemKind::host);
@@ -106,7 +107,11 @@ class Endpoint {
   /// As try_inline(), but the message may stay here until flush(): for those that will not be alone. Messages of other calls to the
   /// same endpoint take it along.
   virtual Status gather(const Header& header, const void* payload) { return try_inline(header, payload); }
-  /// Sends off what gather() has held back.
+  /// The same for send_zcopy().
+  virtual Status gather_zcopy(const Header& header, std::span<const iovec> payload, Operation& op) {
+    return send_zcopy(header, payload, op);
+  }
+  /// Sends off what gather() and gather_zcopy() have held back.
   virtual void flush() {}
 
   /// Sends header.length bytes (<= caps.max_buffered) packed from the cursor, which advances on ok only. Buffered: memory is

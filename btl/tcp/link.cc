@@ -14,14 +14,15 @@
 namespace weft::btl::tcp {
 namespace {
 
-constexpr size_t kRuns = 64;                   // entries of one writev
-constexpr size_t kScratch = 128 * 1024;        // bytes of one read beyond payloads that have a place
-constexpr int kReadsPerPoll = 16;              // then others have their turn
-constexpr size_t kMaxPieces = 4096;            // zero-copy sends waiting per peer
-constexpr size_t kCopyBelow = 2048;            // payloads that are copied behind their header, which is cheaper than describing two runs
-constexpr size_t kGathered = 16 * 1024;        // bytes held back at most
-constexpr uint64_t kFirstPause = 20'000'000;   // ns before the second round of attempts; grows fourfold
-constexpr uint64_t kCrossing = 1'000'000'000;  // ns that the peer's own attempt may take before ours is repeated
+constexpr size_t kRuns = 64;                    // entries of one writev
+constexpr size_t kScratch = 128 * 1024;         // bytes of one read beyond payloads that have a place
+constexpr int kReadsPerPoll = 16;               // then others have their turn
+constexpr size_t kMaxPieces = 4096;             // zero-copy sends waiting per peer
+constexpr size_t kCopyBelow = kPaddedFrom;      // payloads that are copied behind their header, which is cheaper than describing two runs
+constexpr size_t kGathered = 16 * 1024;         // bytes held back at most
+constexpr size_t kGatheredInPlace = 64 * 1024;  // the same of memory that is not copied: what the kernel makes one packet of
+constexpr uint64_t kFirstPause = 20'000'000;    // ns before the second round of attempts; grows fourfold
+constexpr uint64_t kCrossing = 1'000'000'000;   // ns that the peer's own attempt may take before ours is repeated
 
 const std::string kPlain = "reno";  // congestion control that every kernel has
 
@@ -88,54 +89,68 @@ Status Link::admit(size_t copied) {
 size_t Link::write_now(std::span<const iovec> runs) {
   flush();
   if (state_ != State::open || !outbox_.empty()) return 0;
+  const ssize_t n = offer(runs);
+  if (n >= 0) return size_t(n);
+  if (errno != EAGAIN && errno != EWOULDBLOCK) fail(explain("sending failed", errno));
+  return 0;
+}
+
+/// One system call, in the cheapest form that there is for so many runs.
+ssize_t Link::offer(std::span<const iovec> runs) {
   msghdr message{};
   message.msg_iov = const_cast<iovec*>(runs.data());
   message.msg_iovlen = std::min(runs.size(), kRuns);
   for (;;) {
-    const ssize_t n = sendmsg(fd.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t n = runs.size() == 1 ? ::send(fd.get(), runs[0].iov_base, runs[0].iov_len, MSG_NOSIGNAL | MSG_DONTWAIT)
+                                       : sendmsg(fd.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     ++rail_.counters_.writes;
-    if (n >= 0) return size_t(n);
-    if (errno == EINTR) continue;
-    if (errno != EAGAIN && errno != EWOULDBLOCK) fail(explain("sending failed", errno));
-    return 0;
+    if (n >= 0 || errno != EINTR) return n;
   }
 }
 
 Status Link::try_inline(const Header& header, const void* payload) {
   if (const Status status = admit(sizeof header + header.length); status != Status::ok) return status;
   if (!outbox_.empty() && header.length < kGathered) {
-    keep(header, payload, 0);
+    keep(header, payload);
     flush();
     return state_ == State::dead ? Status::peer_failed : Status::ok;
   }
-  size_t sent;
-  if (header.length < kCopyBelow) {
-    std::byte message[sizeof header + kCopyBelow];
-    memcpy(message, &header, sizeof header);
-    if (header.length) memcpy(message + sizeof header, payload, header.length);
-    const iovec run{message, sizeof header + header.length};
-    sent = write_now({&run, 1});
-  } else {
-    const iovec runs[2] = {{const_cast<Header*>(&header), sizeof header}, {const_cast<void*>(payload), header.length}};
-    sent = write_now(runs);
-  }
-  if (sent == sizeof header + header.length) return Status::ok;
+  if (header.length >= kCopyBelow) return write_large(header, payload);
+  std::byte message[sizeof header + kCopyBelow];
+  memcpy(message, &header, sizeof header);
+  if (header.length) memcpy(message + sizeof header, payload, header.length);
+  const iovec run{message, sizeof header + header.length};
+  const size_t sent = write_now({&run, 1});
+  return keep_rest({message, run.iov_len}, nullptr, 0, sent);
+}
+
+Status Link::write_large(const Header& header, const void* payload) {
+  const Head head(header, payload);
+  const iovec runs[2] = {head.run(), {const_cast<void*>(payload), header.length}};
+  const size_t sent = write_now(runs);
+  return keep_rest({head.data(), head.size()}, payload, header.length, sent);
+}
+
+/// Queues a copy of what is left of head and payload, of which `sent` bytes have gone.
+Status Link::keep_rest(std::span<const std::byte> head, const void* payload, size_t length, size_t sent) {
+  if (sent == head.size() + length) return Status::ok;
   if (state_ == State::dead) return Status::peer_failed;
-  keep(header, payload, sent);
+  if (sent < head.size()) outbox_.add(head.data() + sent, head.size() - sent);
+  const size_t done = sent > head.size() ? sent - head.size() : 0;
+  if (done < length) outbox_.add(static_cast<const std::byte*>(payload) + done, length - done);
   watch(true);
   return Status::ok;
 }
 
-/// Queues a copy of what is left of a message of which `sent` bytes have gone.
-void Link::keep(const Header& header, const void* payload, size_t sent) {
-  if (sent < sizeof header) outbox_.add(reinterpret_cast<const std::byte*>(&header) + sent, sizeof header - sent);
-  const size_t done = sent > sizeof header ? sent - sizeof header : 0;
-  outbox_.add(static_cast<const std::byte*>(payload) + done, header.length - done);
+/// Queues a copy of a message.
+void Link::keep(const Header& header, const void* payload) {
+  outbox_.add(&header, sizeof header);
+  outbox_.add(payload, header.length);
 }
 
 Status Link::gather(const Header& header, const void* payload) {
   if (const Status status = admit(sizeof header + header.length); status != Status::ok) return status;
-  keep(header, payload, 0);
+  keep(header, payload);
   if (outbox_.bytes() >= kGathered) flush();
   return state_ == State::dead ? Status::peer_failed : Status::ok;
 }
@@ -156,28 +171,45 @@ Status Link::send(const Header& header, type::Cursor& cursor) {
 
 Status Link::send_zcopy(const Header& header, std::span<const iovec> payload, Operation& op) {
   if (const Status status = admit(sizeof header); status != Status::ok) return status;
-  iovec runs[kRuns];
-  const size_t count = std::min(payload.size(), kRuns - 1);
-  runs[0] = {const_cast<Header*>(&header), sizeof header};
-  std::copy_n(payload.begin(), count, runs + 1);
-  size_t sent = write_now({runs, count + 1});
-  if (state_ == State::dead) return Status::peer_failed;
-  if (sent == sizeof header + header.length) {
-    op.done(op, Status::ok);
-    return Status::ok;
+  const Head head(header, payload.empty() ? nullptr : payload.front().iov_base);
+  size_t sent = 0;
+  if (outbox_.empty()) {
+    iovec runs[kRuns];
+    const size_t count = std::min(payload.size(), kRuns - 1);
+    runs[0] = head.run();
+    std::copy_n(payload.begin(), count, runs + 1);
+    sent = write_now({runs, count + 1});
+    if (state_ == State::dead) return Status::peer_failed;
+    if (sent == head.size() + header.length) {
+      op.done(op, Status::ok);
+      return Status::ok;
+    }
   }
-  if (sent < sizeof header) outbox_.add(reinterpret_cast<const std::byte*>(&header) + sent, sizeof header - sent);
-  sent -= std::min(sent, sizeof header);
+  const bool alone = outbox_.empty();
+  refer(head, payload, sent, op);
+  alone ? watch(true) : flush();
+  return Status::ok;  // or the operation will say that it failed
+}
+
+Status Link::gather_zcopy(const Header& header, std::span<const iovec> payload, Operation& op) {
+  if (const Status status = admit(sizeof header); status != Status::ok) return status;
+  refer(Head(header, payload.empty() ? nullptr : payload.front().iov_base), payload, 0, op);
+  if (outbox_.bytes() >= kGatheredInPlace) flush();
+  return Status::ok;
+}
+
+/// Queues what is left of a message of which `sent` bytes have gone; the payload stays where it is.
+void Link::refer(const Head& head, std::span<const iovec> payload, size_t sent, Operation& op) {
+  if (sent < head.size()) outbox_.head(head.data() + sent, head.size() - sent);
+  sent -= std::min(sent, head.size());
   size_t left = total(payload) - sent;
+  if (left == 0) outbox_.refer(nullptr, 0, &op);
   for (const iovec& run : payload) {
     const size_t skip = std::min(sent, run.iov_len);
     sent -= skip;
     left -= run.iov_len - skip;
     if (run.iov_len > skip) outbox_.refer(static_cast<std::byte*>(run.iov_base) + skip, run.iov_len - skip, left == 0 ? &op : nullptr);
   }
-  if (header.length == 0) outbox_.refer(nullptr, 0, &op);
-  watch(true);
-  return Status::ok;
 }
 
 void Link::flush() {
@@ -187,15 +219,11 @@ void Link::flush() {
 void Link::push() {
   while (state_ == State::open && !outbox_.empty()) {
     iovec runs[kRuns];
-    msghdr message{};
-    message.msg_iov = runs;
-    message.msg_iovlen = outbox_.runs(runs);
-    const size_t offered = total({runs, message.msg_iovlen});
+    const std::span<const iovec> next(runs, outbox_.runs(runs));
+    const size_t offered = total(next);
     ssize_t n = 0;
     if (offered > 0) {
-      n = sendmsg(fd.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-      ++rail_.counters_.writes;
-      if (n < 0 && errno == EINTR) continue;
+      n = offer(next);
       if (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK) return fail(explain("sending failed", errno));
       if (n < 0) break;
     }

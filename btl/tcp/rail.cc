@@ -16,7 +16,7 @@ constexpr uint32_t kLooksBeforeRest = 500;  // fruitless looks until poll() begi
 constexpr uint64_t kShortestPause = 2'000;  // ticks between looks
 constexpr uint64_t kLongestPause = 40'000;  // with connections open; about 15 us
 constexpr uint64_t kLongestPauseAlone = 200'000;
-constexpr uint32_t kDirectLooks = 8;       // looks at the liveliest connection alone for each one at all of them
+constexpr uint32_t kDirectLooks = 16;      // looks at the liveliest connection alone for each one at all of them
 constexpr uint64_t kAnew = 1'000'000'000;  // ns after which an attempt of the peer's cannot have crossed ours any more
 
 Caps caps_for(const Card::Rail& rail, uint32_t mbit) {
@@ -31,6 +31,7 @@ Caps caps_for(const Card::Rail& rail, uint32_t mbit) {
   caps.same_node = loopback;
   caps.revives = !loopback;
   caps.gathers = caps.light = true;
+  caps.eager_in_place = 1024 * 1024;
   caps.alpha_ns = loopback ? 8'000 : 15'000;
   caps.beta_ns_per_byte = loopback ? 0.3 : 8'000.0 / double(mbit ? mbit : 10'000);
   return caps;
@@ -104,7 +105,7 @@ int Rail::poll(Sink& sink) {
   if (now - last_look_ < pause_ && mourned_.empty()) return 0;
   last_look_ = now;
   int events = report(sink);
-  if (lively_ && ++direct_looks_ % kDirectLooks != 0 && !lively_->blocked())
+  if (lively_ && ++direct_looks_ % kDirectLooks != 0 && !lively_->blocked() && !lively_->expects_bulk())
     events += lively_->receive(sink);
   else
     events += look_at_all(sink);

@@ -68,6 +68,7 @@ class Link final : public Endpoint, public net::Watched {
   void cut() override;
   uint8_t rail() const override;
   Status gather(const Header&, const void* payload) override;
+  Status gather_zcopy(const Header&, std::span<const iovec>, Operation&) override;
   void flush() override;
   size_t backlog() const override { return outbox_.bytes(); }
   std::string describe() const override;
@@ -78,9 +79,15 @@ class Link final : public Endpoint, public net::Watched {
 
   Status admit(size_t copied);
   size_t write_now(std::span<const iovec> runs);
-  void keep(const Header& header, const void* payload, size_t sent);
+  ssize_t offer(std::span<const iovec> runs);
+  Status write_large(const Header& header, const void* payload);
+  void keep(const Header& header, const void* payload);
+  Status keep_rest(std::span<const std::byte> head, const void* payload, size_t length, size_t sent);
+  void refer(const Head& head, std::span<const iovec> payload, size_t sent, Operation& op);
   void push();
   void watch(bool write);
+  /// What comes next comes in several parts: asking the socket itself would disturb those who bring it.
+  bool expects_bulk() const { return inbox_.bulky() && !inbox_.within_message(); }
   /// The kernel has no room, or there is no connection.
   bool blocked() const { return state_ != State::open || (interest & EPOLLOUT); }
 

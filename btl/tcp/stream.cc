@@ -6,13 +6,26 @@
 namespace weft::btl::tcp {
 namespace {
 
-constexpr size_t kPieceBytes = 16384;       // small messages are gathered in pieces of this size
+constexpr size_t kHeadBytes = 512;          // pieces between those that are referred to
 constexpr size_t kHeads = 2048;             // bytes read where a large message is expected to begin
 constexpr size_t kBounceStep = 256 * 1024;  // a bounce buffer starts with this
 
 }  // namespace
 
-std::byte* Outbox::extend(size_t n) {
+Head::Head(const Header& header, const void* payload) : size_(sizeof header) {
+  constexpr size_t page = 4096, near = 64;
+  if (header.length >= kPaddedFrom) {
+    const size_t place = reinterpret_cast<uintptr_t>(payload) % page;
+    const auto unlucky = [&](size_t at) { return (at - place + near) % page < 2 * near; };
+    size_ = unlucky(kMostPadding / 2) ? kMostPadding : kMostPadding / 2;
+    const Header padding = padding_of(size_ - 2 * sizeof header);
+    memcpy(bytes_, &padding, sizeof padding);
+    memset(bytes_ + sizeof padding, 0, padding.length);
+  }
+  memcpy(bytes_ + size_ - sizeof header, &header, sizeof header);
+}
+
+std::byte* Outbox::extend(size_t n, size_t least) {
   bytes_ += n;
   copied_ += n;
   if (!pieces_.empty() && pieces_.back().memory && !pieces_.back().op && pieces_.back().room >= n) {
@@ -22,7 +35,7 @@ std::byte* Outbox::extend(size_t n) {
     last.room -= n;
     return at;
   }
-  const size_t size = std::max(n, kPieceBytes);
+  const size_t size = std::max(n, least);
   auto memory = size == kPieceBytes && spare_ ? std::move(spare_) : std::make_unique_for_overwrite<std::byte[]>(size);
   std::byte* at = memory.get();
   pieces_.push_back({at, n, std::move(memory), size - n});
@@ -32,6 +45,8 @@ std::byte* Outbox::extend(size_t n) {
 void Outbox::add(const void* data, size_t n) {
   if (n > 0) memcpy(extend(n), data, n);
 }
+
+void Outbox::head(const void* data, size_t n) { memcpy(extend(n, kHeadBytes), data, n); }
 
 void Outbox::refer(const void* data, size_t n, Operation* op) {
   bytes_ += n;
@@ -114,9 +129,10 @@ void Inbox::finish_payload(Sink& sink, void* cookie, Taken& taken) {
 const char* Inbox::check(Taken& taken) const {
   if (closed_) return "it sent something after taking its leave";
   if (header_.context == kControl) {
-    const Header leave = bye();
-    if (header_.kind != leave.kind || header_.length != 0) return "it sent a control message that does not exist";
-    taken.bye = true;
+    const bool leaves = header_.kind == bye().kind && header_.length == 0;
+    const bool pads = header_.kind == padding_of(0).kind && header_.length <= kMostPadding;
+    if (!leaves && !pads) return "it sent a control message that does not exist";
+    taken.bye = leaves;
   }
   if (header_.length > kMaxPayload) return "it announced a message longer than allowed";
   return nullptr;
@@ -138,18 +154,26 @@ Inbox::Taken Inbox::take(size_t n, std::span<const std::byte> scratch, Sink& sin
 
 void Inbox::take_scratch(std::span<const std::byte> bytes, Sink& sink, void* cookie, Taken& taken) {
   while (!bytes.empty()) {
+    if (padding_ > 0) {
+      const size_t skipped = std::min<size_t>(bytes.size(), padding_);
+      padding_ -= uint32_t(skipped);
+      bytes = bytes.subspan(skipped);
+      continue;
+    }
     const size_t part = std::min(bytes.size(), sizeof header_ - head_have_);
     memcpy(reinterpret_cast<std::byte*>(&header_) + head_have_, bytes.data(), part);
     head_have_ += part;
     bytes = bytes.subspan(part);
     if (head_have_ < sizeof header_) return;
     if ((taken.broken = check(taken))) return;
-    large_ = header_.length >= kLarge;
-    if (taken.bye) {
-      closed_ = true;
+    if (header_.context == kControl) {
+      closed_ = taken.bye;
+      padding_ = header_.length;
       head_have_ = 0;
       continue;
     }
+    large_ = header_.length >= kLarge;
+    bulky_ = header_.length >= kPaddedFrom;
     if (bytes.size() >= header_.length) {
       const std::byte* payload = bytes.data();
       bytes = bytes.subspan(header_.length);

@@ -174,7 +174,9 @@ TEST_CASE("the inbox finds messages in any division of the stream") {
                                                 : random() % (round % 10 == 0 ? 900'000 : 20'000));
       model.emplace_back(Header{random() % 5, int32_t(random()), 3, length, uint16_t(i), uint8_t(random()), 0},
                          random_bytes(random, length));
-      append(stream, model.back().first, model.back().second);
+      const Head head(model.back().first, model.back().second.data());
+      stream.insert(stream.end(), head.data(), head.data() + head.size());
+      stream.insert(stream.end(), model.back().second.begin(), model.back().second.end());
     }
     append(stream, bye(), {});
     Inbox inbox;
@@ -195,6 +197,17 @@ TEST_CASE("the inbox finds messages in any division of the stream") {
   }
 }
 
+TEST_CASE("payloads begin far from where they came from, counted from the beginning of a page") {
+  const Blob memory(3 * 4096);
+  for (size_t at = 0; at < 4096; ++at) {
+    const Head head({1, 0, 0, kPaddedFrom, 0, 1, 0}, memory.data() + at);
+    const size_t distance = (head.size() - reinterpret_cast<uintptr_t>(memory.data() + at)) % 4096;
+    CHECK((distance >= 64 && distance <= 4096 - 64));
+    CHECK(head.size() <= kMostPadding);
+  }
+  CHECK(Head({1, 0, 0, kPaddedFrom - 1, 0, 1, 0}, memory.data()).size() == sizeof(Header));
+}
+
 TEST_CASE("streams that are none are recognised") {
   std::mt19937 random(4);
   auto broken = [&](const Header& header, const Header* after = nullptr) {
@@ -211,6 +224,8 @@ TEST_CASE("streams that are none are recognised") {
   CHECK(broken({1, 0, 0, kMaxPayload + 1, 0, 1, 0}));
   CHECK(broken({kControl, 0, 0, 0, 0, 'X', 0}));
   CHECK(broken({kControl, 0, 0, 5, 0, 'B', 0}));
+  CHECK(broken(padding_of(kMostPadding + 1)));
+  CHECK_FALSE(broken(padding_of(kMostPadding)));
   CHECK(broken(leave, &plain));
   CHECK_FALSE(broken(leave));
 }

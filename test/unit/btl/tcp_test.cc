@@ -89,10 +89,11 @@ TEST_CASE("random traffic of all kinds against a model, with small and large buf
       type::Cursor cursor(bulk->bytes.data(), length, type::of(type::Basic::byte));
       for (;;) {
         Endpoint& end = world[from].to(to);
-        const Status status = how < 6    ? end.gather(header, bulk->bytes.data())
-                              : how < 13 ? end.try_inline(header, bulk->bytes.data())
-                              : how < 15 ? end.send(header, cursor)
-                                         : end.send_zcopy(header, bulk->runs, bulk->done);
+        const Status status = how < 6      ? end.gather(header, bulk->bytes.data())
+                              : how < 13   ? end.try_inline(header, bulk->bytes.data())
+                              : how < 15   ? end.send(header, cursor)
+                              : length % 2 ? end.send_zcopy(header, bulk->runs, bulk->done)
+                                           : end.gather_zcopy(header, bulk->runs, bulk->done);
         if (status == Status::ok) break;
         if (status != Status::again || cursor.position() != 0) FAIL("send failed");
         ++refused;
@@ -159,6 +160,28 @@ TEST_CASE("small messages share system calls if they may, and leave at once if n
   REQUIRE(end.try_inline(header_of(8), "takes it") == Status::ok);  // with it
   CHECK(end.backlog() == 0);
   CHECK(out.writes == writes + 11);
+}
+
+TEST_CASE("larger messages share system calls where they lie") {
+  World world(2, only("127.0.0.1/8"));
+  REQUIRE(world.push(0, 1, header_of(8), "connect!") == Status::ok);
+  REQUIRE(world.until([&] { return world[1].count == 1; }));
+  Endpoint& end = world[0].to(1);
+  const tcp::Counters& out = world[0].rail->counters();
+  const Blob memory(16384, std::byte{7});
+  const iovec run{const_cast<std::byte*>(memory.data()), memory.size()};
+  Done done;
+  const uint64_t writes = out.writes;
+  for (int i = 0; i < 3; ++i) REQUIRE(end.gather_zcopy(header_of(uint32_t(memory.size()), i), {&run, 1}, done) == Status::ok);
+  CHECK(done.times == 0);
+  CHECK(out.writes == writes);
+  REQUIRE(end.send_zcopy(header_of(uint32_t(memory.size()), 3), {&run, 1}, done) == Status::ok);  // takes them along
+  CHECK(out.writes == writes + 1);
+  REQUIRE(world.until([&] { return world[1].count == 5 && done.times == 4; }));
+  for (int i = 0; i < 4; ++i) {
+    CHECK(world[1].received[0][size_t(i) + 1].header.tag == i);
+    CHECK(world[1].received[0][size_t(i) + 1].payload == memory);
+  }
 }
 
 TEST_CASE("messages held back leave with a large one, in order") {
