@@ -17,7 +17,7 @@ constexpr uint64_t kGap = 100'000;  // ticks (some 30 us) between sends that bel
 
 /// Holds a message back, if it is neither one of the first nor too large. Null: send it as always.
 Request* Lane::gather(Team& team, int dest, int tag, Traffic traffic, const Buffer& buffer, Mode mode) {
-  std::lock_guard hold(lock_);
+  std::lock_guard guard(lock_);
   Peer& to = team.peer(static_cast<uint32_t>(dest));
   if (!to.gathers || phase_ == Phase::polling || mode == Mode::synchronous || !buffer.type->contiguous) return nullptr;
   const uint64_t now = ticks();
@@ -25,24 +25,41 @@ Request* Lane::gather(Team& team, int dest, int tag, Traffic traffic, const Buff
   to.burst_round = rounds_;
   to.burst_last = now;
   if (to.burst++ < static_cast<uint64_t>(burst_variable.get())) return nullptr;
-  if (!send_quickly<true>(team, dest, tag, traffic, buffer, obs::What::isend)) return nullptr;
-  if (!to.holds) {
-    to.holds = true;
-    to.next_holding = holding_;
-    holding_ = &to;
+  if (send_quickly<true>(team, dest, tag, traffic, buffer, obs::What::isend)) {
+    hold(to);
+    if (!held_) held_ = take_transfer(RequestKind::send);
+    return retain(held_);
   }
-  if (!held_) held_ = take_transfer(RequestKind::send);
-  return retain(held_);
+  Transfer& t = prepare(RequestKind::send, team, dest, tag, traffic, buffer);
+  t.mode = mode;
+  hold_back_ = true;
+  start_send(t);
+  hold_back_ = false;
+  return &t;
 }
 
-/// Sends off what is held back, and completes its request.
+/// Something for this peer waits in the wire.
+void Lane::hold(Peer& to) {
+  if (to.holds) return;
+  to.holds = true;
+  to.next_holding = holding_;
+  holding_ = &to;
+}
+
+/// Sends off what is held back, and completes the request of the small messages.
 void Lane::send_off() {
   while (Peer* peer = holding_) {
     holding_ = peer->next_holding;
     peer->holds = false;
-    peer->endpoint->flush();
+    if (!peer->rails) {
+      peer->endpoint->flush();
+      continue;
+    }
+    for (Track& track : peer->rails->tracks)
+      if (track.known()) track.endpoint->flush();
   }
   Request* held = std::exchange(held_, nullptr);
+  if (!held) return;
   complete(*held);
   release(held);
 }

@@ -15,7 +15,7 @@
 namespace weft::pml {
 namespace {
 
-config::Bytes window_variable("pml", "window", "1M",
+config::Bytes window_variable("pml", "window", "8M",
                               "Room for messages of one process to another before their receives are posted; more waits at the sender.");
 config::Bytes unexpected_variable(
     "pml", "unexpected", "64M",
@@ -142,7 +142,7 @@ Message* Lane::no_process() {
 
 Lane::Lane(boot::Bootstrap& boot, bool threads, std::vector<std::unique_ptr<btl::Transport>> transports)
     : lock_(threads), window_(window_for(boot.job().size)), boot_(boot) {
-  give_back_at_ = window_ / 2;
+  give_back_at_ = window_ / 4;
   reserve_ = window_ / 4;
   const boot::Job& job = boot.job();
   crowded_ = job.node_ranks.size() > job.cpus;

@@ -288,7 +288,9 @@ class Lane final : private btl::Sink {
   Status emit_eager(Transfer&, Peer&);
   Status emit_synchronous(Transfer&, Peer&);
   Status emit_announcement(Transfer&, Peer&);
-  static Status put_over(btl::Endpoint&, const btl::Caps&, const btl::Header&, const void* payload);
+  Status emit_in_place(Transfer&, Peer&, const btl::Header&);
+  static void left_in_place(btl::Operation&, Status);
+  Status put_over(Peer&, btl::Endpoint&, const btl::Caps&, const btl::Header&, const void* payload);
   Status put_on_wire(Peer&, btl::Header&, const void* payload);
   void answer(Peer&, Control&);
   void control(Peer&, MessageKind, uint64_t context, uint64_t number = 0);
@@ -298,8 +300,9 @@ class Lane final : private btl::Sink {
   bool flush_pending(Peer&);
   void restore_quick(Peer&);
 
-  // small messages that leave together (batch.cc)
+  // messages that leave together (batch.cc)
   Request* gather(Team&, int dest, int tag, Traffic, const Buffer&, Mode);
+  void hold(Peer&);
   void send_off();
 
   // receiving (receive.cc)
@@ -476,7 +479,8 @@ class Lane final : private btl::Sink {
   TransferList to_move_;      // receives that can go on once the transports have returned
   Peer* to_flush_ = nullptr;  // peers with something to send
   Peer* holding_ = nullptr;   // peers with messages held back
-  Request* held_ = nullptr;   // of all those messages
+  Request* held_ = nullptr;   // of the small ones of all those messages
+  bool hold_back_ = false;    // what is sent now leaves with the next send_off()
   uint32_t polled_ = 0;       // number of the wire whose callbacks run
   uint64_t mend_at_ = 0;      // when ways to some peer want to be looked after; 0: never
   Deferred *deferred_ = nullptr, *last_deferred_ = nullptr;

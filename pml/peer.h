@@ -29,8 +29,9 @@ enum class Bulk : uint8_t { get, stream_zcopy, stream_copied };
 
 /// Which protocol for which size, for one kind of memory. Made when the peer is connected.
 struct Protocols {
-  uint64_t inline_below = 0;  ///< less than this: one try_inline(), if contiguous
-  uint64_t eager_below = 0;   ///< less than this: one buffered send
+  uint64_t inline_below = 0;    ///< less than this: one try_inline(), if contiguous
+  uint64_t eager_below = 0;     ///< less than this: one buffered send
+  uint64_t in_place_below = 0;  ///< less than this, if contiguous: one send from where it lies, which ends when the wire has taken it
   Bulk bulk = Bulk::stream_copied;
   uint64_t get_from = 0;  ///< Bulk::get: less than this is streamed all the same
 };

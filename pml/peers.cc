@@ -97,7 +97,8 @@ void Lane::choose_protocols(Peer& peer) {
   const btl::Caps& caps = *peer.ways.front().caps;
   const Way* reading = reading_way(peer);
   const bool readable = reading != nullptr;
-  uint64_t eager = eager_variable.get();
+  const uint64_t asked = eager_variable.get();
+  uint64_t eager = asked;
   if (!eager) eager = readable ? kEagerLimitRead : kEagerLimit;
   eager = std::min<uint64_t>(eager, caps.max_buffered);
   if (peer.rails)  // it may have to go over any of them
@@ -109,6 +110,7 @@ void Lane::choose_protocols(Peer& peer) {
   host.bulk = readable ? Bulk::get : caps.zcopy ? Bulk::stream_zcopy : Bulk::stream_copied;
   peer.protocols[static_cast<size_t>(mem::MemKind::managed)] = host;
   peer.protocols[static_cast<size_t>(mem::MemKind::device)] = host;
+  if (caps.zcopy && caps.gathers && !peer.rails) host.in_place_below = (asked ? asked : caps.eager_in_place) + 1;
 }
 
 // Failures

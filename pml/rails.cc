@@ -156,7 +156,7 @@ Status Lane::put_counted(Peer& to, btl::Header& header, const void* payload, Tra
   while (!to.failed) {
     over = to.rails->best();
     if (!over || over->unacknowledged.size() >= kUnacknowledged) return Status::again;
-    const Status status = put_over(*over->endpoint, *over->caps, header, payload);
+    const Status status = put_over(to, *over->endpoint, *over->caps, header, payload);
     if (status == Status::ok || status == Status::again) return status;
     refused(*over);
   }

@@ -80,8 +80,9 @@ Status Lane::emit(Transfer& t) {
   if (t.mode == Mode::synchronous) {
     if (t.capacity + sizeof(OperationId) <= kSyncLimit && t.capacity + sizeof(OperationId) < protocols.inline_below)
       return emit_synchronous(t, to);
-  } else if (t.capacity < protocols.eager_below) {
-    if (has_room(to, t.capacity)) return emit_eager(t, to);
+  } else if (t.capacity < protocols.eager_below || (t.base && t.capacity < protocols.in_place_below)) {
+    const uint64_t leave = t.capacity < protocols.eager_below ? 0 : static_cast<uint64_t>(window_ - reserve_) / 2;  // for small ones
+    if (has_room(to, t.capacity + leave)) return emit_eager(t, to);
     ++counters_.without_credit;
   }
   return emit_announcement(t, to);
@@ -91,10 +92,13 @@ Status Lane::emit_eager(Transfer& t, Peer& to) {
   const btl::Header header{
       t.match_context, t.tag, t.source, static_cast<uint32_t>(t.capacity), to.next_sequence, static_cast<uint8_t>(MessageKind::eager), 0};
   Status status;
+  const Protocols& protocols = to.protocols[static_cast<size_t>(t.buffer.memory)];
   if (to.rails) {
     status = emit_eager_on_rails(t, to, header);
-  } else if (t.base && t.capacity < to.protocols[0].inline_below) {
-    status = to.endpoint->try_inline(header, t.base);
+  } else if (t.base && t.capacity < protocols.inline_below) {
+    status = put_over(to, *to.endpoint, *to.ways.front().caps, header, t.base);
+  } else if (t.base && t.capacity < protocols.in_place_below) {
+    return emit_in_place(t, to, header);
   } else {
     type::Cursor cursor(t.buffer.address, t.buffer.count, *t.buffer.type);
     status = to.endpoint->send(header, cursor);
@@ -104,6 +108,43 @@ Status Lane::emit_eager(Transfer& t, Peer& to) {
   charge(to, t.capacity);
   end(t);
   return Status::ok;
+}
+
+/// Without a copy: ends when the wire has taken all of it, which is at once more often than not.
+Status Lane::emit_in_place(Transfer& t, Peer& to, const btl::Header& header) {
+  Bulkwork& bulk = bulk_of(t);
+  TransferOperation& operation = bulk.operations[0];
+  const iovec run{t.base, t.capacity};
+  operation.done = left_in_place;
+  bulk.in_flight = 1;
+  bulk.issuing = bulk.used = true;
+  const Status status =
+      hold_back_ ? to.endpoint->gather_zcopy(header, {&run, 1}, operation) : to.endpoint->send_zcopy(header, {&run, 1}, operation);
+  bulk.issuing = false;
+  if (status != Status::ok) {
+    bulk.in_flight = 0;
+    return status;
+  }
+  if (hold_back_) hold(to);
+  ++to.next_sequence;
+  charge(to, t.capacity);
+  if (!bulk.in_flight) {
+    end(t, bulk.failed ? MPI_ERR_PROC_ABORTED : 0);
+    return Status::ok;
+  }
+  bulk.id = operations_.add(t);  // so that it ends with its peer
+  t.stage = Stage::streaming;
+  return Status::ok;
+}
+
+void Lane::left_in_place(btl::Operation& done, Status status) {
+  auto& operation = static_cast<TransferOperation&>(done);
+  Transfer* t = operation.transfer;
+  if (!t) return abandoned(operation);
+  Bulkwork& bulk = *t->bulk;
+  --bulk.in_flight;
+  bulk.failed = status != Status::ok;
+  if (!bulk.issuing) t->lane->end(*t, bulk.failed ? MPI_ERR_PROC_ABORTED : 0);
 }
 
 /// A small synchronous send carries its operation's number in front of the data; the receiver answers when it is matched.
@@ -165,8 +206,12 @@ Status Lane::emit_announcement(Transfer& t, Peer& to) {
 }
 
 /// Sends a contiguous payload, in the shortest way that the wire has for its length.
-Status Lane::put_over(btl::Endpoint& endpoint, const btl::Caps& caps, const btl::Header& header, const void* payload) {
-  if (header.length <= caps.max_inline) return endpoint.try_inline(header, payload);
+Status Lane::put_over(Peer& to, btl::Endpoint& endpoint, const btl::Caps& caps, const btl::Header& header, const void* payload) {
+  if (header.length <= caps.max_inline) {
+    if (!hold_back_ || !caps.gathers) return endpoint.try_inline(header, payload);
+    hold(to);
+    return endpoint.gather(header, payload);
+  }
   type::Cursor cursor(payload, header.length, type::of(type::Basic::byte));
   return endpoint.send(header, cursor);
 }
@@ -174,7 +219,7 @@ Status Lane::put_over(btl::Endpoint& endpoint, const btl::Caps& caps, const btl:
 /// Sends a message of the protocol itself; its payload is short and contiguous.
 Status Lane::put_on_wire(Peer& to, btl::Header& header, const void* payload) {
   if (to.rails) return put_on_rails(to, header, payload);
-  return put_over(*to.endpoint, *to.ways.front().caps, header, payload);
+  return put_over(to, *to.endpoint, *to.ways.front().caps, header, payload);
 }
 
 /// Answers the peer, at once if nothing stands in the way.
@@ -211,9 +256,10 @@ void Lane::restore_quick(Peer& peer) {
   peer.quick_below = free ? std::min({peer.protocols[0].inline_below, peer.protocols[0].eager_below, most}) : 0;
 }
 
+/// True if none is left. A peer that has taken its leave needs none of them; one that is lost is about to fail.
 bool Lane::flush_controls(Peer& peer) {
   size_t sent = 0;
-  while (sent < peer.controls.size() && put_on_wire(peer, peer.controls[sent].header, &peer.controls[sent].clear) == Status::ok) ++sent;
+  while (sent < peer.controls.size() && put_on_wire(peer, peer.controls[sent].header, &peer.controls[sent].clear) != Status::again) ++sent;
   peer.controls.erase(peer.controls.begin(), peer.controls.begin() + static_cast<ptrdiff_t>(sent));
   return peer.controls.empty();
 }

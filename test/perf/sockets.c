@@ -64,7 +64,9 @@ static void meet(void) {
     memcpy(&at.sin_addr, host->h_addr_list[0], sizeof at.sin_addr);
   }
   const int fd = socket(AF_INET, SOCK_STREAM, 0), one = 1;
-  if (rank == 0) check(bind(fd, (struct sockaddr*)&at, sizeof at) == 0 && listen(fd, 1) == 0 && getsockname(fd, (struct sockaddr*)&at, &length) == 0, "listening");
+  if (rank == 0)
+    check(bind(fd, (struct sockaddr*)&at, sizeof at) == 0 && listen(fd, 1) == 0 && getsockname(fd, (struct sockaddr*)&at, &length) == 0,
+          "listening");
   MPI_Bcast(&at, sizeof at, MPI_BYTE, 0, MPI_COMM_WORLD);
   if (rank == 1) check(connect(fd, (struct sockaddr*)&at, sizeof at) == 0, "connecting");
   peer = rank == 0 ? accept(fd, NULL, NULL) : fd;
