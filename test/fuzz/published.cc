@@ -52,7 +52,8 @@ Target ucx_notes() {
             const auto arrival =
                 is_short ? token.read_short(front.data(), front.size()) : token.read(front.data(), front.size(), data.size());
             if (!arrival) return;
-            need(arrival->from < token.size && arrival->from != token.rank, "a stranger is taken for a process of the job");
+            need(rank_of(arrival->from) < token.size && rank_of(arrival->from) != rank_of(token.rank),
+                 "a stranger is taken for a process of the job");
             const size_t note_bytes = is_short ? sizeof(ucx::ShortNote) : sizeof(ucx::Note);
             need(arrival->header.length == front.size() - note_bytes + data.size() || is_short, "a length that is not that of the payload");
             need(!is_short || arrival->header.length == front.size() - note_bytes, "a length that is not that of the payload");

@@ -106,7 +106,7 @@ Target introductions() {
             job.size = 4;
             const auto they = Introduction::from(claim);
             if (they && they->meant_for("tcp", job, 5))
-              need(they->rank < 4 && they->rank != 2, "a stranger is taken for a process of the job");
+              need(rank_of(they->rank) < 4 && rank_of(they->rank) != 2, "a stranger is taken for a process of the job");
           }};
 }
 
