@@ -6,41 +6,13 @@
  * batches), bandwidth in MB/s (bidirectional: of both directions together), message rate in messages/s, collectives the mean time
  * of a call in microseconds (slowest rank, median of batches), memory the resident set in KiB (largest rank). */
 #include <mpi.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+
+#include "row.h"
 
 enum { BATCHES = 11, WINDOW = 64, LARGEST = 4 << 20 };
 
-static int rank, ranks, quick;
-static const char* only;
-static long only_bytes = -1;
+static int ranks, quick;
 static char *send_buffer, *receive_buffer;
-
-static int wanted(const char* name) {
-  const size_t length = strlen(name);
-  for (const char* at = only; at; at = strchr(at, ','), at += at != NULL)
-    if (strncmp(at, name, length) == 0 && (at[length] == ',' || !at[length])) return 1;
-  return !only;
-}
-
-static int chosen(long bytes) { return only_bytes < 0 || only_bytes == bytes; }
-
-static int ascending(const void* a, const void* b) {
-  const double x = *(const double*)a, y = *(const double*)b;
-  return (x > y) - (x < y);
-}
-
-static double median(double* values, int n) {
-  qsort(values, (size_t)n, sizeof *values, ascending);
-  return values[n / 2];
-}
-
-static void report(const char* name, long bytes, double value, const char* unit) {
-  if (rank != 0) return;
-  printf("%s %ld %.6g %s\n", name, bytes, value, unit);
-  fflush(stdout);
-}
 
 static long rounds_for(long bytes) {
   long rounds = bytes <= 1024 ? 10000 : bytes <= 65536 ? 2000 : 200;

@@ -3,20 +3,13 @@
  *
  *   local [--quick] [--only NAME]      (compare.py --source local.c --ranks 1) */
 #include <mpi.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+
+#include "row.h"
 
 enum { BATCHES = 11, SPAN = 64 << 20 };
 
 static int quick;
-static const char* only;
 static char *spread, *packed;
-
-static int ascending(const void* a, const void* b) {
-  const double x = *(const double*)a, y = *(const double*)b;
-  return (x > y) - (x < y);
-}
 
 /* Runs what `work` says until a batch has moved enough; the median rate. */
 static void measure(const char* name, long bytes, void (*work)(void*), void* argument) {
@@ -29,9 +22,7 @@ static void measure(const char* name, long bytes, void (*work)(void*), void* arg
     for (long i = 0; i < turns; ++i) work(argument);
     rates[b] = (double)bytes * (double)turns / (MPI_Wtime() - begin) / 1e6;
   }
-  qsort(rates, BATCHES, sizeof *rates, ascending);
-  printf("%s %ld %.6g MB/s\n", name, bytes, rates[BATCHES / 2]);
-  fflush(stdout);
+  report(name, bytes, median(rates, BATCHES), "MB/s");
 }
 
 struct layout {

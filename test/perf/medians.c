@@ -3,22 +3,16 @@
  *
  *   medians [SHARE [BYTES...]]     1/SHARE of the rounds, for slow machines; other sizes, of 4 MiB at most */
 #include <mpi.h>
-#include <stdio.h>
-#include <stdlib.h>
+
+#include "row.h"
 
 enum { MOST = 20000, WINDOW = 32, WINDOWS = 60, LARGEST = 4 << 20 };
-
-static int ascending(const void* a, const void* b) {
-  const double x = *(const double*)a, y = *(const double*)b;
-  return (x > y) - (x < y);
-}
 
 int main(int argc, char** argv) {
   static const int usual[] = {8, 64, 1024, 8192, 65536, 1 << 20, LARGEST};
   static double times[MOST];
   MPI_Request requests[WINDOW];
   char *data = calloc(1, LARGEST), token;
-  int rank;
   MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   const int share = argc > 1 ? atoi(argv[1]) : 1, count = argc > 2 ? argc - 2 : (int)(sizeof usual / sizeof *usual);
@@ -31,8 +25,8 @@ int main(int argc, char** argv) {
       if (rank == 1) MPI_Send(data, n, MPI_CHAR, 0, 0, MPI_COMM_WORLD);
       times[i] = (MPI_Wtime() - begin) / 2 * 1e6;
     }
-    qsort(times, (size_t)rounds, sizeof *times, ascending);
-    if (rank == 0) printf("latency %d %.3f\n", n, times[rounds / 2]);
+    const double latency = median(times, rounds);
+    if (rank == 0) printf("latency %d %.3f\n", n, latency);
     if (rounds == 0) continue;
     double best = 0;
     for (int w = 0; w < WINDOWS / share; w++) {

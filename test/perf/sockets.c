@@ -11,44 +11,21 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "row.h"
+
 enum { BATCHES = 11, WINDOW = 64, LARGEST = 4 << 20 };
 
-static int rank, quick, peer, looks, ask_epoll;
-static const char* only;
-static long only_bytes = -1;
+static int quick, peer, looks, ask_epoll;
 static char* buffer;
 
 static void check(int good, const char* what) {
   if (good) return;
   fprintf(stderr, "sockets: %s: %s\n", what, strerror(errno));
   MPI_Abort(MPI_COMM_WORLD, 1);
-}
-
-static int wanted(const char* name) {
-  const size_t length = strlen(name);
-  for (const char* at = only; at; at = strchr(at, ','), at += at != NULL)
-    if (strncmp(at, name, length) == 0 && (at[length] == ',' || !at[length])) return 1;
-  return !only;
-}
-
-static int chosen(long bytes) { return only_bytes < 0 || only_bytes == bytes; }
-
-static int ascending(const void* a, const void* b) {
-  const double x = *(const double*)a, y = *(const double*)b;
-  return (x > y) - (x < y);
-}
-
-static void report(const char* name, long bytes, double* values, const char* unit) {
-  qsort(values, BATCHES, sizeof *values, ascending);
-  if (rank == 0) printf("%s %ld %.6g %s\n", name, bytes, values[BATCHES / 2], unit);
-  fflush(stdout);
 }
 
 /* Rank 0 listens at the address that its host's name stands for, at the loopback if both are on one host. */
@@ -128,7 +105,7 @@ static void latency(long bytes) {
     }
     if (b >= 0) times[b] = (MPI_Wtime() - begin) / (double)rounds / 2 * 1e6;
   }
-  report("latency", bytes, times, "us");
+  report("latency", bytes, median(times, BATCHES), "us");
 }
 
 /* Windows of messages, from rank 0 to rank 1 or both ways. */
@@ -146,7 +123,7 @@ static void bandwidth(const char* name, long bytes, int both) {
     const double messages = (double)(windows * WINDOW * (1 + both)), seconds = MPI_Wtime() - begin;
     if (b >= 0) values[b] = bytes <= 8 ? messages / seconds : messages * (double)bytes / seconds / 1e6;
   }
-  report(name, bytes, values, bytes <= 8 ? "1/s" : "MB/s");
+  report(name, bytes, median(values, BATCHES), bytes <= 8 ? "1/s" : "MB/s");
 }
 
 int main(int argc, char** argv) {

@@ -6,20 +6,14 @@
  * With one rank each thread sends to itself: the library's own cost alone, for which as many cores suffice as there are threads. */
 #include <mpi.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+
+#include "row.h"
 
 enum { MOST = 4, BATCHES = 11, WINDOW = 64 };
 
-static int rank, ranks, turns = 4000;
+static int ranks, turns = 4000;
 static MPI_Comm own[MOST];
 static pthread_barrier_t gate;
-
-static int ascending(const void* a, const void* b) {
-  const double x = *(const double*)a, y = *(const double*)b;
-  return (x > y) - (x < y);
-}
 
 static void window(MPI_Comm comm) {
   MPI_Request requests[WINDOW];
@@ -52,9 +46,7 @@ static void measure(const char* name, int threads, MPI_Comm* comms) {
   }
   for (int i = 0; i < threads; ++i) pthread_join(all[i], NULL);
   pthread_barrier_destroy(&gate);
-  qsort(rates, BATCHES, sizeof *rates, ascending);
-  if (rank == 0) printf("%s 8 %.6g 1/s\n", name, rates[BATCHES / 2]);
-  fflush(stdout);
+  report(name, 8, median(rates, BATCHES), "1/s");
 }
 
 int main(int argc, char** argv) {
