@@ -62,7 +62,7 @@ std::optional<Introduction> Introduction::from(const net::Claim& claim) {
 
 bool Introduction::meant_for(std::string_view over, const boot::Job& mine, size_t my_rail) const {
   return transport == over && job == job_number(mine.name) && wanted == mine.rank && wanted_rail == my_rail &&
-         rank_of(rank) != rank_of(mine.rank) && rank_of(rank) < mine.size;
+         is_other(rank, mine.rank, mine.size);
 }
 
 }  // namespace weft::btl

@@ -382,8 +382,7 @@ Result<Addresses> Lane::addresses_of(ProcessId who) {
   auto all = boot_.get(who, kAddresses);
   if (!all) return all.failure();
   auto addresses = decode_addresses(*all);
-  if (!addresses)
-    return Failure{"the addresses that rank " + std::to_string(rank_of(who.rank)) + " published are damaged: " + addresses.failure().text};
+  if (!addresses) return Failure{"the addresses that " + text_of(who) + " published are damaged: " + addresses.failure().text};
   return addresses;
 }
 
@@ -425,8 +424,7 @@ std::string Lane::dump() {
             std::to_string(t.dest) + ": " + what + "\n";
   });
   for (const auto& [id, peer] : peers_)
-    if (peer->held_up)
-      text += "messages to rank " + std::to_string(rank_of(id.rank)) + " are held up: it takes none of those that it has\n";
+    if (peer->held_up) text += "messages to " + text_of(id) + " are held up: it takes none of those that it has\n";
   return text;
 }
 

@@ -290,6 +290,7 @@ class Lane final : private btl::Sink {
   Status emit_announcement(Transfer&, Peer&);
   Status emit_in_place(Transfer&, Peer&, const btl::Header&);
   static void left_in_place(btl::Operation&, Status);
+  Status put_in_place(Peer&, btl::Endpoint&, const btl::Caps&, const btl::Header&, std::span<const iovec> payload, btl::Operation&);
   Status put_over(Peer&, btl::Endpoint&, const btl::Caps&, const btl::Header&, const void* payload);
   Status put_on_wire(Peer&, btl::Header&, const void* payload);
   void answer(Peer&, Control&);

@@ -17,11 +17,6 @@ config::Bytes eager_variable("pml", "eager", "0", "Messages up to this size are 
 constexpr uint64_t kEagerLimit = 64 << 10;
 constexpr uint64_t kEagerLimitRead = 16 << 10;  // where memory is shared: above it, asking first lets both sides copy at once
 
-std::string name_of(boot::Bootstrap& boot, ProcessId who) {
-  auto host = boot.host_of(who);
-  return "rank " + std::to_string(rank_of(who.rank)) + (host ? " on " + *host : std::string());
-}
-
 }  // namespace
 
 Peer& Lane::peer(ProcessId who) {

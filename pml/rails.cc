@@ -37,7 +37,7 @@ btl::Header bookkeeping(MessageKind kind, const Track& track, uint16_t life, uin
 }
 
 std::string track_text(const Peer& peer, const Track& track) {
-  return "the way to rank " + std::to_string(rank_of(peer.id.rank)) + " over " + track.caps->name + " " + track.caps->device;
+  return "the way to " + text_of(peer.id) + " over " + track.caps->name + " " + track.caps->device;
 }
 
 uint64_t pause_after(uint32_t failures) { return std::min(kFirstPause_ns << std::min(failures, 10u), kLongestPause_ns); }

@@ -118,14 +118,12 @@ Status Lane::emit_in_place(Transfer& t, Peer& to, const btl::Header& header) {
   operation.done = left_in_place;
   bulk.in_flight = 1;
   bulk.issuing = bulk.used = true;
-  const Status status =
-      hold_back_ ? to.endpoint->gather_zcopy(header, {&run, 1}, operation) : to.endpoint->send_zcopy(header, {&run, 1}, operation);
+  const Status status = put_in_place(to, *to.endpoint, *to.ways.front().caps, header, {&run, 1}, operation);
   bulk.issuing = false;
   if (status != Status::ok) {
     bulk.in_flight = 0;
     return status;
   }
-  if (hold_back_) hold(to);
   ++to.next_sequence;
   charge(to, t.capacity);
   if (!bulk.in_flight) {
@@ -214,6 +212,14 @@ Status Lane::put_over(Peer& to, btl::Endpoint& endpoint, const btl::Caps& caps, 
   }
   type::Cursor cursor(payload, header.length, type::of(type::Basic::byte));
   return endpoint.send(header, cursor);
+}
+
+/// Sends a payload from where it lies.
+Status Lane::put_in_place(Peer& to, btl::Endpoint& endpoint, const btl::Caps& caps, const btl::Header& header,
+                          std::span<const iovec> payload, btl::Operation& operation) {
+  if (!hold_back_ || !caps.gathers) return endpoint.send_zcopy(header, payload, operation);
+  hold(to);
+  return endpoint.gather_zcopy(header, payload, operation);
 }
 
 /// Sends a message of the protocol itself; its payload is short and contiguous.

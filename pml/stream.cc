@@ -116,10 +116,7 @@ Status Lane::push_zcopy(Bulkwork& bulk, const Outlet& way, TransferOperation& op
   operation.done = zcopy_done;
   operation.busy = true;
   ++bulk.in_flight;
-  const bool gather = hold_back_ && way.caps->gathers;
-  if (gather) hold(*bulk.operations[0].transfer->peer);
-  const Status status =
-      gather ? way.endpoint->gather_zcopy(header, bulk.runs, operation) : way.endpoint->send_zcopy(header, bulk.runs, operation);
+  const Status status = put_in_place(*operation.transfer->peer, *way.endpoint, *way.caps, header, bulk.runs, operation);
   if (status == Status::ok) {
     bulk.took(piece.length);
     if (way.track) way.track->unacknowledged.push_back({header, nullptr, bulk.id});

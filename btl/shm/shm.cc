@@ -123,8 +123,7 @@ class ShmEndpoint final : public Endpoint {
   bool can_get() const override { return direct_; }
   bool can_put() const override { return direct_; }
   std::string describe() const override {
-    return "shm to rank " + std::to_string(rank_of(who_.rank)) + " (process " + std::to_string(peer_.pid) +
-           (direct_ ? ", cma)" : ", no cma)");
+    return "shm to " + text_of(who_) + " (process " + std::to_string(peer_.pid) + (direct_ ? ", cma)" : ", no cma)");
   }
 
   void* cookie = nullptr;
@@ -243,7 +242,7 @@ Status ShmEndpoint::no_room() {
   checked_ns_ = now_ns();
   if (process_alive(peer_.pid)) return Status::again;
   dead_ = true;
-  transport_.report_loss(cookie, "rank " + std::to_string(rank_of(who_.rank)) + " (process " + std::to_string(peer_.pid) + ") has ended");
+  transport_.report_loss(cookie, text_of(who_) + " (process " + std::to_string(peer_.pid) + ") has ended");
   return Status::peer_failed;
 }
 
@@ -327,7 +326,7 @@ int ShmTransport::poll(Sink& sink) {
     Inbound& in = inbound_[first_++];
     count += in.ring.take(
         kMessagesPerRing, [&](const Header& h, const std::byte* payload) { sink.arrived(in.cookie, h, payload); },
-        [&] { sink.lost(in.cookie, "rank " + std::to_string(rank_of(in.from.rank)) + " has damaged the memory shared with it"); });
+        [&] { sink.lost(in.cookie, text_of(in.from) + " has damaged the memory shared with it"); });
   }
   if (!transfers_.empty()) [[unlikely]]
     count += advance_transfer();

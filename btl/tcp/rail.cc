@@ -78,12 +78,10 @@ Link& Rail::link_to(ProcessId who) {
 
 Result<Endpoint*> Rail::connect(ProcessId who, const boot::Blob& address, void* cookie) {
   const auto card = Card::decode(address);
-  if (!card)
-    return Failure{"rank " + std::to_string(rank_of(who.rank)) +
-                   " published no valid tcp address; do all processes run the same version of Weft?"};
+  if (!card) return Failure{text_of(who) + " published no valid tcp address; do all processes run the same version of Weft?"};
   const int partner = partner_of(best_reach, *card_, boot_.job().rank, index_, *card, who.rank);
   if (partner < 0)
-    return Failure{"tcp " + caps_.device + " has no common network with rank " + std::to_string(rank_of(who.rank)) + " on " + card->host +
+    return Failure{"tcp " + caps_.device + " has no common network with " + text_of(who) + " on " + card->host +
                    "; see WEFT_NET_INTERFACES"};
   Link& link = link_to(who);
   link.cookie_ = cookie;
@@ -231,8 +229,6 @@ bool Rail::drain() {
   return done && mourned_.empty();
 }
 
-std::string Rail::who_text(const Link& link) const {
-  return "rank " + std::to_string(rank_of(link.who_.rank)) + (link.host_.empty() ? "" : " on " + link.host_);
-}
+std::string Rail::who_text(const Link& link) const { return text_of(link.who_) + (link.host_.empty() ? "" : " on " + link.host_); }
 
 }  // namespace weft::btl::tcp

@@ -65,7 +65,7 @@ struct Token {
   uint32_t part() const { return whole & (ShortNote::kRanks - 1); }  ///< what fits into a ShortNote
   /// Only ranks of the job, and not this one, send to it.
   std::optional<Arrival> admit(const Header& header, uint32_t from) const {
-    if (rank_of(from) < size && rank_of(from) != rank_of(rank)) [[likely]]
+    if (is_other(from, rank, size)) [[likely]]
       return Arrival{header, from};
     return std::nullopt;
   }

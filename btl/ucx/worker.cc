@@ -123,17 +123,14 @@ void* Worker::cookie_of(Way& way) {
   return way.cookie_;
 }
 
-std::string Worker::name_of(const Way& way) const {
-  auto host = boot_.host_of({0, way.rank_});
-  return "rank " + std::to_string(rank_of(way.rank_)) + (host ? " on " + *host : std::string());
-}
+std::string Worker::name_of(const Way& way) const { return boot::name_of(boot_, {0, way.rank_}); }
 
 bool Worker::reaches(ProcessId who, const boot::Blob& address) const {
   return who.job == 0 && who.rank != job_.rank && address.size() > sizeof(Card);
 }
 
 Result<Endpoint*> Worker::connect(ProcessId who, const boot::Blob& address, void* cookie) {
-  const std::string rank = "rank " + std::to_string(rank_of(who.rank));
+  const std::string rank = text_of(who);
   const auto theirs = Card::address_in(address, token_.whole);
   if (theirs.empty()) return Failure{rank + " published no valid address for ucx; do all processes run the same version of Weft?"};
   Way& to = way(who.rank);
@@ -158,7 +155,7 @@ Result<ucp_ep_h> Worker::make_endpoint(Way& way, const ucp_address_t* address) {
   params.err_handler.arg = &way;
   ucp_ep_h made;
   if (const ucs_status_t s = ucp_ep_create(worker_, &params, &made); s != UCS_OK)
-    return failure(("connecting to rank " + std::to_string(rank_of(way.rank_))).c_str(), s);
+    return failure(("connecting to " + text_of({0, way.rank_})).c_str(), s);
   return made;
 }
 

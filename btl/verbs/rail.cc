@@ -145,16 +145,14 @@ Link& Rail::link_to(ProcessId who) {
 
 Result<Endpoint*> Rail::connect(ProcessId who, const boot::Blob& address, void* cookie) {
   const auto card = Card::decode(address);
-  if (!card)
-    return Failure{"rank " + std::to_string(rank_of(who.rank)) +
-                   " published no valid verbs address; do all processes run the same version of Weft?"};
+  if (!card) return Failure{text_of(who) + " published no valid verbs address; do all processes run the same version of Weft?"};
   const int partner = partner_of(gid_worth, *card_, boot_.job().rank, index_, *card, who.rank);
   if (partner < 0)
-    return Failure{"verbs " + caps_.device + " has no common network with rank " + std::to_string(rank_of(who.rank)) + " on " + card->host +
+    return Failure{"verbs " + caps_.device + " has no common network with " + text_of(who) + " on " + card->host +
                    "; see WEFT_VERBS_DEVICES and WEFT_VERBS_GID"};
   const auto ways = btl::ways(*card_, index_, *card, size_t(partner));
   if (ways.empty())
-    return Failure{"no network leads to rank " + std::to_string(rank_of(who.rank)) + " on " + card->host +
+    return Failure{"no network leads to " + text_of(who) + " on " + card->host +
                    " on which verbs connections could be set up; see WEFT_NET_INTERFACES"};
   Link& link = link_to(who);
   if (link.state_ == Link::State::closed) {  // opened anew
@@ -374,9 +372,7 @@ bool Rail::drain() {
 
 // ---- words
 
-std::string Rail::who_text(const Link& link) const {
-  return "rank " + std::to_string(rank_of(link.who_.rank)) + (link.host_.empty() ? "" : " on " + link.host_);
-}
+std::string Rail::who_text(const Link& link) const { return text_of(link.who_) + (link.host_.empty() ? "" : " on " + link.host_); }
 
 std::string Rail::explain(int status, uint32_t vendor) const {
   const auto end = ibv_wc_status(status);

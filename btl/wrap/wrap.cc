@@ -261,7 +261,7 @@ int Wrapper::poll(Sink& sink) {
     mourned_ = 0;
     for (WrappedEndpoint* endpoint : list) {
       endpoint->drop_held();
-      sink.lost(endpoint->cookie_, "rank " + std::to_string(rank_of(endpoint->who_.rank)) + " is lost over " + endpoint->describe() +
+      sink.lost(endpoint->cookie_, text_of(endpoint->who_) + " is lost over " + endpoint->describe() +
                                        ": fail_after=" + std::to_string(plan_.fail_after) + " of the fault plan; remove it from WEFT_WRAP");
       ++events;
     }

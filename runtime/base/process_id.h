@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 
 namespace weft {
 
@@ -27,6 +28,10 @@ constexpr ProcessId seat_of(ProcessId process, uint32_t lane) { return {process.
 constexpr uint32_t rank_of(uint32_t seat) { return seat & ((1u << kRankBits) - 1); }
 constexpr uint32_t lane_of(uint32_t seat) { return seat >> kRankBits; }
 constexpr ProcessId process_of(ProcessId seat) { return {seat.job, rank_of(seat.rank)}; }
+/// Is it a seat of another process than that of the seat `own`, in a job of `size` processes?
+constexpr bool is_other(uint32_t seat, uint32_t own, uint32_t size) { return rank_of(seat) < size && rank_of(seat) != rank_of(own); }
+/// For people, who know ranks and no seats.
+inline std::string text_of(ProcessId seat) { return "rank " + std::to_string(rank_of(seat.rank)); }
 
 }  // namespace weft
 

@@ -101,6 +101,12 @@ class Bootstrap {
   virtual void finalize() = 0;
 };
 
+/// For people: "rank 3 on node7", or the rank alone if its host is not known.
+inline std::string name_of(Bootstrap& boot, ProcessId who) {
+  const auto host = boot.host_of(who);
+  return text_of(who) + (host ? " on " + *host : std::string());
+}
+
 /// The bootstrap of this process: PMIx if there is a server to talk to, otherwise a singleton. A foreign launcher that we
 /// cannot join is said in one warning line. The result is never null.
 Result<std::unique_ptr<Bootstrap>> open();

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int rank;              /* the own one; the first prints */
-static const char* only;      /* NAME[,NAME...]; null: all */
-static long only_bytes = -1;  /* this size; negative: all */
+static int rank;             /* the own one; the first prints */
+static const char* only;     /* NAME[,NAME...]; null: all */
+static long only_bytes = -1; /* this size; negative: all */
 
 static inline int wanted(const char* name) {
   const size_t length = strlen(name);
