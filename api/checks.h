@@ -25,13 +25,13 @@ inline bool good_peer(const comm::Communicator& comm, int rank) {
   return static_cast<uint32_t>(rank) < comm.team->remote_size() || rank == MPI_PROC_NULL;
 }
 inline bool good_source(const comm::Communicator& comm, int rank) {
-  return good_peer(comm, rank) || (rank == MPI_ANY_SOURCE && !comm.no_any_source);
+  return good_peer(comm, rank) || (rank == MPI_ANY_SOURCE && !comm.hints.no_any_source);
 }
 inline bool good_root(const comm::Communicator& comm, int root) {
   return static_cast<uint32_t>(root) < comm.team->remote_size() || (comm.team->inter() && (root == MPI_ROOT || root == MPI_PROC_NULL));
 }
 inline bool good_tag(int tag) { return tag >= 0; }
-inline bool good_receive_tag(const comm::Communicator& comm, int tag) { return tag >= 0 || (tag == MPI_ANY_TAG && !comm.no_any_tag); }
+inline bool good_receive_tag(const comm::Communicator& comm, int tag) { return tag >= 0 || (tag == MPI_ANY_TAG && !comm.hints.no_any_tag); }
 inline bool has_topology(const comm::Communicator& comm) { return comm.topology != nullptr; }
 inline bool has_grid(const comm::Communicator& comm) { return comm.topology && comm.topology->grid(); }
 inline bool has_graph(const comm::Communicator& comm) { return comm.topology && comm.topology->graph(); }

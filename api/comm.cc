@@ -6,6 +6,7 @@
 #include "api/generated/bodies.h"
 #include "api/handles.h"
 #include "comm/create.h"
+#include "comm/hints.h"
 #include "comm/inter.h"
 #include "runtime/base/error.h"
 
@@ -220,14 +221,12 @@ int Comm_get_name(comm::Communicator* comm, char* comm_name, int* resultlen) {
 }
 
 int Comm_set_info(comm::Communicator& comm, comm::Info* info) {
-  comm::set_info(comm, info);
+  comm::set_hints(comm, info);
   return MPI_SUCCESS;
 }
 
 int Comm_get_info(comm::Communicator& comm, MPI_Info* info_used) {
-  comm::Info* copy = comm::Info::make();
-  if (comm.info) copy->entries = comm.info->entries;
-  *info_used = encode(copy);
+  *info_used = encode(comm::hints_in_use(comm));
   return MPI_SUCCESS;
 }
 

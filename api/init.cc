@@ -1,6 +1,9 @@
 // Initialisation and the end (MPI 5.0, 11.2 and 11.4): the world model, built on the instance that sessions share.
 #include "api/init.h"
 
+#include <unistd.h>
+
+#include <cstdlib>
 #include <string>
 
 #include "api/buffers.h"
@@ -31,6 +34,17 @@ void describe_start(const boot::Job& job, const char* level) {
   info.set("maxprocs", std::to_string(job.size));
   info.set("soft", std::to_string(job.size));
   info.set("thread_level", level);
+  info.set("mpi_memory_alloc_kinds", state.instance->memory_kinds(0));
+}
+
+/// A process that ends in good order leaves its job then, unless it is still in it.
+void close_at_exit() {
+  static const pid_t opener = getpid();  // and not its children
+  static const bool registered [[maybe_unused]] = std::atexit([] {
+                                                    if (getpid() != opener || state.active || !state.instance) return;
+                                                    state.instance->close();
+                                                    state.instance.reset();
+                                                  }) == 0;
 }
 
 }  // namespace
@@ -47,6 +61,7 @@ const char* thread_level_name(int level) {
 int open_instance(int wanted_level, int* provided) {
   *provided = wanted_level;
   if (state.instance) {
+    state.active = true;
     if (wanted_level == MPI_THREAD_MULTIPLE && !state.instance->threads()) *provided = MPI_THREAD_SERIALIZED;
     return MPI_SUCCESS;
   }
@@ -64,9 +79,14 @@ int open_instance(int wanted_level, int* provided) {
 
 int close_instance_if_unused() {
   if (state.world_phase == Phase::active || state.sessions > 0 || !state.instance) return MPI_SUCCESS;
+  state.active = false;
+  if (state.sessions_made > 0) {
+    state.instance->lanes().settle();
+    close_at_exit();
+    return MPI_SUCCESS;
+  }
   const Status status = state.instance->close();
   state.instance.reset();
-  state.active = false;
   return fail(status);
 }
 
@@ -83,6 +103,7 @@ int Init_thread(int*, char***, int required, int* provided) {
     return fail(MPI_ERR_OTHER, "MPI_Init after MPI_Finalize; a process can start MPI's world model once (sessions can be opened again)");
   int level = MPI_THREAD_SINGLE;
   if (const int error = open_instance(required, &level)) return error;
+  if (auto met = state.instance->meet(); !met) return fail(MPI_ERR_OTHER, "cannot start: %s", met.failure().text.c_str());
   describe_start(state.instance->job(), thread_level_name(level));
   state.thread_level = level;
   state.main_thread = std::this_thread::get_id();

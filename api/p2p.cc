@@ -39,9 +39,15 @@ int send_init(const void* buf, MPI_Count count, const type::Datatype& type, int 
   return hand_out_persistent(comm, comm.team->lane().send_init(*comm.team, dest, tag, buffer_of(buf, count, type), mode), request);
 }
 
+/// Hands out a matched message; errors of its receive are the communicator's. No message: none was there.
+void hand_out_message(comm::Communicator& comm, pml::Message* taken, MPI_Message* handle) {
+  if (taken && taken->arrived) taken->team_owner = &comm;
+  *handle = api::encode(taken);
+}
+
 /// The result of a blocking call that fills one status.
 int conclude(Status status, const Outcome& outcome, MPI_Status* out) {
-  if (status == Status::ok || status == Status::truncated) api::set_status(out, outcome);
+  if (status == Status::ok || status == Status::truncated || outcome.error == MPI_ERR_COUNT) api::set_status(out, outcome);
   return status == Status::ok ? MPI_SUCCESS : outcome.error ? outcome.error : fail(status);
 }
 
@@ -137,14 +143,14 @@ int Mprobe(int source, int tag, comm::Communicator& comm, MPI_Message* message, 
   Outcome outcome;
   pml::Message* taken = nullptr;
   const int error = conclude(comm.lane().match(*comm.team, source, tag, taken, outcome), outcome, status);
-  *message = api::encode(taken);
+  hand_out_message(comm, taken, message);
   return error;
 }
 int Improbe(int source, int tag, comm::Communicator& comm, int* flag, MPI_Message* message, MPI_Status* status) {
   Outcome outcome;
   pml::Message* taken = comm.lane().match_now(*comm.team, source, tag, outcome);
   *flag = taken != nullptr;
-  *message = api::encode(taken);
+  hand_out_message(comm, taken, message);
   if (taken) api::set_status(status, outcome);
   return MPI_SUCCESS;
 }

@@ -56,6 +56,7 @@ void GeneralRequest::destroy(Request& request) {
 struct PairRequest final : Request {
   std::unique_ptr<std::byte[]> copy;
   int left = 2;
+  void (*check)(Request&) = nullptr;  ///< what the receive's own end has to look at
   PairRequest(pml::Lane& where, std::unique_ptr<std::byte[]> c);
 
   void part_done(const Request& part, bool receive) {
@@ -70,13 +71,18 @@ struct PairRequest final : Request {
     lane->complete(*this);
     release<Request>(this);
   }
-  static void receive_done(Request& part) { static_cast<PairRequest*>(part.context)->part_done(part, true); }
+  static void receive_done(Request& part) {
+    auto& pair = *static_cast<PairRequest*>(part.context);
+    if (pair.check) pair.check(part);
+    pair.part_done(part, true);
+  }
   static void send_done(Request& part) { static_cast<PairRequest*>(part.context)->part_done(part, false); }
   void follow(Request* part, bool receive) {
     if (part->complete.load(std::memory_order_relaxed)) {
       part_done(*part, receive);
     } else {
       part->context = this;
+      if (receive) check = part->on_done;
       part->on_done = receive ? receive_done : send_done;
     }
     release(part);

@@ -1,5 +1,5 @@
 // Sessions (MPI 5.0, 11.3).
-#include <array>
+#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -9,6 +9,7 @@
 #include "comm/create.h"
 #include "comm/group.h"
 #include "runtime/base/error.h"
+#include "runtime/mem/alloc_kinds.h"
 
 namespace weft::body {
 
@@ -16,32 +17,34 @@ using namespace api;
 
 namespace {
 
-constexpr const char* world_set = "mpi://WORLD";
-constexpr const char* self_set = "mpi://SELF";
+constexpr const char* kinds_key = "mpi_memory_alloc_kinds";
 
+/// Sessions without a wish are for several threads: whoever opens the first one does not know what others will want later.
 int level_in(const comm::Info* info) {
   const std::string* wish = info ? info->find("thread_level") : nullptr;
-  for (const int level : {MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE})
+  for (const int level : {MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED})
     if (wish && *wish == thread_level_name(level)) return level;
-  return MPI_THREAD_SINGLE;
+  return MPI_THREAD_MULTIPLE;
 }
 
 /// Names of all process sets, in the order in which MPI_Session_get_nth_pset counts them.
-std::vector<std::string> process_sets(const comm::Session& session) {
-  std::vector<std::string> names{world_set, self_set};
-  for (const std::string& name : session.instance->job().process_sets) names.push_back(name);
+std::vector<std::string> process_sets(comm::Session& session) {
+  std::vector<std::string> names{std::string(comm::kWorldSet), std::string(comm::kSelfSet), std::string(comm::kHostSet)};
+  if (auto others = session.instance->boot().process_sets())
+    for (std::string& name : *others)
+      if (std::ranges::find(names, name) == names.end()) names.push_back(std::move(name));
   return names;
 }
 
 Result<std::vector<ProcessId>> members_of(comm::Session& session, std::string_view name) {
   const boot::Job& job = session.instance->job();
   std::vector<ProcessId> members;
-  if (name == self_set) return std::vector<ProcessId>{{0, job.rank}};
-  if (name == world_set) {
+  if (name == comm::kSelfSet) return std::vector<ProcessId>{{0, job.rank}};
+  if (name == comm::kWorldSet) {
     for (uint32_t rank = 0; rank < job.size; ++rank) members.push_back({0, rank});
     return members;
   }
-  auto ranks = session.instance->boot().process_set(name);
+  const auto ranks = name == comm::kHostSet ? Result<std::vector<uint32_t>>(job.node_ranks) : session.instance->boot().process_set(name);
   if (!ranks) return ranks.failure();
   for (const uint32_t rank : *ranks) members.push_back({0, rank});
   return members;
@@ -61,11 +64,9 @@ int Session_init(comm::Info* info, comm::Errhandler& errhandler, MPI_Session* se
   made->instance = state.instance;
   made->errhandler = retain(&errhandler);
   made->thread_level = level;
-  made->info = comm::Info::make();
-  if (info) made->info->entries = info->entries;
-  made->info->set("thread_level", thread_level_name(level));
-  made->info->set("mpi_memory_alloc_kinds", "mpi,system");
   made->number = ++state.sessions_made;
+  if (const std::string* kinds = info ? info->find(kinds_key) : nullptr)
+    made->instance->set_memory_kinds(made->number, mem::offered_alloc_kinds(*kinds));
   ++state.sessions;
   *session = encode(made);
   return MPI_SUCCESS;
@@ -75,6 +76,7 @@ int Session_finalize(MPI_Session* session) {
   std::lock_guard hold(state.lock);
   comm::Session* ended = decode(*session);
   ended->user_freed = true;
+  ended->instance->set_memory_kinds(ended->number, {});
   ended->instance.reset();
   release(ended);
   *session = MPI_SESSION_NULL;
@@ -83,9 +85,10 @@ int Session_finalize(MPI_Session* session) {
 }
 
 int Session_get_info(comm::Session& session, MPI_Info* info_used) {
-  comm::Info* copy = comm::Info::make();
-  copy->entries = session.info->entries;
-  *info_used = encode(copy);
+  comm::Info* used = comm::Info::make();
+  used->set("thread_level", thread_level_name(session.thread_level));
+  used->set(kinds_key, session.instance->memory_kinds(session.number));
+  *info_used = encode(used);
   return MPI_SUCCESS;
 }
 

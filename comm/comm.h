@@ -2,7 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -65,12 +68,18 @@ Group& empty_group();
 struct Session : Object {
   std::shared_ptr<Instance> instance;
   Errhandler* errhandler = nullptr;
-  Info* info = nullptr;
   int thread_level = 0;
   uint64_t number = 0;  ///< of all sessions of the process: unique, not 0
   Session() : Object(Kind::session) {}
   static Session* make();
   static void destroy(Session*);
+};
+
+/// Hints that are used (comm/hints.h): what the user has asserted.
+struct Hints {
+  bool no_any_tag = false, no_any_source = false;  ///< no receive and no probe asks for any
+  bool exact_length = false, allow_overtaking = false;
+  std::optional<std::string> memory_kinds;  ///< the only kinds of memory that messages lie in
 };
 
 /// What an MPI_Comm handle points to: a team plus name, attributes, error handler, info, collective state.
@@ -82,9 +91,8 @@ struct Communicator : Object {
   Errhandler* errhandler = nullptr;  ///< never null once made
   Attributes attributes;
   std::shared_ptr<const VirtualTopology> topology;  ///< comm/topology/topology.h; null: none
-  Info* info = nullptr;                             ///< hints of the user's; null: none
-  bool no_any_tag = false, no_any_source = false;   ///< hints: the user has asserted that no receive asks for any
-  uint64_t session = 0;                             ///< as of its group
+  Hints hints;
+  uint64_t session = 0;  ///< as of its group
   std::string name;
   Communicator() : Object(Kind::communicator) {}
   static void destroy(Communicator*);
@@ -98,8 +106,10 @@ struct Communicator : Object {
 /// Ranks as threads have one each.
 class Instance {
  public:
-  /// Opens the transports and meets the other ranks; `threads`: several threads may call at once.
+  /// Opens the transports; `threads`: several threads may call at once. Local: other ranks are found as they are needed.
   static Result<std::shared_ptr<Instance>> open(std::unique_ptr<boot::Bootstrap>, bool threads);
+  /// Waits for all ranks of the job, once; addresses are exchanged on the way.
+  Result<void> meet();
   ~Instance();
   boot::Bootstrap& boot() { return *boot_; }
   const boot::Job& job() const { return boot_->job(); }
@@ -111,7 +121,11 @@ class Instance {
   Communicator* self() { return self_; }
   /// All processes of the job with a context of its own, for agreement among groups that have no communicator yet.
   pml::Team& carrier() { return *carrier_; }
-  /// Waits for outstanding traffic and for all ranks, leaves the job. Idempotent.
+  /// The kinds of memory that objects of a session (0: the world model) may be used with: a list as mem::offered_alloc_kinds gives it.
+  std::string memory_kinds(uint64_t session) const;
+  /// Says so of a session, until it ends: an empty list.
+  void set_memory_kinds(uint64_t session, std::string kinds);
+  /// Waits for outstanding traffic, leaves the job. Idempotent.
   Status close();
 
  private:
@@ -122,7 +136,10 @@ class Instance {
   Communicator* world_ = nullptr;
   Communicator* self_ = nullptr;
   bool threads_ = false;
+  bool met_ = false;
   bool closed_ = false;
+  mutable std::mutex kinds_mutex_;
+  std::map<uint64_t, std::string> memory_kinds_;  // by session, where they are not those of the world model; guarded by kinds_mutex_
 };
 
 }  // namespace weft::comm

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "comm/context.h"
+#include "comm/hints.h"
 #include "comm/topology/topology.h"
 #include "runtime/base/error.h"
 #include "runtime/type/predefined.h"
@@ -95,26 +96,14 @@ void finish_dup(pml::Request& request) {
   request.context = nullptr;
   pml::Lane& lane = pending->made->instance->lanes().at(pending->context);  // its lock is not taken: request.lane's is
   adopt_team(*pending->made, std::make_unique<pml::Team>(lane, pending->context, pending->members, pending->rank, pending->remote));
+  apply_hints(*pending->made);
   if (pending->made->topology) attach_topology(*pending->made, pending->made->topology);
 }
 
 }  // namespace
 
-void set_info(Communicator& comm, const Info* info) {
-  if (!info) return;
-  if (!comm.info) comm.info = Info::make();
-  for (const auto& [key, value] : info->entries) comm.info->set(key, value);
-  const auto asserted = [&](std::string_view key) {
-    const std::string* value = comm.info->find(key);
-    return value && *value == "true";
-  };
-  comm.no_any_tag = asserted("mpi_assert_no_any_tag");
-  comm.no_any_source = asserted("mpi_assert_no_any_source");
-}
-
 void Communicator::destroy(Communicator* comm) {
   release(comm->errhandler);
-  release(comm->info);
   pool().destroy(comm);
 }
 
@@ -142,7 +131,7 @@ int dup(Communicator& comm, const Info* info, Communicator** made) {
   if (const int error = broadcast_united(comm, &context, sizeof context, 0)) return error;
   Communicator* copy = make_communicator(*comm.instance, context, team.share_members(), team.rank(), &comm, remote_group(team));
   if (comm.topology) attach_topology(*copy, comm.topology);
-  set_info(*copy, info);
+  set_hints(*copy, info);
   if (const int error = copy_attributes(comm, *copy)) {
     release(copy);
     return error;
@@ -155,7 +144,7 @@ int idup(Communicator& comm, const Info* info, Communicator** made, pml::Request
   const pml::Team& team = *comm.team;
   Communicator* copy = make_without_team(*comm.instance, &comm);
   copy->topology = comm.topology;  // attached once there is a team
-  set_info(*copy, info);
+  set_hints(*copy, info);
   if (const int error = copy_attributes(comm, *copy)) {
     release(copy);
     return error;
@@ -229,7 +218,7 @@ int create_from_group(const Group& group, std::string_view stringtag, const Info
   *made = make_communicator(*group.instance, context, group.members, rank, nullptr);
   (*made)->errhandler = retain(&errhandler);
   (*made)->session = group.session;
-  set_info(**made, info);
+  set_hints(**made, info);
   return MPI_SUCCESS;
 }
 

@@ -25,6 +25,8 @@ int split(Communicator&, int color, int key, Communicator** made);
 /// mpi://SELF as mpi_pset_name; unguided ones go to the first level, from the host down, at which the ranks are not all together, and name
 /// it in `info`; not on inter-communicators.
 int split_type(Communicator&, int split_type, int key, Info* info, Communicator** made);
+/// Process sets that there always are. The last one: the processes of the own host.
+inline constexpr std::string_view kWorldSet = "mpi://WORLD", kSelfSet = "mpi://SELF", kHostSet = "mpix://SHARED";
 /// MPI_Get_hw_resource_info (MPI 5.0, 11.1.2): the types of resource, and whether the calling thread is bound to one instance.
 /// "hwloc://Package" and so on where our launcher described the node; else the host alone, "mpi_shared_memory".
 std::vector<std::pair<std::string, bool>> hardware_resources(const boot::Job&);
@@ -40,9 +42,6 @@ int compare(const Communicator&, const Communicator&);
 
 /// MPI_Comm_free / MPI_Comm_disconnect: runs the delete callbacks and drops the user's reference.
 int free(Communicator&);
-
-/// Adds hints: those it is made with, or later ones (MPI_Comm_set_info). Null: none.
-void set_info(Communicator&, const Info*);
 
 /// Rank `root` of the united groups (intra-communicators: rank `root`) sends all others `bytes` bytes.
 int broadcast_united(Communicator&, void* data, uint64_t bytes, int root);

@@ -4,6 +4,7 @@
 
 #include "comm/context.h"
 #include "comm/create.h"
+#include "comm/hints.h"
 #include "runtime/base/error.h"
 #include "runtime/type/predefined.h"
 
@@ -129,7 +130,7 @@ int create_inter_from_groups(const Group& local, int leader, const Group* remote
   release((*made)->errhandler);
   (*made)->errhandler = retain(&errhandler);
   (*made)->session = local.session;
-  set_info(**made, info);
+  set_hints(**made, info);
   return MPI_SUCCESS;
 }
 

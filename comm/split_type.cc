@@ -1,4 +1,7 @@
+#include <algorithm>
+
 #include "comm/create.h"
+#include "comm/hints.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 #include "runtime/topo/node.h"
@@ -34,13 +37,24 @@ int resource_color(const boot::Job& job, std::string_view name) {
   return MPI_UNDEFINED;
 }
 
+/// Equal in the members of a process set; ranks may name different ones. The launcher tells all ranks the same list.
+int set_color(const Communicator& comm, const std::string& name) {
+  constexpr int launchers = 1 << 28, alone = 1 << 29, of_host = 1 << 30;
+  boot::Bootstrap& boot = comm.instance->boot();
+  if (name == kWorldSet) return 0;
+  if (name == kSelfSet) return alone + static_cast<int>(comm.team->rank());
+  if (name == kHostSet) return of_host + host_color(boot.job());
+  const auto names = boot.process_sets();
+  const auto members = boot.process_set(name);
+  if (!names || !members || !std::ranges::count(*members, boot.job().rank)) return MPI_UNDEFINED;
+  return launchers + static_cast<int>(std::ranges::find(*names, name) - names->begin());
+}
+
 int guided_color(const Communicator& comm, const boot::Job& job, bool by_set_too, const Info* info) {
   if (!info) return MPI_UNDEFINED;
   if (const std::string* resource = info->find(kTypeKey)) return resource_color(job, *resource);
   const std::string* set = by_set_too ? info->find("mpi_pset_name") : nullptr;
-  if (set && *set == "mpi://WORLD") return 0;
-  if (set && *set == "mpi://SELF") return static_cast<int>(comm.team->rank());
-  return MPI_UNDEFINED;
+  return set ? set_color(comm, *set) : MPI_UNDEFINED;
 }
 
 /// Goes down from the host until a level separates the ranks. All ranks see alike whether it does: those that it leaves together
@@ -80,7 +94,7 @@ int split_type(Communicator& comm, int type, int key, Info* info, Communicator**
       break;
     default: error = split(comm, MPI_UNDEFINED, key, made); break;
   }
-  if (!error && *made) set_info(**made, info);
+  if (!error && *made) set_hints(**made, info);
   return error;
 }
 

@@ -24,6 +24,7 @@ struct App {
   std::vector<std::string> hosts;   ///< that its ranks may run on; empty: all
   uint32_t per_host = 0;            ///< its ranks on each host; 0: as the hosts' slots say
   std::string path;                 ///< folders with ':' between them where the program is looked for before PATH
+  std::vector<std::string> sets;    ///< names of the process sets (MPI sessions) that its ranks are in
 };
 
 /// Who reads mpirun's standard input.

@@ -25,8 +25,8 @@ namespace {
 struct Part {
   long ranks = -1;
   std::string folder;
-  std::vector<std::string> exported, set, genv, env, mca, envlist, genvlist;
-  std::string input = "0", output, output_folder, signals, config_file;
+  std::vector<std::string> exported, set, process_sets, genv, env, mca, envlist, genvlist;
+  std::string memory_kinds, input = "0", output, output_folder, signals, config_file;
   PlaceWords places;
   std::string launcher, agent, agent_options, out_pattern, error_pattern, interfaces;
   long fan_out = 0;
@@ -105,6 +105,12 @@ void declare(CLI::App& app, Part& part) {
   app.add_option("--iface", part.interfaces, "Use these network interfaces, for launcher and data (as WEFT_NET_INTERFACES)")
       ->type_name("NAME,...");
   app.add_option("--wdir,--wd,--workdir", part.folder, "Working directory of the ranks")->type_name("DIR");
+  app.add_option("--pset", part.process_sets, "The ranks of this program are in the process sets (of MPI sessions) of these names")
+      ->type_name("NAME,...")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  app.add_option("--memory-alloc-kinds", part.memory_kinds, "Kinds of memory that the program asks for (MPI 5.0, 11.4.3)")
+      ->type_name("KIND,...");
   app.add_option("-x", part.exported, "Set a variable in the ranks' environment, or pass mpirun's value on")
       ->type_name("VAR[=VALUE]")
       ->take_all()
@@ -310,6 +316,17 @@ std::string variables_of(const Part& part, bool first, App& app, Global& global,
   return {};
 }
 
+/// The process sets of an app, and the kinds of memory that it asks for; a complaint if a name is not to be had.
+std::string mpi_wishes_of(const Part& part, App& app) {
+  for (const std::string& name : part.process_sets) {
+    if (name.empty() || name.starts_with("mpi://") || name.starts_with("mpix://"))
+      return "--pset \"" + name + "\": names are not empty, and mpi:// and mpix:// begin those that are there anyway";
+    app.sets.push_back(name);
+  }
+  if (!part.memory_kinds.empty()) app.variables.emplace_back("WEFT_MEM_ALLOC_KINDS", part.memory_kinds);
+  return {};
+}
+
 /// Who inherits what: -genv... for all, -env... for this app, which says it last.
 void inheritance_of(const Part& part, App& app, Global& global) {
   if (part.genvnone) global.inherit = Inherit::none;
@@ -429,6 +446,7 @@ bool add_part(const std::vector<std::string>& words, uint32_t default_ranks, Glo
   if (complaint.empty()) complaint = places_of(part, all, app);
   if (complaint.empty()) complaint = variables_of(part, parsed.options.apps.empty(), app, global, parsed);
   if (complaint.empty()) complaint = streams_of(part, all);
+  if (complaint.empty()) complaint = mpi_wishes_of(part, app);
   if (!complaint.empty()) {
     parsed = wrong(complaint);
     return false;

@@ -75,7 +75,8 @@ class Server final : public PmixServer {
     uint32_t first, count;
   };
   std::mutex spaces_mutex_;
-  std::map<std::string, Numbers> spaces_;  // guarded by spaces_mutex_
+  std::map<std::string, Numbers> spaces_;                 // guarded by spaces_mutex_
+  std::map<std::string, std::vector<pmix_proc_t>> sets_;  // process sets by name; guarded by spaces_mutex_
   struct Call {
     pmix_op_cbfunc_t done;
     void* token;
@@ -88,6 +89,9 @@ class Server final : public PmixServer {
   /// The same for several processes, whole namespaces spelt out.
   static std::optional<std::vector<uint32_t>> numbers(const pmix_proc_t procs[], size_t count);
   static std::string space_names();
+  static std::string set_names();
+  static bool add_members(InfoList& answers, const pmix_query_t& query);
+  void add_sets(const Space& space);
   static void answer(pmix_modex_cbfunc_t done, void* token, pmix_status_t status, const std::string& data);
   Result<void> register_clients(const Space& space, const Layout& places);
 };
@@ -232,15 +236,52 @@ std::string Server::space_names() {
   return names;
 }
 
+std::string Server::set_names() {
+  std::lock_guard lock(the_server->spaces_mutex_);
+  std::string names;
+  for (const auto& [name, members] : the_server->sets_) names += (names.empty() ? "" : ",") + name;
+  return names;
+}
+
+/// The members of the process set that a query names; false if there is none.
+bool Server::add_members(InfoList& answers, const pmix_query_t& query) {
+  const char* wanted = nullptr;
+  for (size_t i = 0; i < query.nqual; i++)
+    if (!strcmp(query.qualifiers[i].key, PMIX_PSET_NAME) && query.qualifiers[i].value.type == PMIX_STRING)
+      wanted = query.qualifiers[i].value.data.string;
+  std::lock_guard lock(the_server->spaces_mutex_);
+  const auto found = wanted ? the_server->sets_.find(wanted) : the_server->sets_.end();
+  if (found == the_server->sets_.end()) return false;
+  const pmix_data_array_t members{PMIX_PROC, found->second.size(), found->second.data()};
+  answers.add_raw(PMIX_QUERY_PSET_MEMBERSHIP, &members, PMIX_DATA_ARRAY);
+  return true;
+}
+
+/// The process sets that the command line names.
+void Server::add_sets(const Space& space) {
+  std::lock_guard lock(spaces_mutex_);
+  uint32_t rank = 0;
+  for (const App& app : space.apps)
+    for (const uint32_t end = rank + app.ranks; rank < end; rank++)
+      for (const std::string& set : app.sets) {
+        pmix_proc_t& member = sets_[set].emplace_back();
+        space.name.copy(member.nspace, sizeof member.nspace - 1);
+        member.rank = rank;
+      }
+}
+
 pmix_status_t Server::query(pmix_proc_t*, pmix_query_t* queries, size_t count, pmix_info_cbfunc_t done, void* token) {
   InfoList answers;
   size_t known = 0;
   for (size_t q = 0; q < count; q++)
     for (char** key = queries[q].keys; key && *key; key++) {
       if (!strcmp(*key, PMIX_QUERY_NUM_PSETS)) {
-        answers.add(*key, uint32_t{0});
+        std::lock_guard lock(the_server->spaces_mutex_);
+        answers.add(*key, uint32_t(the_server->sets_.size()));
       } else if (!strcmp(*key, PMIX_QUERY_PSET_NAMES)) {
-        answers.add(*key, std::string());
+        answers.add(*key, set_names());
+      } else if (!strcmp(*key, PMIX_QUERY_PSET_MEMBERSHIP)) {
+        if (!add_members(answers, queries[q])) continue;
       } else if (!strcmp(*key, PMIX_QUERY_NAMESPACES)) {
         answers.add(*key, space_names());
       } else {
@@ -391,6 +432,7 @@ Result<void> Server::add_space(const Space& space) {
     std::lock_guard lock(spaces_mutex_);
     spaces_[space.name] = {space.first, space.ranks};
   }
+  add_sets(space);
   const pmix_data_array_t array = job.convert();
   pmix_nspace_t name{};
   space.name.copy(name, sizeof name - 1);

@@ -34,6 +34,7 @@ const obs::Figures<Counters> figures(
         {"no_room", Gauge::counter, &Counters::no_room, "sends that found the wire full"},
         {"rendezvous", Gauge::counter, &Counters::rendezvous, "sends that waited for their receiver, whatever the reason"},
         {"early", Gauge::counter, &Counters::early, "messages that arrived before an earlier one of the same sender"},
+        {"overtaking", Gauge::counter, &Counters::overtaking, "early messages matched at once, since their communicator allows it"},
         {"sleeps", Gauge::counter, &Counters::sleeps, "times that a wait slept"},
         {"ways_lost", Gauge::counter, &Counters::ways_lost, "ways to a peer lost where there were several"},
         {"ways_back", Gauge::counter, &Counters::ways_back, "lost ways that work again"},
@@ -355,6 +356,12 @@ int Lane::explain(const Request& request) {
     return fail(error,
                 "the message from rank %d with tag %d is longer than the receive buffer of %llu bytes; the part that fits was received",
                 t.outcome.source, t.outcome.tag, static_cast<unsigned long long>(t.capacity));
+  if (error == MPI_ERR_COUNT)
+    return fail(error,
+                "the message from rank %d with tag %d has %llu bytes, the receive buffer %llu; the hint mpi_assert_exact_length of the "
+                "communicator says that they are equal",
+                t.outcome.source, t.outcome.tag, static_cast<unsigned long long>(t.outcome.bytes),
+                static_cast<unsigned long long>(t.capacity));
   if (error == MPI_ERR_PROC_ABORTED && t.peer) return fail(error, "%s", t.peer->failure.c_str());
   if (error)
     return fail(error, "the operation with rank %d failed: %s", t.dest,
@@ -391,6 +398,24 @@ bool Lane::owes() {
   bool reading = false;
   operations_.each([&](Transfer& t) { reading |= t.stage == Stage::reading; });
   return reading;
+}
+
+/// Is there anything to send that has not left yet?
+bool Lane::holds_messages() const {
+  if (owed_ || holding_ || to_flush_) return true;
+  const auto held = [](const btl::Endpoint* endpoint) { return endpoint && endpoint->backlog() > 0; };
+  for (const auto& [id, peer] : peers_) {
+    if (peer->failed) continue;
+    for (const Way& way : peer->ways)
+      if (held(way.endpoint)) return true;
+    for (size_t t = 0; peer->rails && t < peer->rails->tracks.size(); ++t)
+      if (held(peer->rails->tracks[t].endpoint)) return true;
+  }
+  return false;
+}
+
+void Lane::settle() {
+  wait_for([](void* lane) { return !static_cast<Lane*>(lane)->holds_messages(); }, this, kDrainLimit_ns);
 }
 
 Status Lane::close() {

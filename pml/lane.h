@@ -33,6 +33,7 @@ namespace weft::pml {
 struct Message : Object {
   Unexpected* arrived = nullptr;  ///< null for MPI_MESSAGE_NO_PROC
   Lane* lane = nullptr;
+  void* team_owner = nullptr;  ///< as of the request that receives it (set by api)
   Outcome outcome;
   Message() : Object(Kind::message) {}
   static void destroy(Message*);
@@ -55,6 +56,7 @@ struct Counters {
   uint64_t no_room = 0;              ///< sends that found the wire full
   uint64_t rendezvous = 0;           ///< sends that waited for their receiver, whatever the reason
   uint64_t early = 0;                ///< messages that arrived before an earlier one
+  uint64_t overtaking = 0;           ///< those of them that were matched at once, as their communicator allows
   uint64_t sleeps = 0;
   uint64_t ways_lost = 0;   ///< of several to a peer
   uint64_t ways_back = 0;   ///< of those, that work again
@@ -202,6 +204,9 @@ class Lane final : private btl::Sink {
   void poison(Status status);
   Status poisoned() const { return static_cast<Status>(alarm_->poison.load(std::memory_order_acquire)); }
 
+  /// Waits until nothing that was sent needs this process's help any more, as nobody may call for a while.
+  void settle();
+
   /// Completes all outstanding traffic this process owes others and closes the transports (MPI_Finalize).
   Status close();
 
@@ -324,6 +329,8 @@ class Lane final : private btl::Sink {
   std::byte* landing_of_eager(Peer&, const btl::Header&);
   void landed(Peer&, const btl::Header&);
   void match_or_keep(Peer&, const btl::Header&, const std::byte* payload);
+  static void check_length(Request& receive);
+  Team* team_of(Context) const;
   void arrived_early(Peer&, const btl::Header&, const std::byte* payload);
   void drain_early(Peer&);
   void fill(Outcome&, const Unexpected&) const;
@@ -426,6 +433,7 @@ class Lane final : private btl::Sink {
   // peers and failures (peers.cc)
   Result<Addresses> addresses_of(ProcessId);
   bool owes();
+  bool holds_messages() const;
   bool is_here(uint32_t rank) const;
   void connect(Peer&);
   void choose_protocols(Peer&);
@@ -497,7 +505,7 @@ class Lane final : private btl::Sink {
   std::vector<Unused> unused_;
   std::unordered_map<ProcessId, std::unique_ptr<Peer>> peers_;
   std::vector<Peer*> railed_;  // peers with several ways
-  std::mutex teams_lock_;      // taken under lanes' locks, also those of other lanes
+  mutable std::mutex teams_lock_;      // taken under lanes' locks, also those of other lanes
   std::unordered_map<Context, Team*> teams_;
   Operations<Transfer> operations_;
   uint64_t owed_ = 0;             // sends begun and not complete

@@ -74,6 +74,10 @@ void Lanes::watch_failures(boot::Bootstrap& boot) {
   });
 }
 
+void Lanes::settle() {
+  for (auto& lane : lanes_) lane->settle();
+}
+
 Status Lanes::close() {
   Status status = Status::ok;
   for (auto& lane : lanes_)

@@ -24,6 +24,8 @@ class Lanes {
   Lane& first() { return *lanes_.front(); }
   const std::vector<std::unique_ptr<Lane>>& all() const { return lanes_; }
 
+  /// As Lane::settle, on all.
+  void settle();
   /// Completes all outstanding traffic and closes the transports.
   Status close();
 

@@ -23,6 +23,9 @@ inline void copy(std::byte* to, const std::byte* from, uint64_t n) {
     memcpy(to, from, n);
 }
 
+/// Stands, with a message's sequence number, among those that are early: the message itself has been matched already.
+constexpr uint8_t kMatchedEarly = 0;
+
 /// Is there all that a message of its kind begins with? Other kinds than these look at the length themselves.
 bool well_formed(const btl::Header& h) {
   switch (static_cast<MessageKind>(h.kind)) {
@@ -70,6 +73,8 @@ Status Lane::receive(Team& team, int source, int tag, Traffic traffic, const Buf
     for (int i = 0; i < kQuickRounds && t.stage != Stage::done; ++i) round(false);
   if (t.stage != Stage::done) [[unlikely]]
     if (const Status status = wait(t); status != Status::ok) return give_up_receive(t, status);
+  if (team.promises().exact_length && traffic == Traffic::user) [[unlikely]]
+    check_length(t);
   outcome = t.outcome;
   return outcome.error ? received_badly(t) : Status::ok;
 }
@@ -94,6 +99,12 @@ Status Lane::received_badly(const Transfer& t) {
   return t.outcome.error == MPI_ERR_PROC_ABORTED ? Status::peer_failed : Status::failed;
 }
 
+/// Where the user has promised that each message fills its buffer, a shorter one is an error.
+void Lane::check_length(Request& receive) {
+  auto& t = static_cast<Transfer&>(receive);
+  if (!t.outcome.error && !t.outcome.cancelled && t.outcome.bytes != t.capacity) t.outcome.error = MPI_ERR_COUNT;
+}
+
 /// The wait ended before the receive did. Data may still be on its way into the buffer: the transfer is left to its end.
 Status Lane::give_up_receive(Transfer& t, Status status) {
   fail(MPI_ERR_OTHER, "the job is being torn down (%s) during a receive from rank %d", to_string(status), t.dest);
@@ -110,6 +121,8 @@ Request* Lane::ireceive(Team& team, int source, int tag, Traffic traffic, const 
   std::lock_guard hold(lock_);
   Transfer& t = prepare(RequestKind::receive, team, source, tag, traffic, buffer);
   ring_.add(obs::What::ireceive, t.match_context, source, tag, t.capacity).type = buffer.type->abi_handle;
+  if (team.promises().exact_length && traffic == Traffic::user) [[unlikely]]
+    t.on_done = check_length;
   start_receive(t);
   return &t;
 }
@@ -119,6 +132,7 @@ Request* Lane::receive_init(Team& team, int source, int tag, const Buffer& buffe
   Transfer& t = prepare(RequestKind::persistent_receive, team, source, tag, Traffic::user, buffer);
   t.persistent = true;
   t.active = false;
+  if (team.promises().exact_length) t.on_done = check_length;
   return &t;
 }
 
@@ -145,6 +159,8 @@ Request* Lane::ireceive(Message* message, const Buffer& buffer) {
   t.tag = found.header.tag;
   t.team = nullptr;
   use(t, buffer);
+  if (const Team* team = team_of(found.header.context); team && team->promises().exact_length) t.on_done = check_length;
+  t.team_owner = message->team_owner;
   matched(t, found.header, *found.peer, found.payload);
   discard(found);
   Message::destroy(message);
@@ -301,11 +317,29 @@ void Lane::keep(Peer& from, const btl::Header& h, const std::byte* payload) {
   matcher_.keep(store(from, h, payload));
 }
 
-/// Over several wires, or one that does not keep order, a message may overtake another; it waits here for its turn.
+/// The team whose users' messages have a context; null: they are of another kind, or their communicator is not there any more.
+Team* Lane::team_of(Context context) const {
+  const std::lock_guard hold(teams_lock_);
+  const auto found = teams_.find(context);  // a team is listed by its context for users' messages
+  return found == teams_.end() ? nullptr : found->second;
+}
+
+/// Over several wires, or one that does not keep order, a message may overtake another; it waits here for its turn. Where the users of
+/// a communicator do not rely on the order it is matched at once, and only its number waits.
 void Lane::arrived_early(Peer& from, const btl::Header& h, const std::byte* payload) {
   ++counters_.early;
   if (from.early.size() == kMostEarly) return fail_peer(from, kNonsense);
-  from.early.push_back(&store(from, h, payload));
+  const Team* team = team_of(h.context);
+  if (!team || !team->promises().overtaking) {
+    from.early.push_back(&store(from, h, payload));
+    return;
+  }
+  btl::Header number = h;
+  number.kind = kMatchedEarly;
+  number.length = 0;
+  from.early.push_back(&store(from, number, nullptr));
+  ++counters_.overtaking;
+  match_or_keep(from, h, payload);
 }
 
 void Lane::drain_early(Peer& from) {
@@ -317,7 +351,9 @@ void Lane::drain_early(Peer& from) {
     }
     from.early.erase(from.early.begin() + static_cast<ptrdiff_t>(i));
     ++from.expected;
-    if (Transfer* t = matcher_.arrived(u->header)) {
+    if (u->header.kind == kMatchedEarly) {
+      discard(*u);
+    } else if (Transfer* t = matcher_.arrived(u->header)) {
       matched(*t, u->header, from, u->payload);
       discard(*u);
     } else {

@@ -65,6 +65,10 @@ bool Team::may_come_from(int source, ProcessId who) const {
   return source == any_source ? remote_->find(who) >= 0 : process(static_cast<uint32_t>(source)) == who;
 }
 
+void Team::promise(const Promises& promises) {
+  lane_->locked([&] { promises_ = promises; });
+}
+
 int32_t Team::take_tags(int32_t n) {
   if (n > int64_t{any_tag} - next_tag_) return any_tag;
   const int32_t first = next_tag_;

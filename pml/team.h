@@ -48,6 +48,12 @@ constexpr Context united_context(Context c) { return c | 4; }
 /// Spreads contexts over lanes: what follows each other comes to lie on different ones, on all processes alike.
 constexpr uint32_t ticket_of(Context c) { return static_cast<uint32_t>(c >> 3) - 1; }
 
+/// What its user has promised about a team's messages between two ranks (hints of a communicator); each process for itself.
+struct Promises {
+  bool exact_length = false;  ///< each message received is just as long as the buffer; one that is not is an error
+  bool overtaking = false;    ///< messages may be matched in another order than they were sent in
+};
+
 /// An ordered set of peers with a context id. `remote` differs from `local` for inter-communicators only.
 class Team {
  public:
@@ -77,6 +83,9 @@ class Team {
   /// The own rank among them.
   uint32_t united_rank() const { return in_front() ? rank_ : remote_size() + rank_; }
 
+  const Promises& promises() const { return promises_; }
+  void promise(const Promises& promises);
+
   /// `n` tags of partitioned traffic to this process that no other operation of the team has; the first of them. Negative: they are
   /// none of the user's. MPI_ANY_TAG (that there are no more) after some 2^31. Under the lane's lock.
   int32_t take_tags(int32_t n);
@@ -93,6 +102,7 @@ class Team {
   Lane* lane_;
   Context context_;
   uint32_t rank_;
+  Promises promises_;  // written under the lane's lock
   std::shared_ptr<const Members> local_, remote_;
   int32_t next_tag_ = INT32_MIN;
   std::vector<Peer*> cached_;  // grows to the highest rank talked to

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "comm/hints.h"
 #include "comm/topology/reorder.h"
 #include "comm/topology/topology.h"
 #include "runtime/base/error.h"
@@ -127,7 +128,7 @@ std::shared_ptr<const VirtualTopology> part_of(std::span<const Edge> incoming, s
 int finish_distributed(Communicator& comm, const Numbering& numbering, std::shared_ptr<const VirtualTopology> topology, const Info* info,
                        Communicator** made) {
   const int error = create_numbered(comm, numbering, std::move(topology), made);
-  if (!error) set_info(**made, info);
+  if (!error) set_hints(**made, info);
   return error;
 }
 

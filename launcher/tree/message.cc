@@ -142,6 +142,7 @@ void write_app(Writer& out, const App& app) {
   }
   out.texts(app.hosts);
   out.text(app.path);
+  out.texts(app.sets);
 }
 
 App read_app(Reader& in) {
@@ -160,6 +161,7 @@ App read_app(Reader& in) {
   }
   app.hosts = in.texts();
   app.path = in.text();
+  app.sets = in.texts();
   if (app.command.empty()) in.fail();
   return app;
 }

@@ -31,13 +31,12 @@ struct Job {
   uint32_t universe_size = 1;  ///< MPI_UNIVERSE_SIZE
   int appnum = 0;              ///< MPI_APPNUM, -1 if none
   std::string host;
-  std::string folder;                     ///< the job's folder for temporary files on this node, empty if none
-  std::string secret;                     ///< the job's shared secret (authenticates connections), random bytes as hex
-  std::string launcher;                   ///< for messages: "weft mpirun", "Slurm", "prterun", "none (singleton)"
-  uint32_t cpus = 1;                      ///< CPUs that the ranks of this node may use together
-  std::string topology;                   ///< the node's hardware as topo::Node::parse reads it, empty if the launcher did not tell
-  std::vector<std::string> process_sets;  ///< besides mpi://WORLD and mpi://SELF
-  std::optional<ProcessId> parent;        ///< who has spawned this job
+  std::string folder;               ///< the job's folder for temporary files on this node, empty if none
+  std::string secret;               ///< the job's shared secret (authenticates connections), random bytes as hex
+  std::string launcher;             ///< for messages: "weft mpirun", "Slurm", "prterun", "none (singleton)"
+  uint32_t cpus = 1;                ///< CPUs that the ranks of this node may use together
+  std::string topology;             ///< the node's hardware as topo::Node::parse reads it, empty if the launcher did not tell
+  std::optional<ProcessId> parent;  ///< who has spawned this job
 };
 
 /// One program to be spawned.
@@ -69,7 +68,7 @@ class Bootstrap {
 
   virtual const Job& job() const = 0;
 
-  /// Publishes a value under this rank's name; visible to others after the next fence (or at once, where cheap).
+  /// Publishes a value under this rank's name; visible to others at once or after the next fence (`shows_at_once`).
   virtual Result<void> put(std::string_view name, std::span<const std::byte> value) = 0;
 
   /// Fetches what `who` published. Blocks until it is there or the time is over (then a Failure naming rank and key).
@@ -87,7 +86,13 @@ class Bootstrap {
   /// `callback` is run (on a thread of the bootstrap's) once per process known to have failed.
   virtual void on_failure(std::function<void(ProcessId)> callback) = 0;
 
-  /// Members (world ranks) of a named process set other than mpi://WORLD and mpi://SELF.
+  /// Can others see what was put before the next fence? If not, all ranks of the job have to be started together.
+  virtual bool shows_at_once() const { return true; }
+
+  /// Names of the process sets that the launcher knows, without mpi://WORLD and mpi://SELF. Asks it each time.
+  virtual Result<std::vector<std::string>> process_sets();
+
+  /// Members (world ranks) of such a process set.
   virtual Result<std::vector<uint32_t>> process_set(std::string_view name) = 0;
 
   /// Starts programs as a job of their own, whose `parent` is this rank. Returns when all of them run, though none may have joined its job

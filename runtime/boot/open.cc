@@ -54,6 +54,8 @@ std::string foreign_launcher() {
 
 Result<SpawnedJob> Bootstrap::spawn(const SpawnSpec&) { return Failure{"processes cannot be spawned under " + job().launcher}; }
 
+Result<std::vector<std::string>> Bootstrap::process_sets() { return std::vector<std::string>(); }
+
 Result<uint32_t> Bootstrap::find_job(std::string_view name) {
   if (name == job().name) return 0u;
   return Failure{"job " + std::string(name) + " is not known here"};

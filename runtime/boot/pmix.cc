@@ -4,10 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <sstream>
 #include <thread>
 
 #include "runtime/base/log.h"
@@ -111,6 +113,7 @@ class PmixBootstrap final : public Bootstrap {
   Result<std::string> host_of(ProcessId who) override;
   void abort(int code, std::string_view message) override;
   void on_failure(std::function<void(ProcessId)> callback) override;
+  Result<std::vector<std::string>> process_sets() override;
   Result<std::vector<uint32_t>> process_set(std::string_view name) override;
   Result<SpawnedJob> spawn(const SpawnSpec& spec) override;
   Result<uint32_t> find_job(std::string_view name) override;
@@ -121,6 +124,9 @@ class PmixBootstrap final : public Bootstrap {
   pmix_proc_t self_{};
   Job job_;
   bool open_ = false;
+  // A process that joins its job again has other addresses. Servers may still tell the old ones, so they get other names.
+  const std::string life_ = lives++ ? "." + std::to_string(lives - 1) : "";
+  static std::atomic<int> lives;
   mutable std::mutex jobs_mutex_;
   std::vector<std::string> jobs_;  // by number; guarded by jobs_mutex_
   std::mutex callback_mutex_;
@@ -140,6 +146,9 @@ class PmixBootstrap final : public Bootstrap {
   /// Runs `take` on a value that PMIx has; false if it has none. Asks the server only where `ask`.
   template <class Take>
   bool lookup(uint32_t rank, const char* key, Take take, bool ask = false) const;
+  /// Runs `take` on each value with which the server answers a question, about a process set if one is named.
+  template <class Take>
+  void ask(const char* question, std::string set, Take take);
   std::string job_text(uint32_t rank, const char* key) const;
   uint64_t job_number(uint32_t rank, const char* key, uint64_t otherwise) const;
   void read_job();
@@ -149,6 +158,8 @@ class PmixBootstrap final : public Bootstrap {
   static void on_event(size_t, pmix_status_t, const pmix_proc_t*, pmix_info_t[], size_t, pmix_info_t[], size_t,
                        pmix_event_notification_cbfunc_fn_t, void*);
 };
+
+std::atomic<int> PmixBootstrap::lives{0};
 
 uint64_t as_number(const pmix_value_t& value, uint64_t otherwise) {
   switch (value.type) {
@@ -276,7 +287,7 @@ Result<void> PmixBootstrap::put(std::string_view name, std::span<const std::byte
   boxed.type = PMIX_BYTE_OBJECT;
   boxed.data.bo.bytes = const_cast<char*>(reinterpret_cast<const char*>(value.data()));
   boxed.data.bo.size = value.size();
-  pmix_status_t status = lib_.put(PMIX_GLOBAL, std::string(name).c_str(), &boxed);
+  pmix_status_t status = lib_.put(PMIX_GLOBAL, (std::string(name) + life_).c_str(), &boxed);
   if (status == PMIX_SUCCESS) status = lib_.commit();
   if (status != PMIX_SUCCESS) return Failure{"PMIx cannot publish \"" + std::string(name) + "\": " + text(status)};
   return {};
@@ -285,7 +296,7 @@ Result<void> PmixBootstrap::put(std::string_view name, std::span<const std::byte
 Result<Blob> PmixBootstrap::get(ProcessId who, std::string_view name) {
   const auto owner = proc(who);
   if (!owner) return owner.failure();
-  const std::string key(name);
+  const std::string key = std::string(name) + life_;
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(patience.get());
   auto pause = std::chrono::microseconds(200);
   // The first question lets the server wait until the rank has published something. If that something lacks our key, the
@@ -485,32 +496,48 @@ void PmixBootstrap::on_failure(std::function<void(ProcessId)> callback) {
       codes, sizeof codes / sizeof *codes, nullptr, 0, on_event, [](pmix_status_t, size_t, void*) {}, nullptr);
 }
 
-Result<std::vector<uint32_t>> PmixBootstrap::process_set(std::string_view name) {
+template <class Take>
+void PmixBootstrap::ask(const char* question, std::string set, Take take) {
   pmix_query_t query{};
-  char key[] = PMIX_QUERY_PSET_MEMBERSHIP;
-  char* keys[] = {key, nullptr};
-  const std::string wanted(name);
-  pmix_info_t which{};
-  set_key(which.key, PMIX_PSET_NAME);
-  which.value.type = PMIX_STRING;
-  which.value.data.string = const_cast<char*>(wanted.c_str());
+  char* keys[] = {const_cast<char*>(question), nullptr};
+  // Without the first one PMIx 4.2 looks into what it has before, and then sends the server a query that it has freed.
+  pmix_info_t qualifiers[2] = {flag(PMIX_QUERY_REFRESH_CACHE), {}};
+  set_key(qualifiers[1].key, PMIX_PSET_NAME);
+  qualifiers[1].value.type = PMIX_STRING;
+  qualifiers[1].value.data.string = set.data();
   query.keys = keys;
-  query.qualifiers = &which;
-  query.nqual = 1;
+  query.qualifiers = qualifiers;
+  query.nqual = set.empty() ? 1 : 2;
   pmix_info_t* answer = nullptr;
   size_t count = 0;
-  const pmix_status_t status = lib_.query(&query, 1, &answer, &count);
+  if (lib_.query(&query, 1, &answer, &count) != PMIX_SUCCESS) count = 0;
+  for (size_t i = 0; i < count; i++) {
+    take(answer[i].value);
+    lib_.value_destruct(&answer[i].value);
+  }
+  free(answer);
+}
+
+Result<std::vector<std::string>> PmixBootstrap::process_sets() {
+  std::vector<std::string> names;
+  ask(PMIX_QUERY_PSET_NAMES, {}, [&](const pmix_value_t& value) {
+    if (value.type != PMIX_STRING || !value.data.string) return;
+    std::stringstream list(value.data.string);
+    for (std::string name; std::getline(list, name, ',');)
+      if (!name.empty()) names.push_back(name);
+  });
+  return names;
+}
+
+Result<std::vector<uint32_t>> PmixBootstrap::process_set(std::string_view name) {
   std::vector<uint32_t> ranks;
-  for (size_t i = 0; status == PMIX_SUCCESS && i < count; i++) {
-    const pmix_value_t& value = answer[i].value;
-    if (value.type != PMIX_DATA_ARRAY || !value.data.darray || value.data.darray->type != PMIX_PROC) continue;
+  ask(PMIX_QUERY_PSET_MEMBERSHIP, std::string(name), [&](const pmix_value_t& value) {
+    if (value.type != PMIX_DATA_ARRAY || !value.data.darray || value.data.darray->type != PMIX_PROC) return;
     const auto* procs = static_cast<const pmix_proc_t*>(value.data.darray->array);
     for (size_t p = 0; p < value.data.darray->size; p++)
       if (job_.name == procs[p].nspace) ranks.push_back(procs[p].rank);
-  }
-  for (size_t i = 0; i < count; i++) lib_.value_destruct(&answer[i].value);
-  free(answer);
-  if (ranks.empty()) return Failure{"no process set named \"" + wanted + "\" is known to " + job_.launcher};
+  });
+  if (ranks.empty()) return Failure{"no process set named \"" + std::string(name) + "\" is known to " + job_.launcher};
   return ranks;
 }
 

@@ -159,6 +159,101 @@ void session_buffers() {
   for (MPI_Session& session : sessions) MPI_Session_finalize(&session);
 }
 
+/// What a communicator says of a hint.
+std::string hint(MPI_Comm comm, const char* key) {
+  char value[64] = "";
+  int length = sizeof value, found = 0;
+  MPI_Info used;
+  MPI_Comm_get_info(comm, &used);
+  MPI_Info_get_string(used, key, &length, value, &found);
+  MPI_Info_free(&used);
+  return found ? value : "(none)";
+}
+
+/// A message that does not fill its buffer is an error, in every kind of receive, and is received all the same.
+void exact_length() {
+  MPI_Comm comm;
+  MPI_Info info;
+  MPI_Info_create(&info);
+  MPI_Info_set(info, "mpi_assert_exact_length", "true");
+  MPI_Comm_dup_with_info(MPI_COMM_WORLD, info, &comm);
+  MPI_Info_free(&info);
+  MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  CHECK(hint(comm, "mpi_assert_exact_length") == "true");
+  const std::vector<int> out(20000, rank + 1);
+  std::vector<int> in(20000);
+  for (int sent : {3, 20000})
+    for (int room : {sent, sent - 1, sent + 1}) {
+      const int expected = room == sent ? MPI_SUCCESS : room < sent ? MPI_ERR_TRUNCATE : MPI_ERR_COUNT;
+      if (room > 20000) continue;
+      const auto received = [&](int error, const MPI_Status& status) {
+        int count = 0;
+        MPI_Get_count(&status, MPI_INT, &count);
+        CHECK(check::error_class(error) == expected && count == std::min(sent, room));
+        CHECK(in[0] == left() + 1 && in[size_t(count) - 1] == left() + 1);
+        std::fill(in.begin(), in.end(), 0);
+      };
+      MPI_Status status;
+      MPI_Request send, receive;
+      MPI_Isend(out.data(), sent, MPI_INT, right(), 1, comm, &send);
+      int error = MPI_Recv(in.data(), room, MPI_INT, left(), 1, comm, &status);
+      received(error, status);
+      MPI_Wait(&send, MPI_STATUS_IGNORE);
+      MPI_Irecv(in.data(), room, MPI_INT, left(), 2, comm, &receive);
+      MPI_Send(out.data(), sent, MPI_INT, right(), 2, comm);
+      error = MPI_Wait(&receive, &status);
+      received(error, status);
+      MPI_Recv_init(in.data(), room, MPI_INT, left(), 3, comm, &receive);
+      for (int again = 0; again < 2; ++again) {
+        MPI_Start(&receive);
+        MPI_Send(out.data(), sent, MPI_INT, right(), 3, comm);
+        error = MPI_Wait(&receive, &status);
+        received(error, status);
+      }
+      MPI_Request_free(&receive);
+      MPI_Message message;
+      MPI_Isend(out.data(), sent, MPI_INT, right(), 4, comm, &send);
+      MPI_Mprobe(left(), 4, comm, &message, &status);
+      error = MPI_Mrecv(in.data(), room, MPI_INT, &message, &status);
+      received(error, status);
+      MPI_Wait(&send, MPI_STATUS_IGNORE);
+      error = MPI_Sendrecv(out.data(), sent, MPI_INT, right(), 5, in.data(), room, MPI_INT, left(), 5, comm, &status);
+      received(error, status);
+      MPI_Isendrecv(out.data(), sent, MPI_INT, right(), 6, in.data(), room, MPI_INT, left(), 6, comm, &receive);
+      error = MPI_Wait(&receive, &status);
+      received(error, status);
+    }
+  int sum = 0;  // collectives are not meant, and nothing comes from nobody
+  CHECK(MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, comm) == MPI_SUCCESS && sum == ranks * (ranks - 1) / 2);
+  CHECK(MPI_Recv(in.data(), 5, MPI_INT, MPI_PROC_NULL, 1, comm, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+  MPI_Comm_free(&comm);
+}
+
+/// Where messages may overtake each other all of them arrive, each once.
+void overtaking() {
+  MPI_Comm comm;
+  MPI_Info info;
+  MPI_Request request;
+  MPI_Info_create(&info);
+  MPI_Info_set(info, "mpi_assert_allow_overtaking", "true");
+  MPI_Comm_idup_with_info(MPI_COMM_WORLD, info, &comm, &request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  MPI_Info_free(&info);
+  CHECK(hint(comm, "mpi_assert_allow_overtaking") == "true");
+  constexpr int messages = 50;
+  std::vector<std::vector<int>> out, in(messages, std::vector<int>(3000));
+  std::vector<MPI_Request> requests(2 * messages);
+  for (int i = 0; i < messages; ++i) out.emplace_back(i % 5 ? 1 : 3000, i);
+  for (int i = 0; i < messages; ++i) MPI_Irecv(in[size_t(i)].data(), 3000, MPI_INT, left(), 8, comm, &requests[size_t(i)]);
+  for (int i = 0; i < messages; ++i)
+    MPI_Isend(out[size_t(i)].data(), int(out[size_t(i)].size()), MPI_INT, right(), 8, comm, &requests[size_t(messages + i)]);
+  MPI_Waitall(2 * messages, requests.data(), MPI_STATUSES_IGNORE);
+  std::vector<int> seen(messages);
+  for (const auto& one : in) ++seen[size_t(one[0])];
+  CHECK(seen == std::vector<int>(messages, 1));
+  MPI_Comm_free(&comm);
+}
+
 void assertions() {
   MPI_Comm comm;
   MPI_Info info;
@@ -166,7 +261,7 @@ void assertions() {
   MPI_Info_set(info, "mpi_assert_no_any_tag", "true");
   MPI_Comm_dup_with_info(MPI_COMM_WORLD, info, &comm);
   MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
-  int in = -1, flag = 0, size = 16;
+  int in = -1, flag = 0;
   MPI_Status status;
   CHECK(check::error_class(MPI_Recv(&in, 1, MPI_INT, left(), MPI_ANY_TAG, comm, &status)) == MPI_ERR_TAG);
   CHECK(check::error_class(MPI_Iprobe(left(), MPI_ANY_TAG, comm, &flag, &status)) == MPI_ERR_TAG);
@@ -178,16 +273,17 @@ void assertions() {
   CHECK(MPI_Iprobe(left(), MPI_ANY_TAG, comm, &flag, &status) == MPI_SUCCESS);
   MPI_Send(&rank, 1, MPI_INT, right(), 5, comm);
   CHECK(MPI_Recv(&in, 1, MPI_INT, left(), MPI_ANY_TAG, comm, &status) == MPI_SUCCESS && in == left());
-  // A copy has none of the hints.
+  // A copy has none of the hints, nor does the world; what is no boolean changes nothing, and what nobody knows is not given back.
   MPI_Comm copy;
   MPI_Comm_dup(comm, &copy);
   CHECK(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, copy, &flag, &status) == MPI_SUCCESS);
-  char value[16] = "";
-  MPI_Info used;
-  MPI_Comm_get_info(comm, &used);
-  MPI_Info_get_string(used, "mpi_assert_no_any_source", &size, value, &flag);
-  CHECK(flag && value == std::string("true"));
-  MPI_Info_free(&used);
+  MPI_Info_set(info, "mpi_assert_no_any_source", "perhaps");
+  MPI_Info_set(info, "colour", "blue");
+  MPI_Comm_set_info(comm, info);
+  CHECK(hint(comm, "mpi_assert_no_any_source") == "true" && hint(comm, "mpi_assert_no_any_tag") == "false");
+  CHECK(hint(comm, "mpi_assert_exact_length") == "false" && hint(comm, "mpi_assert_allow_overtaking") == "false");
+  CHECK(hint(comm, "colour") == "(none)" && hint(comm, "mpi_memory_alloc_kinds") == "mpi,system");
+  for (MPI_Comm other : {copy, MPI_COMM_WORLD}) CHECK(hint(other, "mpi_assert_no_any_source") == "false");
   MPI_Info_free(&info);
   MPI_Comm_free(&copy);
   MPI_Comm_free(&comm);
@@ -255,5 +351,7 @@ int main(int argc, char** argv) {
   buffers();
   session_buffers();
   assertions();
+  exact_length();
+  overtaking();
   return check::end("requests");
 }

@@ -6,7 +6,7 @@ set -u
 . "$(dirname "$0")/lib.sh"
 ranks_list=${RANKS:-1 2 3 4 5 8}
 [ -z "${SANITIZE:-}" ] || ranks_list=${RANKS:-1 2 4}
-for program in ${PROGRAMS:-smoke point_to_point requests types communicators intercomm collectives topology partitioned threads}; do
+for program in ${PROGRAMS:-smoke point_to_point requests types communicators intercomm collectives topology partitioned threads values}; do
   if ! compile "$program"; then
     failed=$((failed + 1))
     continue

@@ -83,6 +83,7 @@ class PmiBootstrap final : public Bootstrap {
   }
 
   void abort(int code, std::string_view message) override { server_->abort(code, message); }
+  bool shows_at_once() const override { return false; }
   void on_failure(std::function<void(ProcessId)>) override {}  // these protocols tell nobody; the launcher ends the job
   Result<std::vector<uint32_t>> process_set(std::string_view name) override {
     return Failure{"no process set named \"" + std::string(name) + "\" is known to " + job_.launcher};

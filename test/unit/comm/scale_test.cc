@@ -65,6 +65,7 @@ Cost cost_of_start(uint32_t size) {
   const size_t before = held();
   auto instance = comm::Instance::open(std::make_unique<Pretended>(size), false);
   REQUIRE(instance);
+  REQUIRE((*instance)->meet());
   const size_t after = held();
   CHECK((*instance)->world()->size() == static_cast<int>(size));
   const Cost cost{after - before, Pretended::calls};

@@ -90,6 +90,16 @@ TEST_CASE("several programs", "[options]") {
   CHECK_FALSE(run({"-n", "2", "first", ":"}).run);
 }
 
+TEST_CASE("process sets and kinds of memory", "[options]") {
+  const Parsed parsed = run({"--pset", "a,b", "-pset", "c", "-memory-alloc-kinds", "mpi,cuda:device", "first", ":", "second"});
+  REQUIRE(parsed.run);
+  CHECK(parsed.options.apps[0].sets == Words{"a", "b", "c"});
+  CHECK(parsed.options.apps[1].sets.empty());
+  using Variables = std::vector<std::pair<std::string, std::string>>;
+  CHECK(parsed.options.apps[0].variables == Variables{{"WEFT_MEM_ALLOC_KINDS", "mpi,cuda:device"}});
+  for (const char* name : {"mpi://WORLD", "mpix://MINE", "", "a,,b"}) CHECK_FALSE(run({"--pset", name, "first"}).run);
+}
+
 TEST_CASE("whose environment is set", "[options]") {
   using Variables = std::vector<std::pair<std::string, std::string>>;
   const Parsed parsed = run({"-genv",  "G",   "1",        "-env",   "L=2", "-x",       "X=3", "first",     ":", "-env",  "M",     "4",

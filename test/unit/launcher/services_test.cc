@@ -284,6 +284,7 @@ TEST_CASE("records of services survive their way, and hostile bytes do no harm",
   app.ranks = 2;
   app.hosts = {"a"};
   app.path = "/p";
+  app.sets = {"ocean", "all"};
   SpawnOrder order;
   order.space = {"job.3", 3, 17, 2, {app}, {"job", 1}};
   order.host_of = {1, 0};

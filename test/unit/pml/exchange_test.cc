@@ -126,6 +126,46 @@ TEST_CASE("strided data arrives whatever the layout of the other side") {
   }
 }
 
+TEST_CASE("messages overtake each other where their team's users allow it, and only there") {
+  for (const bool get : {false, true}) {
+    for (const bool allowed : {false, true}) {
+      run_ranks(2, {"disorder", {.get = get, .ordered = false, .room = 1000}}, false, [&](Rank& me) {
+        constexpr int count = 300;
+        const int other = 1 - static_cast<int>(me.rank);
+        if (allowed) me.world.promise({.overtaking = true});
+        // Sizes on both sides of what is sent at once. The number of the message is its content.
+        const auto size_of = [](int i) { return uint64_t{i % 7 == 0 ? 9000u : 40u}; };
+        std::vector<std::vector<int>> out;
+        std::vector<pml::Request*> sends;
+        for (int i = 0; i < count; ++i) {
+          out.emplace_back(size_of(i) / sizeof(int), i);
+          sends.push_back(me.lane.isend(me.world, other, 5, Traffic::user, bytes(out.back().data(), size_of(i))));
+        }
+        NEED(me.boot.fence(false));  // all of it is on its way
+        int last = -1, backwards = 0;
+        std::vector<int> seen(count);
+        for (int i = 0; i < count; ++i) {
+          std::vector<int> got(9000 / sizeof(int));
+          pml::Outcome outcome;
+          NEED(me.lane.receive(me.world, other, 5, Traffic::user, bytes(got.data(), 9000), outcome) == Status::ok);
+          NEED(got[0] >= 0 && got[0] < count && outcome.bytes == size_of(got[0]));
+          NEED(got[outcome.bytes / sizeof(int) - 1] == got[0]);
+          backwards += got[0] < last;
+          last = got[0];
+          ++seen[static_cast<size_t>(last)];
+        }
+        NEED(seen == std::vector<int>(count, 1));
+        NEED(allowed ? backwards > 0 : backwards == 0);
+        NEED(allowed == (me.lane.counters().overtaking > 0));
+        for (pml::Request* send : sends) {
+          NEED(me.lane.wait(*send) == Status::ok);
+          release(send);
+        }
+      });
+    }
+  }
+}
+
 TEST_CASE("messages between two ranks do not overtake each other") {
   const uint32_t seed = std::random_device{}();
   INFO("seed " << seed);

@@ -1,0 +1,41 @@
+#include "comm/hints.h"
+
+#include "runtime/mem/alloc_kinds.h"
+
+namespace weft::comm {
+namespace {
+
+struct Assertion {
+  std::string_view key;
+  bool Hints::*value;
+};
+constexpr Assertion assertions[] = {{"mpi_assert_no_any_tag", &Hints::no_any_tag},
+                                    {"mpi_assert_no_any_source", &Hints::no_any_source},
+                                    {"mpi_assert_exact_length", &Hints::exact_length},
+                                    {"mpi_assert_allow_overtaking", &Hints::allow_overtaking}};
+constexpr std::string_view kKinds = "mpi_memory_alloc_kinds", kAssertedKinds = "mpi_assert_memory_alloc_kinds";
+
+}  // namespace
+
+void set_hints(Communicator& comm, const Info* info) {
+  if (!info) return;
+  for (const Assertion& assertion : assertions) {
+    const std::string* value = info->find(assertion.key);
+    if (value && (*value == "true" || *value == "false")) comm.hints.*assertion.value = *value == "true";
+  }
+  const std::string* kinds = info->find(kAssertedKinds);
+  if (kinds && mem::covers_alloc_kinds(comm.instance->memory_kinds(comm.session), *kinds)) comm.hints.memory_kinds = *kinds;
+  if (comm.team) apply_hints(comm);
+}
+
+void apply_hints(Communicator& comm) { comm.team->promise({comm.hints.exact_length, comm.hints.allow_overtaking}); }
+
+Info* hints_in_use(const Communicator& comm) {
+  Info* used = Info::make();
+  for (const Assertion& assertion : assertions) used->set(assertion.key, comm.hints.*assertion.value ? "true" : "false");
+  used->set(kKinds, comm.instance->memory_kinds(comm.session));
+  if (comm.hints.memory_kinds) used->set(kAssertedKinds, *comm.hints.memory_kinds);
+  return used;
+}
+
+}  // namespace weft::comm
