@@ -4,6 +4,7 @@
 
 #include "include/mpi.h"
 #include "pml/lane.h"
+#include "runtime/base/copy.h"
 #include "runtime/base/error.h"
 
 namespace weft::pml {
@@ -12,16 +13,6 @@ namespace {
 constexpr int kQuickRounds = 200;       // before a blocking receive waits like everybody else
 constexpr size_t kMostEarly = 1 << 15;  // half of the numbers that messages have
 constexpr const char* kNonsense = "it sent a message that makes no sense; memory of one side is damaged, or the two run different versions";
-
-/// memcpy for sizes that are small more often than not, without a call.
-inline void copy(std::byte* to, const std::byte* from, uint64_t n) {
-  if (n == 8)
-    memcpy(to, from, 8);
-  else if (n == 4)
-    memcpy(to, from, 4);
-  else if (n)
-    memcpy(to, from, n);
-}
 
 /// Stands, with a message's sequence number, among those that are early: the message itself has been matched already.
 constexpr uint8_t kMatchedEarly = 0;
@@ -195,7 +186,7 @@ inline void Lane::deliver(Transfer& t, const btl::Header& h, const std::byte* da
   }
   t.outcome.bytes = bytes;
   if (t.base) [[likely]]
-    copy(t.base, data, bytes);
+    copy_few(t.base, data, bytes);
   else
     type::unpack(*t.buffer.type, t.buffer.count, data, bytes, t.buffer.address);
   t.stage = Stage::done;  // as end() does, for a transfer that has no bulk

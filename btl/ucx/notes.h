@@ -79,25 +79,32 @@ struct Token {
     note.header.length = static_cast<uint32_t>(header_length - sizeof note + length);
     return admit(note.header, from);
   }
-  std::optional<Arrival> read_short(const void* header, size_t header_length) const {
+  std::optional<Arrival> read_short(const void* header, size_t header_length, size_t length) const {
     ShortNote note;
-    if (header_length < sizeof note) [[unlikely]]
+    if (header_length < sizeof note || (header_length > sizeof note && length)) [[unlikely]]
       return std::nullopt;
     memcpy(&note, header, sizeof note);
-    return admit(note.header(static_cast<uint32_t>(header_length - sizeof note)), note.from ^ part());
+    return admit(note.header(static_cast<uint32_t>(header_length - sizeof note + length)), note.from ^ part());
   }
 };
 
 /// What a process publishes: this, then UCX's address.
 struct Card {
-  uint32_t magic = 0x31637577;  // "wuc1"
+  uint32_t magic = 0x32637577;  // "wuc2"
   uint32_t token = 0;
+  uint32_t slots = 0;  ///< of UCX's queues in shared memory (worker.cc)
 
   boot::Blob before(const void* address, size_t length) const {
     boot::Blob blob(sizeof *this + length);
     memcpy(blob.data(), this, sizeof *this);
     memcpy(blob.data() + sizeof *this, address, length);
     return blob;
+  }
+  /// Its slots, if it is long enough to be one.
+  static uint32_t slots_in(const boot::Blob& published) {
+    Card card;
+    if (published.size() >= sizeof card) memcpy(&card, published.data(), sizeof card);
+    return card.slots;
   }
   /// UCX's part of what a process of this job has published; empty if it is none.
   static std::span<const std::byte> address_in(const boot::Blob& published, uint32_t token) {

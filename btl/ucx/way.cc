@@ -4,13 +4,21 @@
 
 #include "btl/ucx/worker.h"
 #include "include/mpi.h"
+#include "runtime/base/copy.h"
 
 namespace weft::btl::ucx {
 namespace {
 
 constexpr uint32_t kMostParcels = 32;  // of one way in flight: more waits in the pml
 constexpr size_t kMostLoans = 8;
+constexpr uint32_t kShort = 64;                 // a payload of so much is better copied behind its note than given to UCX as a second piece
 constexpr uint32_t kRendezvousFrom = 32 << 10;  // a loan of less goes at once, and is copied on arrival
+
+constexpr ucp_request_param_t kNoRequest = [] {
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FLAG_FORCE_IMM_CMPL;
+  return param;
+}();
 
 }  // namespace
 
@@ -37,11 +45,31 @@ Status Way::admit_failed() {
 }
 
 Status Way::try_inline(const Header& h, const void* payload) {
+  const bool attempt = h.length < at_once_below_ && !parcels_ && ShortNote::fits(h, worker_.job_.rank);
+  if (attempt) [[likely]]
+    if (send_at_once(h, payload)) [[likely]]
+      return Status::ok;
   Parcel* parcel = admit();
   if (!parcel) [[unlikely]]
     return admit_failed();
   if (h.length) memcpy(parcel->payload, payload, h.length);
-  return dispatch(parcel, h);
+  const Status status = dispatch(parcel, h);
+  if (attempt && status == Status::ok && !parcels_) at_once_below_ = std::max(h.length, kShort + 1);  // UCX had room: it was the size
+  return status;
+}
+
+/// Sends a message that UCX can take whole, without a buffer that it might have to look at later; false: it cannot just now.
+bool Way::send_at_once(const Header& h, const void* payload) {
+  if (!ep_ || over_) return false;
+  struct {
+    ShortNote note;
+    std::byte payload[kShort];
+  } message;
+  message.note = ShortNote(h, worker_.job_.rank ^ worker_.token_.part());
+  if (h.length > kShort)
+    return !ucp_am_send_nbx(ep_, unsigned(Say::short_message), &message.note, sizeof message.note, payload, h.length, &kNoRequest);
+  copy_few(message.payload, payload, h.length);
+  return !ucp_am_send_nbx(ep_, unsigned(Say::short_message), nullptr, 0, &message, sizeof message.note + h.length, &kNoRequest);
 }
 
 Status Way::send(const Header& h, type::Cursor& cursor) {

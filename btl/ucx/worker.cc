@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 #include <utility>
 
 #include "runtime/base/clock.h"
@@ -17,7 +18,8 @@ namespace {
 
 constexpr int kStepsPerPoll = 8;
 constexpr size_t kIdleParcels = 16;
-constexpr size_t kJoined = 2048;  // copying so much costs less than a second piece of memory
+constexpr size_t kJoined = 2048;   // copying so much costs less than a second piece of memory
+constexpr size_t kManyRanks = 16;  // of one node, each of which has UCX's queue: with more the usual small slots
 constexpr uint64_t kCloseLimit_ns = 1'000'000'000;
 
 Failure failure(const char* what, ucs_status_t status) {
@@ -30,6 +32,35 @@ bool is_at_least(unsigned wanted_major, unsigned wanted_minor) {
   unsigned major, minor, release;
   ucp_get_version(&major, &minor, &release);
   return std::pair(major, minor) >= std::pair(wanted_major, wanted_minor);
+}
+
+/// Sizes of the slots of UCX's queues in shared memory, as far as they matter: who connects to each other must have the same.
+enum Slots : uint32_t { no_shared_memory, set_by_user, usual, of_4_KiB = 4288, of_8_KiB = 8384 };
+
+bool is_set(std::initializer_list<const char*> variables) {
+  return std::ranges::any_of(variables, [](const char* name) { return getenv(name) != nullptr; });
+}
+
+/// Slots that take a message of up to 4 KiB (8 KiB where UCX has 64 of them instead of 256): what fits goes in one copy, without a buffer,
+/// and the second cache line of a slot does not arrive as late as with the usual 128 bytes.
+Slots slots_for(size_t ranks) {
+  const char* wires = getenv("UCX_TLS");
+  const auto named = [&](const char* wire) { return strstr(wires, wire) != nullptr; };
+  if (wires && (*wires == '^' || !(named("posix") || named("sysv") || named("sm") || named("shm") || named("all"))))
+    return no_shared_memory;
+  if (is_set({"UCX_MM_FIFO_ELEM_SIZE", "UCX_POSIX_FIFO_ELEM_SIZE", "UCX_SYSV_FIFO_ELEM_SIZE"})) return set_by_user;
+  if (ranks > kManyRanks) return usual;
+  if (is_at_least(1, 22)) return of_4_KiB;
+  return is_at_least(1, 14) ? usual : of_8_KiB;
+}
+
+/// UCX 1.13 names settings of a wire without the wire, later versions with it; it complains of those that nothing uses.
+void apply(Slots slots, ucp_config_t* config) {
+  if (slots <= usual) return;
+  const std::string size = std::to_string(slots);
+  const bool named = is_at_least(1, 22);
+  for (const char* name : named ? std::vector{"POSIX_FIFO_ELEM_SIZE", "SYSV_FIFO_ELEM_SIZE"} : std::vector{"MM_FIFO_ELEM_SIZE"})
+    ucp_config_modify(config, name, size.c_str());
 }
 
 Caps caps_of() {
@@ -65,6 +96,9 @@ Result<void> Worker::start() {
   if (const ucs_status_t s = ucp_config_read(nullptr, nullptr, &config); s != UCS_OK) return failure("reading its settings", s);
   // its sockets would cut a buffered message of ours into nine (1.13 does not, and complains of the setting); what the user has set holds
   if (is_at_least(1, 22) && !getenv("UCX_TCP_TX_SEG_SIZE")) ucp_config_modify(config, "TCP_TX_SEG_SIZE", "64k");
+  const Slots slots = slots_for(job_.node_ranks.size());
+  slots_ = slots;
+  apply(slots, config);
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME;
   params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
@@ -83,7 +117,7 @@ Result<void> Worker::listen() {
   ucp_worker_attr_t attributes{};
   attributes.field_mask = UCP_WORKER_ATTR_FIELD_ADDRESS | UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER;
   if (const ucs_status_t s = ucp_worker_query(worker_, &attributes); s != UCS_OK) return failure("asking for the address", s);
-  address_ = Card{.token = token_.whole}.before(attributes.address, attributes.address_length);
+  address_ = Card{.token = token_.whole, .slots = slots_}.before(attributes.address, attributes.address_length);
   ucp_worker_release_address(worker_, attributes.address);
   joined_limit_ = std::min(attributes.max_am_header, kJoined);
   const std::pair<Say, ucp_am_recv_callback_t> handlers[] = {{Say::message, on_message},
@@ -125,6 +159,8 @@ void* Worker::cookie_of(Way& way) {
 
 std::string Worker::name_of(const Way& way) const { return boot::name_of(boot_, {0, way.rank_}); }
 
+bool Worker::on_node(uint32_t rank) const { return std::binary_search(job_.node_ranks.begin(), job_.node_ranks.end(), rank); }
+
 bool Worker::reaches(ProcessId who, const boot::Blob& address) const {
   return who.job == 0 && who.rank != job_.rank && address.size() > sizeof(Card);
 }
@@ -133,6 +169,12 @@ Result<Endpoint*> Worker::connect(ProcessId who, const boot::Blob& address, void
   const std::string rank = text_of(who);
   const auto theirs = Card::address_in(address, token_.whole);
   if (theirs.empty()) return Failure{rank + " published no valid address for ucx; do all processes run the same version of Weft?"};
+  // one would write into the other's queue past its end
+  if (const uint32_t slots = Card::slots_in(address); on_node(rank_of(who.rank)) && slots != slots_ && slots && slots_)
+    return Failure{
+        rank +
+        " has UCX's queues in shared memory in another shape; give all processes the same version and UCX_ settings, or leave out "
+        "shared memory (UCX_TLS)"};
   Way& to = way(who.rank);
   to.cookie_ = cookie;
   to.met_ = true;
@@ -149,7 +191,7 @@ Result<ucp_ep_h> Worker::make_endpoint(Way& way, const ucp_address_t* address) {
   params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
   params.address = address;
   // UCX's shared memory cannot tell of a peer's death: there the launcher does
-  way.watched_ = !std::binary_search(job_.node_ranks.begin(), job_.node_ranks.end(), rank_of(way.rank_));
+  way.watched_ = !on_node(rank_of(way.rank_));
   params.err_mode = way.watched_ ? UCP_ERR_HANDLING_MODE_PEER : UCP_ERR_HANDLING_MODE_NONE;
   params.err_handler.cb = Way::failed;
   params.err_handler.arg = &way;
@@ -195,13 +237,19 @@ void Worker::arrived(const Arrival& arrival, const std::byte* payload) {
   sink_->arrived(cookie_of(from), arrival.header, payload);
 }
 
-ucs_status_t Worker::on_short_message(void* at, const void* header, size_t header_length, void*, size_t, const ucp_am_recv_param_t*) {
+/// The note is UCX's header or its beginning; of the shortest messages the beginning of UCX's data.
+ucs_status_t Worker::on_short_message(void* at, const void* header, size_t header_length, void* data, size_t length,
+                                      const ucp_am_recv_param_t*) {
   auto& self = *static_cast<Worker*>(at);
-  const std::optional<Arrival> arrival = self.token_.read_short(header, header_length);
+  if (!header_length) {
+    header = data;
+    header_length = std::exchange(length, 0);
+  }
+  const std::optional<Arrival> arrival = self.token_.read_short(header, header_length, length);
   if (!arrival) [[unlikely]]
     self.stranger();
   else if (self.sink_) [[likely]]
-    self.arrived(*arrival, static_cast<const std::byte*>(header) + sizeof(ShortNote));
+    self.arrived(*arrival, static_cast<const std::byte*>(length ? data : header) + (length ? 0 : sizeof(ShortNote)));
   return UCS_OK;
 }
 

@@ -27,6 +27,8 @@ enum class Say : unsigned {
 
 constexpr uint32_t kBuffered = 64 << 10;  // payload of a buffered send
 
+constexpr uint32_t kAtOnce = (8 << 10) + 1;  // payloads below it are worth the attempt to send them without a buffer
+
 /// A buffered message, until UCX has sent it.
 struct Parcel {
   Parcel* next = nullptr;
@@ -65,6 +67,7 @@ class Way final : public Endpoint {
   Parcel* admit();
   Status admit_failed();
   Note note_of(Header) const;
+  bool send_at_once(const Header&, const void* payload);
   Status dispatch(Parcel*, const Header&);
   Status refused(ucs_status_t);
   void say(Say);
@@ -75,14 +78,15 @@ class Way final : public Endpoint {
   static void loan_ended(void* request, ucs_status_t, void* loan);
   static void failed(void* way, ucp_ep_h, ucs_status_t);
 
-  ucp_ep_h ep_ = nullptr;    // null: not connected from here
-  uint32_t parcels_ = 0;     // in flight
-  bool over_ = false;        // left, or lost: nothing can be sent any more
-  bool left_ = false;        // the peer said farewell
-  bool told_ = false;        // we have said farewell
-  bool heard_ = false;       // and the peer knows
-  bool greeting_ = false;    // our hello waits until UCX's two sides know each other
-  ucp_ep_h back_ = nullptr;  // UCX's own way back to a peer that has connected to us
+  ucp_ep_h ep_ = nullptr;             // null: not connected from here
+  uint32_t parcels_ = 0;              // in flight
+  uint32_t at_once_below_ = kAtOnce;  // payloads that UCX may take without a buffer of ours
+  bool over_ = false;                 // left, or lost: nothing can be sent any more
+  bool left_ = false;                 // the peer said farewell
+  bool told_ = false;                 // we have said farewell
+  bool heard_ = false;                // and the peer knows
+  bool greeting_ = false;             // our hello waits until UCX's two sides know each other
+  ucp_ep_h back_ = nullptr;           // UCX's own way back to a peer that has connected to us
   void* cookie_ = nullptr;
   bool met_ = false;      // cookie_ is set
   bool watched_ = false;  // UCX looks after the peer's life
@@ -131,6 +135,7 @@ class Worker final : public Transport {
   ucs_status_t begin_large(const Arrival&, void* descriptor);
   void end_large(Inbound*, ucs_status_t);
   std::string name_of(const Way&) const;
+  bool on_node(uint32_t rank) const;
   static ucs_status_t on_short_message(void*, const void* header, size_t, void* data, size_t, const ucp_am_recv_param_t*);
   static ucs_status_t on_message(void*, const void* header, size_t, void* data, size_t, const ucp_am_recv_param_t*);
   template <Say what>
@@ -141,6 +146,7 @@ class Worker final : public Transport {
   Sink* sink_ = nullptr;  // during poll()
   int events_ = 0;        // of this poll
   Token token_;
+  uint32_t slots_ = 0;       // of UCX's queues in shared memory
   size_t joined_limit_ = 0;  // up to this many bytes note and payload go as one
   Parcel* parcels_ = nullptr;
   size_t idle_parcels_ = 0;

@@ -25,4 +25,14 @@ inline void copy_bytes(void* to, const void* from, size_t n) {
 inline void copy_bytes(void* to, const void* from, size_t n) { std::memcpy(to, from, n); }
 #endif
 
+/// memcpy for sizes that are small more often than not: those of the shortest messages without a call.
+inline void copy_few(void* to, const void* from, size_t n) {
+  if (n == 8)
+    std::memcpy(to, from, 8);
+  else if (n == 4)
+    std::memcpy(to, from, 4);
+  else if (n)
+    std::memcpy(to, from, n);
+}
+
 }  // namespace weft

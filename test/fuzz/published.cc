@@ -50,7 +50,7 @@ Target ucx_notes() {
             const auto front = blob_of(script.piece(is_short ? kLongest : length));
             const auto data = blob_of(script.piece(kLongest));
             const auto arrival =
-                is_short ? token.read_short(front.data(), front.size()) : token.read(front.data(), front.size(), data.size());
+                is_short ? token.read_short(front.data(), front.size(), data.size()) : token.read(front.data(), front.size(), data.size());
             if (!arrival) return;
             need(rank_of(arrival->from) < token.size && rank_of(arrival->from) != rank_of(token.rank),
                  "a stranger is taken for a process of the job");
@@ -68,7 +68,8 @@ Target ucx_cards() {
             const auto theirs = ucx::Card::address_in(published, 5);
             if (theirs.empty()) return;
             need(theirs.data() + theirs.size() == published.data() + published.size(), "UCX's address is not what was published");
-            need(text_of(ucx::Card{.token = 5}.before(theirs.data(), theirs.size())) == in, "a card is not what it was when made again");
+            need(text_of(ucx::Card{.token = 5, .slots = ucx::Card::slots_in(published)}.before(theirs.data(), theirs.size())) == in,
+                 "a card is not what it was when made again");
           }};
 }
 
