@@ -59,6 +59,12 @@ inline void ok(int code, std::source_location where = std::source_location::curr
   throw Failure(where_text(where) + "error " + std::to_string(code) + ": " + text);
 }
 
+inline int error_class(int code) {
+  int found = MPI_ERR_UNKNOWN;
+  MPI_Error_class(code, &found);
+  return found;
+}
+
 /// Fails unless what MPI says is what the model says.
 inline void same(int64_t is, int64_t expected, const std::string& what, std::source_location where = std::source_location::current()) {
   if (is != expected) throw Failure(where_text(where) + what + " is " + std::to_string(is) + ", not " + std::to_string(expected));

@@ -7,10 +7,14 @@ namespace random_test {
 
 namespace {
 
+MPI_Session session = MPI_SESSION_NULL;
+MPI_Group session_world = MPI_GROUP_NULL;  ///< all processes, as the session knows them
+
 /// The communicator of a group of the parent's ranks, in their new order. Says who is in it; the handle comes later.
 Comm model(const Comm& parent, const std::vector<int>& ranks, uint64_t id, const std::string& text) {
   Comm made;
   made.id = mix(parent.id, id);
+  made.of_session = parent.of_session;
   made.text = text + "(" + parent.text + ")";
   made.owned = true;
   for (int r : ranks) made.members.push_back(parent.members[size_t(r)]);
@@ -26,20 +30,32 @@ std::vector<int> everyone(const Comm& comm) {
 }
 
 Comm draw_dup(const Comm& parent, Rng& rng) {
-  const int64_t how = rng.below(3);
-  Comm made = model(parent, everyone(parent), 1, how == 0 ? "dup" : how == 1 ? "idup" : "dup_with_info");
+  const int64_t how = rng.below(4);
+  static const char* const names[] = {"dup", "idup", "dup_with_info", "idup_with_info"};
+  Comm made = model(parent, everyone(parent), 1, names[how]);
   made.remote = parent.remote;
   made.side = parent.side;
   made.topology = parent.topology;
   made.ins = parent.ins;
   made.outs = parent.outs;
   if (how == 0) ok(MPI_Comm_dup(parent.handle, &made.handle));
-  if (how == 2) ok(MPI_Comm_dup_with_info(parent.handle, MPI_INFO_NULL, &made.handle));
-  if (how == 1) {
+  MPI_Info hints = MPI_INFO_NULL;
+  if (how >= 2) {
+    made.exact = rng.chance(60);
+    ok(MPI_Info_create(&hints));
+    for (const char* key : {"mpi_assert_no_any_tag", "mpi_assert_no_any_source", "mpi_assert_exact_length"})
+      ok(MPI_Info_set(hints, key, made.exact ? "true" : "false"));
+  }
+  if (how == 2) ok(MPI_Comm_dup_with_info(parent.handle, hints, &made.handle));
+  if (how == 1 || how == 3) {
     MPI_Request request;
-    ok(MPI_Comm_idup(parent.handle, &made.handle, &request));
+    if (how == 1)
+      ok(MPI_Comm_idup(parent.handle, &made.handle, &request));
+    else
+      ok(MPI_Comm_idup_with_info(parent.handle, hints, &made.handle, &request));
     ok(MPI_Wait(&request, MPI_STATUS_IGNORE));
   }
+  if (hints != MPI_INFO_NULL) ok(MPI_Info_free(&hints));
   return made;
 }
 
@@ -98,6 +114,23 @@ Comm draw_create(const Comm& parent, Rng& rng) {
   return made;
 }
 
+/// Without a parent: its members find each other by the group and a string.
+Comm draw_from_group(const Comm& parent, Rng& rng) {
+  std::vector<int> ranks = everyone(parent), processes;
+  rng.shuffle(ranks);
+  ranks.resize(size_t(rng.between(1, parent.size())));
+  const std::string name = "random " + std::to_string(rng.next());
+  Comm made = model(parent, ranks, 35, "create_from_group");
+  made.of_session = true;
+  if (made.rank == made.size()) return made;
+  for (int r : ranks) processes.push_back(parent.members[size_t(r)]);
+  MPI_Group group;
+  ok(MPI_Group_incl(session_world, int(processes.size()), processes.data(), &group));
+  ok(MPI_Comm_create_from_group(group, name.c_str(), MPI_INFO_NULL, MPI_ERRORS_RETURN, &made.handle));
+  ok(MPI_Group_free(&group));
+  return made;
+}
+
 /// Two groups of a communicator, each in order or shuffled. A rank in neither of them takes no part.
 Comm draw_inter(const Comm& parent, Rng& rng) {
   std::vector<int> ranks = everyone(parent);
@@ -131,6 +164,7 @@ Comm draw_merge(const Comm& parent, Rng& rng) {
   const int high = int(rng.below(2));  // the side whose ranks come last
   Comm made;
   made.id = mix(parent.id, 60);
+  made.of_session = parent.of_session;
   made.text = "merge(" + parent.text + ")";
   made.owned = true;
   const bool first = parent.side != high;
@@ -199,6 +233,16 @@ void check_comm(const Comm& comm) {
 
 }  // namespace
 
+Session::Session() {
+  ok(MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session));
+  ok(MPI_Group_from_session_pset(session, "mpi://WORLD", &session_world));
+}
+
+Session::~Session() {
+  MPI_Group_free(&session_world);
+  MPI_Session_finalize(&session);
+}
+
 Comm world_comm() {
   Comm world;
   world.handle = MPI_COMM_WORLD;
@@ -213,7 +257,7 @@ Comm world_comm() {
 
 Comm draw_comm(const Comm& parent, uint64_t seed) {
   Rng rng(mix(seed, parent.id));
-  const int64_t how = rng.below(7);
+  const int64_t how = rng.below(8);
   Comm made;
   if (how == 0)
     made = draw_dup(parent, rng);
@@ -224,7 +268,7 @@ Comm draw_comm(const Comm& parent, uint64_t seed) {
   else if (how < 4)
     made = draw_topology(parent, rng);
   else
-    made = how < 6 ? draw_split(parent, rng) : draw_create(parent, rng);
+    made = how < 6 ? draw_split(parent, rng) : how == 6 ? draw_create(parent, rng) : draw_from_group(parent, rng);
   if (made.in()) check_comm(made);
   return made;
 }

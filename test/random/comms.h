@@ -19,6 +19,8 @@ struct Comm {
   std::vector<int> ins, outs;  ///< this rank's neighbours, in the order of neighbourhood collectives
   uint64_t id = 0;             ///< the same on all members, and only there
   bool owned = false;          ///< to be freed
+  bool of_session = false;     ///< made from the session's group, or from such a communicator
+  bool exact = false;          ///< hints promise that there are no wildcards, and that messages are as long as their receives
   std::string text;
   int size() const { return int(members.size()); }
   bool inter() const { return !remote.empty(); }
@@ -30,6 +32,15 @@ struct Comm {
 };
 
 Comm world_comm();
+
+/// A session of the program, beside MPI_Init: groups made from it become communicators as well. One at a time.
+class Session {
+ public:
+  Session();
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+};
 
 /// A communicator made from another one by a constructor drawn at random: to be called by all members of `parent`. The seed is shared.
 Comm draw_comm(const Comm& parent, uint64_t seed);

@@ -39,7 +39,7 @@ Exchange::Exchange(const Draw& draw) : draw_(draw) {
   unit_ = draw_unit(rng);
   units_ = draw_units(rng, pattern_.bytes() * unit_, 400000);
   replace_ = rng.chance(40);
-  wild_ = rng.chance(30);
+  wild_ = rng.chance(30) && !draw.comm.exact;
   for (int side = 0; side < draw.comm.sides(); ++side) pair_up(side, rng);
   blocking_ = local.chance(60);
   out_ = draw_layout(local, pattern_, unit_);

@@ -140,6 +140,14 @@ void Program::run_step(int step) {
   free_comm(made);
 }
 
+/// A part of messages between single ranks, by a number below 50.
+std::unique_ptr<Part> draw_between_ranks(const Draw& draw, int64_t what) {
+  if (what < 30) return draw_messages(draw);
+  if (what < 38) return draw_partitioned(draw);
+  if (what < 41 && !draw.comm.inter()) return draw_truncated(draw);
+  return draw_exchange(draw);
+}
+
 /// At most one part sends messages between single ranks, so that tags tell them apart.
 std::vector<std::unique_ptr<Part>> Program::draw_parts(int step, const Comm& comm, Rng& rng) {
   std::vector<std::unique_ptr<Part>> parts;
@@ -152,7 +160,7 @@ std::vector<std::unique_ptr<Part>> Program::draw_parts(int step, const Comm& com
     const Draw draw{comm, kind.next(), int(step % 4000) * Draw::tags, options_.threads == 1};
     const int64_t what = kind.below(100);
     if (i == 0 && what < 50)
-      parts.push_back(what < 38 ? draw_messages(draw) : draw_exchange(draw));
+      parts.push_back(draw_between_ranks(draw, what));
     else if (comm.topology != Topology::none && kind.chance(60))
       parts.push_back(draw_neighbors(draw));
     else
@@ -203,6 +211,7 @@ void run_thread(const Options& options, int thread, const Comm& first) {
 }
 
 void run(const Options& options) {
+  const Session session;
   const Comm world = world_comm();
   world_rank = world.rank;
   if (options.limit > 0) {

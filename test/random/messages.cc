@@ -69,7 +69,7 @@ class Messages : public Part {
   void sort_into_streams(int side, int dest, Rng& rng);
   void draw_kind(Message& message, bool posted, Rng& rng);
   void add_out(size_t message, Rng& rng);
-  void add_in(size_t stream, Rng& rng);
+  void add_in(size_t stream, size_t message, Rng& rng);
   void start(Out& out, Pending& pending);
   void start_posted(In& in, Pending& pending);
   void take_one(In& in, Pending& pending);
@@ -86,6 +86,7 @@ class Messages : public Part {
   std::vector<Out> outs_;
   std::vector<In> ins_;
   bool wild_ = false, ready_ = false, cancels_ = false;
+  bool own_buffer_ = false;  ///< the communicator's; else the process's, which no other thread may use at the same time
   std::vector<char> buffer_;
   MPI_Request cancelled_ = MPI_REQUEST_NULL;
   int unused_ = 0;
@@ -100,13 +101,14 @@ Messages::Messages(const Draw& draw) : draw_(draw) {
   sort_into_streams(rng);
   for (const Message& m : messages_) ready_ |= m.kind == Kind::ready;
   Rng local = draw.local();
-  cancels_ = local.chance(15);
+  own_buffer_ = local.chance(50) || draw.comm.of_session || !draw.alone;
+  cancels_ = local.chance(15) && !draw.comm.exact;
   for (size_t i = 0; i < messages_.size(); ++i) {
     if (messages_[i].side == draw.comm.side && messages_[i].source == draw.comm.rank) add_out(i, local);
   }
   for (size_t s = 0; s < streams_.size(); ++s) {
     if (streams_[s].side == draw.comm.side && streams_[s].dest == draw.comm.rank) {
-      for (size_t i = 0; i < streams_[s].messages.size(); ++i) add_in(s, local);
+      for (size_t i : streams_[s].messages) add_in(s, i, local);
     }
   }
 }
@@ -159,7 +161,7 @@ void Messages::sort_into_streams(Rng& rng) {
 
 /// The messages to one rank of a side.
 void Messages::sort_into_streams(int side, int dest, Rng& rng) {
-  const int64_t style = rng.below(100);
+  const int64_t style = rng.below(draw_.comm.exact ? 50 : 100);
   const bool any_source = style >= 50 && style < 85, any_tag = style >= 70;
   std::map<std::pair<int, int>, size_t> found;
   for (size_t i = 0; i < messages_.size(); ++i) {
@@ -180,7 +182,7 @@ void Messages::sort_into_streams(int side, int dest, Rng& rng) {
 void Messages::draw_kind(Message& message, bool posted, Rng& rng) {
   const int64_t kind = rng.below(100);
   message.kind = kind < 50 ? Kind::standard : kind < 75 ? Kind::synchronous : kind < 90 ? Kind::buffered : Kind::ready;
-  if ((message.kind == Kind::buffered && !draw_.alone) || (message.kind == Kind::ready && !posted)) message.kind = Kind::standard;
+  if (message.kind == Kind::ready && !posted) message.kind = Kind::standard;
   message.mode = Mode(rng.below(3));
   if (message.mode == Mode::blocking && message.kind != Kind::buffered && !posted) message.mode = Mode::nonblocking;
 }
@@ -199,11 +201,12 @@ void Messages::add_out(size_t message, Rng& rng) {
   outs_.push_back(std::move(out));
 }
 
-void Messages::add_in(size_t stream, Rng& rng) {
+/// A receive of a stream; `message`: the one that it gets if there are no wildcards.
+void Messages::add_in(size_t stream, size_t message, Rng& rng) {
   const Stream& s = streams_[stream];
-  int64_t most = 0;
-  for (size_t i : s.messages) most = std::max(most, messages_[i].units);
-  if (s.messages.size() == 1 && rng.chance(30)) most += rng.below(5);
+  int64_t most = messages_[message].units;
+  for (size_t i : s.messages) most = draw_.comm.exact ? most : std::max(most, messages_[i].units);
+  if (s.messages.size() == 1 && rng.chance(30) && !draw_.comm.exact) most += rng.below(5);
   const How how = How(s.posted ? rng.below(2) : rng.below(7));
   In in{stream, how, draw_layout(rng, pattern_, unit_), most, {}};
   const int count = elements(in.layout, most);
@@ -256,7 +259,7 @@ void Messages::attach() {
   }
   if (room == 0) return;
   buffer_.resize(size_t(room));
-  ok(MPI_Buffer_attach(buffer_.data(), int(room)));
+  ok(own_buffer_ ? MPI_Comm_attach_buffer(draw_.comm.handle, buffer_.data(), int(room)) : MPI_Buffer_attach(buffer_.data(), int(room)));
 }
 
 void Messages::start(Out& out, Pending& pending) {
@@ -340,7 +343,7 @@ void Messages::check() {
   if (!buffer_.empty()) {
     void* buffer = nullptr;
     int size = 0;
-    ok(MPI_Buffer_detach(&buffer, &size));
+    ok(own_buffer_ ? MPI_Comm_detach_buffer(draw_.comm.handle, &buffer, &size) : MPI_Buffer_detach(&buffer, &size));
     same(size, int64_t(buffer_.size()), "size of the buffer that was attached");
     buffer_.clear();
   }

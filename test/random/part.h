@@ -99,6 +99,9 @@ inline int64_t draw_unit(Rng& rng) {
 
 std::unique_ptr<Part> draw_messages(const Draw& draw);
 std::unique_ptr<Part> draw_exchange(const Draw& draw);
+std::unique_ptr<Part> draw_partitioned(const Draw& draw);
+/// Not on inter-communicators.
+std::unique_ptr<Part> draw_truncated(const Draw& draw);
 std::unique_ptr<Part> draw_movement(const Draw& draw);
 std::unique_ptr<Part> draw_reduction(const Draw& draw);
 /// On communicators with a topology.
