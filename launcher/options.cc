@@ -107,7 +107,6 @@ void declare(CLI::App& app, Part& part) {
   app.add_option("--wdir,--wd,--workdir", part.folder, "Working directory of the ranks")->type_name("DIR");
   app.add_option("--pset", part.process_sets, "The ranks of this program are in the process sets (of MPI sessions) of these names")
       ->type_name("NAME,...")
-      ->delimiter(',')
       ->allow_extra_args(false);
   app.add_option("--memory-alloc-kinds", part.memory_kinds, "Kinds of memory that the program asks for (MPI 5.0, 11.4.3)")
       ->type_name("KIND,...");
@@ -318,11 +317,12 @@ std::string variables_of(const Part& part, bool first, App& app, Global& global,
 
 /// The process sets of an app, and the kinds of memory that it asks for; a complaint if a name is not to be had.
 std::string mpi_wishes_of(const Part& part, App& app) {
-  for (const std::string& name : part.process_sets) {
-    if (name.empty() || name.starts_with("mpi://") || name.starts_with("mpix://"))
-      return "--pset \"" + name + "\": names are not empty, and mpi:// and mpix:// begin those that are there anyway";
-    app.sets.push_back(name);
-  }
+  for (const std::string& names : part.process_sets)
+    for (const std::string& name : placement::split(names, ',')) {
+      if (name.empty() || name.starts_with("mpi://") || name.starts_with("mpix://"))
+        return "--pset \"" + names + "\": names are not empty, and mpi:// and mpix:// begin those that are there anyway";
+      app.sets.push_back(name);
+    }
   if (!part.memory_kinds.empty()) app.variables.emplace_back("WEFT_MEM_ALLOC_KINDS", part.memory_kinds);
   return {};
 }

@@ -15,13 +15,14 @@ constexpr Known known[] = {{"system", {}}, {"mpi", {"alloc_mem", "win_allocate",
 
 std::vector<std::string_view> cut(std::string_view text, char at) {
   std::vector<std::string_view> parts;
-  while (!text.empty()) {
+  for (bool more = !text.empty(); more;) {
     const size_t end = std::min(text.find(at), text.size());
+    more = end < text.size();
     std::string_view part = text.substr(0, end);
     while (!part.empty() && part.front() == ' ') part.remove_prefix(1);
     while (!part.empty() && part.back() == ' ') part.remove_suffix(1);
     parts.push_back(part);
-    text.remove_prefix(std::min(end + 1, text.size()));
+    text.remove_prefix(more ? end + 1 : end);
   }
   return parts;
 }
