@@ -57,7 +57,7 @@ Partitioned::Partitioned(const Draw& draw) : draw_(draw) {
   Rng rng = draw.shared(), local = draw.local();
   pattern_ = draw_pattern(rng);
   unit_ = draw_unit(rng);
-  for (int64_t i = rng.between(1, 1 + draw.comm.size()); i > 0; --i) draw_message(rng);
+  for (int64_t i = rng.between(1, 1 + draw.comm.size_of(0)); i > 0; --i) draw_message(rng);
   for (size_t i = 0; i < messages_.size(); ++i) {
     const Message& m = messages_[i];
     if (m.side != draw.comm.side || m.source != draw.comm.rank) continue;
