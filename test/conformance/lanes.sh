@@ -20,7 +20,7 @@ for program in ${PROGRAMS:-threads point_to_point requests communicators interco
   for net; do
     export WEFT_NET="$net"
     for lanes in ${LANES:-4 mixed}; do
-      attempt "$program over $net with lanes: $lanes" "${RANKS:-3}" "$work/with_lanes" "$lanes" "$work/$program"
+      attempt "$program over $net with lanes: $lanes" -n "${RANKS:-3}" "$work/with_lanes" "$lanes" "$work/$program"
     done
   done
 done

@@ -10,10 +10,10 @@ compile() { # program
   "$prefix/bin/mpicxx" -std=c++20 -O1 -Wall -Wextra ${CONFORMANCE_CXXFLAGS:-} ${SANITIZE:-} -o "$work/$1" "$here/$1.cc"
 }
 
-attempt() { # what-it-is ranks command...
-  what=$1 ranks=$2
-  shift 2
-  if timeout -k 5 "${LIMIT:-120}" "$prefix/bin/mpirun" -n "$ranks" ${MPIRUN_FLAGS:-} "$@" </dev/null; then
+attempt() { # what-it-is mpirun's-arguments...
+  what=$1
+  shift
+  if timeout -k 5 "${LIMIT:-120}" "$prefix/bin/mpirun" ${MPIRUN_FLAGS:-} "$@" </dev/null; then
     passed=$((passed + 1))
   else
     echo "$what: exit status $?"

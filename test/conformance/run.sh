@@ -11,6 +11,6 @@ for program in ${PROGRAMS:-smoke point_to_point requests types communicators int
     failed=$((failed + 1))
     continue
   fi
-  for n in $ranks_list; do attempt "$program on $n ranks" "$n" "$work/$program"; done
+  for n in $ranks_list; do attempt "$program on $n ranks" -n "$n" "$work/$program"; done
 done
 conclude
