@@ -504,8 +504,8 @@ class Lane final : private btl::Sink {
   std::vector<std::unique_ptr<Wire>> wires_;
   std::vector<Unused> unused_;
   std::unordered_map<ProcessId, std::unique_ptr<Peer>> peers_;
-  std::vector<Peer*> railed_;  // peers with several ways
-  mutable std::mutex teams_lock_;      // taken under lanes' locks, also those of other lanes
+  std::vector<Peer*> railed_;      // peers with several ways
+  mutable std::mutex teams_lock_;  // taken under lanes' locks, also those of other lanes
   std::unordered_map<Context, Team*> teams_;
   Operations<Transfer> operations_;
   uint64_t owed_ = 0;             // sends begun and not complete

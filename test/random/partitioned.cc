@@ -39,9 +39,7 @@ class Partitioned : public Part {
  private:
   void draw_message(Rng& rng);
   End make(size_t message, int partitions, Rng& rng);
-  MPI_Count count(const End& end) const {
-    return messages_[end.message].units / end.partitions * unit_ / end.layout.patterns;
-  }
+  MPI_Count count(const End& end) const { return messages_[end.message].units / end.partitions * unit_ / end.layout.patterns; }
   void make_ready(const End& end, Rng& rng);
   uint64_t key(size_t message) const { return mix(mix(draw_.seed, uint64_t(round_)), 50 + message); }
 

@@ -111,9 +111,12 @@ void Truncated::call_wrongly() const {
   const MPI_Comm comm = draw_.comm.handle;
   int word = 0;
   MPI_Request request = MPI_REQUEST_NULL;
-  same(error_class(MPI_Send(&word, 1, MPI_INT, draw_.comm.size(), draw_.tag, comm)), MPI_ERR_RANK, "class of the error of a rank beyond the last");
-  same(error_class(MPI_Isend(&word, -1, MPI_INT, next(), draw_.tag, comm, &request)), MPI_ERR_COUNT, "class of the error of a negative count");
-  same(error_class(MPI_Recv(&word, 1, MPI_INT, previous(), -77, comm, MPI_STATUS_IGNORE)), MPI_ERR_TAG, "class of the error of a negative tag");
+  same(error_class(MPI_Send(&word, 1, MPI_INT, draw_.comm.size(), draw_.tag, comm)), MPI_ERR_RANK,
+       "class of the error of a rank beyond the last");
+  same(error_class(MPI_Isend(&word, -1, MPI_INT, next(), draw_.tag, comm, &request)), MPI_ERR_COUNT,
+       "class of the error of a negative count");
+  same(error_class(MPI_Recv(&word, 1, MPI_INT, previous(), -77, comm, MPI_STATUS_IGNORE)), MPI_ERR_TAG,
+       "class of the error of a negative tag");
   same(error_class(MPI_Bcast(&word, 1, MPI_INT, draw_.comm.size(), comm)), MPI_ERR_ROOT, "class of the error of a root beyond the last");
 }
 
