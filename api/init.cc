@@ -61,7 +61,7 @@ const char* thread_level_name(int level) {
 int open_instance(int wanted_level, int* provided) {
   *provided = wanted_level;
   if (state.instance) {
-    state.active = true;
+    if (!state.active) state.active = true;  // threads with sessions of their own read it meanwhile
     if (wanted_level == MPI_THREAD_MULTIPLE && !state.instance->threads()) *provided = MPI_THREAD_SERIALIZED;
     return MPI_SUCCESS;
   }

@@ -3,8 +3,11 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
+#include <thread>
 
+#include "runtime/net/interfaces.h"
 #include "test/unit/btl/tcp_world.h"
 
 using namespace tcp_test;
@@ -31,6 +34,7 @@ class Bed {
       good_ = good_ && run("ip link set x" + far + " name " + name + " && ip addr add " + net + "1/24 dev " + name + " && ip link set " +
                            name + " up");
     }
+    for (size_t host = 0; host < 2 && good_; ++host) good_ = carried(host);
   }
   ~Bed() { setns(home_.get(), CLONE_NEWNET); }
   bool good() const { return good_; }
@@ -42,6 +46,16 @@ class Bed {
     hosts_[host] = this_network();
     return run("ip link set lo up") && run("ip link add docker0 type veth peer name veth7 && ip addr add 172.17.0.1/16 dev docker0") &&
            run("ip link set docker0 up && ip link set veth7 up");
+  }
+  /// Waits until the kernel says that both wires carry, which it does a while after both ends are up.
+  bool carried(size_t host) {
+    enter(host);
+    const auto limit = Clock::now() + std::chrono::seconds(20);
+    while (std::ranges::count_if(net::list_interfaces(), [](const auto& found) { return found.up && found.name.starts_with("eth"); }) < 2) {
+      if (Clock::now() > limit) return false;
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return true;
   }
   net::Fd home_, hosts_[2];
   bool good_ = false;
