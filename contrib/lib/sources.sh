@@ -1,6 +1,7 @@
 # Source packages of Debian, for programs that others wrote. Sourced after common.sh.
-#   debian_source NAME FOLDER   unpacks the upstream sources of NAME into FOLDER, unless they are there; fetched once into DOWNLOADS.
-#                               Returns 1 where no registry answers.
+#   debian_source NAME FOLDER [tar's options and patterns: a part of it]
+#       unpacks the upstream sources of NAME into FOLDER, unless they are there; fetched once into DOWNLOADS. Returns 1 where no
+#       registry answers.
 
 # Through an apt configuration of our own, derived from the machine's: the user's sources stay as they are. apt checks what it gets
 # against the signatures of the archive.
@@ -25,6 +26,7 @@ debian_fetch() {
 
 debian_source() {
   local name=$1 folder=$2 tar
+  shift 2
   [ -d "$folder" ] && return 0
   # one process at a time has apt's lists
   exec 8>"$OUT/apt.lock"
@@ -34,7 +36,7 @@ debian_source() {
   tar=$(find "$DOWNLOADS" -name "${name}_*.orig.tar.*" ! -name '*.asc' | sort | tail -n 1)
   rm -rf "$folder.new"
   mkdir -p "$folder.new"
-  tar -xf "$tar" -C "$folder.new" --strip-components=1 && mv "$folder.new" "$folder"
+  tar -xf "$tar" -C "$folder.new" --strip-components=1 "$@" && mv "$folder.new" "$folder"
 }
 
 # no_source NAME: ends the check, as failed, or as skipped where a skip was asked for (OFFLINE=skip).
