@@ -335,6 +335,8 @@ class Lane final : private btl::Sink {
   void drain_early(Peer&);
   void fill(Outcome&, const Unexpected&) const;
   Unexpected* look(Team&, int source, int tag, Outcome&);
+  template <class Answer>
+  auto ask(Answer answer);
   Message* take_out(Unexpected&);
   Status wait_for_message(Team&, int source, int tag, Outcome&, Message**);
 
@@ -467,6 +469,7 @@ class Lane final : private btl::Sink {
     if (sleepers_.load(std::memory_order_relaxed)) [[unlikely]]
       alarm_->wake();
   }
+  bool others_due();
   int help_others();
   bool lie_down(Sleep&);
   void get_up();
@@ -479,6 +482,7 @@ class Lane final : private btl::Sink {
   LaneLock lock_;
   Phase phase_ = Phase::idle;  // polling: transports call back; what is to be sent waits until they have returned
   uint32_t rounds_ = 0;
+  uint32_t asked_ = 0;  // in vain, while there are other lanes
   const std::shared_ptr<Alarm> alarm_ = std::make_shared<Alarm>();
   std::atomic<int> sleepers_{0};   // threads that sleep; changed under the lock
   std::vector<Lane*> others_;      // of this process

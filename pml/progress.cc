@@ -19,7 +19,7 @@ config::Integer spin_variable("pml", "spin", "-1",
                               "Microseconds that an idle wait stays awake before it sleeps; -1: by how crowded the node is.");
 
 constexpr uint32_t kQuietEvery = 32;   // rounds between polls of wires that cost a system call
-constexpr uint32_t kOthersEvery = 16;  // rounds between looks at other lanes
+constexpr uint32_t kOthersEvery = 16;  // fruitless questions between looks at other lanes
 constexpr int kSpinRounds = 20000;     // before the first look at the clock, if every rank has a CPU: some 0.2 ms
 constexpr int kSpinRoundsCrowded = 16;
 constexpr uint64_t kAwake_ns = 5'000'000;  // spinning and yielding before the first sleep
@@ -120,6 +120,10 @@ int Lane::run_later_work() {
   return events;
 }
 
+/// Whether who asks this lane shall help the others now. Every question counts, whatever its kind: a program may ask different ones in
+/// turn.
+bool Lane::others_due() { return !others_.empty() && ++asked_ % kOthersEvery == 0; }
+
 /// Progress of this process's other lanes, as far as nobody is busy there.
 int Lane::help_others() {
   int events = 0;
@@ -137,7 +141,7 @@ int Lane::progress() {
   {
     std::lock_guard hold(lock_);
     events = round(false);
-    others = !others_.empty() && rounds_ % kOthersEvery == 0;
+    others = others_due();
   }
   return others ? events + help_others() : events;
 }
@@ -162,13 +166,15 @@ Status Lane::wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, b
   int idle = 0;
   uint64_t idle_since = 0;
   for (;;) {
+    bool others;
     {
       std::lock_guard hold(lock_);
       const int events = round(idle > spins);
       if (done(argument)) return Status::ok;
       idle = events ? 0 : idle + 1;
+      others = others_due();
     }
-    if (!others_.empty() && (idle > spins || static_cast<uint32_t>(idle) % kOthersEvery == kOthersEvery - 1)) [[unlikely]]
+    if (others || idle > spins) [[unlikely]]
       if (help_others()) idle = 0;
     if (const auto poison = alarm_->poison.load(std::memory_order_relaxed)) [[unlikely]]
       return static_cast<Status>(poison);

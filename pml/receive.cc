@@ -373,15 +373,27 @@ Unexpected* Lane::look(Team& team, int source, int tag, Outcome& outcome) {
   return found;
 }
 
+/// An answer that is there, or comes with a round of progress. Now and then the other lanes get one, too: what is asked for may depend
+/// on what this process has under way there.
+template <class Answer>
+auto Lane::ask(Answer answer) {
+  {
+    std::lock_guard hold(lock_);
+    if (auto found = answer()) return found;
+    round(true);
+    if (auto found = answer()) return found;
+    if (!others_due()) return decltype(answer()){};
+  }
+  help_others();
+  return decltype(answer()){};
+}
+
 bool Lane::probe_now(Team& team, int source, int tag, Outcome& outcome) {
   if (source == proc_null) {
     outcome = nowhere_->outcome;
     return true;
   }
-  std::lock_guard hold(lock_);
-  if (look(team, source, tag, outcome)) return true;
-  round(true);
-  return look(team, source, tag, outcome) != nullptr;
+  return ask([&] { return look(team, source, tag, outcome); }) != nullptr;
 }
 
 Message* Lane::take_out(Unexpected& u) {
@@ -398,13 +410,10 @@ Message* Lane::match_now(Team& team, int source, int tag, Outcome& outcome) {
     outcome = nowhere_->outcome;
     return no_process();
   }
-  std::lock_guard hold(lock_);
-  Unexpected* found = look(team, source, tag, outcome);
-  if (!found) {
-    round(true);
-    found = look(team, source, tag, outcome);
-  }
-  return found ? take_out(*found) : nullptr;
+  return ask([&]() -> Message* {
+    Unexpected* found = look(team, source, tag, outcome);
+    return found ? take_out(*found) : nullptr;
+  });
 }
 
 Status Lane::probe(Team& team, int source, int tag, Outcome& outcome) {

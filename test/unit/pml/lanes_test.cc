@@ -120,6 +120,38 @@ TEST_CASE("who waits on one lane looks after the others") {
     });
 }
 
+TEST_CASE("who only asks on one lane looks after the others too") {
+  // As above, but rank 0 does not wait: it asks by probes and by rounds of progress in turn.
+  for (const std::vector<uint32_t>& lanes : {std::vector<uint32_t>{2, 2}, {4, 3}})
+    for (const int way : {0, 1, 2, 3})
+      run_lanes(lanes, 2, true, [way](Seat& me, boot::FakeJob&) {
+        pml::Team &first = *me.teams[0], &second = *me.teams[1];
+        std::vector<uint8_t> large(3 << 20, 42);
+        pml::Outcome outcome;
+        if (me.rank == 1) {
+          large.assign(large.size(), 0);
+          NEED(first.lane().receive(first, 0, 1, Traffic::user, bytes(large.data(), large.size()), outcome) == Status::ok);
+          NEED(large.back() == 42);
+          NEED(second.lane().send(second, 0, 2, Traffic::user, bytes(large.data(), 8)) == Status::ok);
+          return;
+        }
+        pml::Request* going = first.lane().isend(first, 1, 1, Traffic::user, bytes(large.data(), large.size()));
+        pml::Lane& lane = second.lane();
+        pml::Message* message = nullptr;
+        while (!message && !lane.probe_now(second, way & 1 ? 1 : pml::any_source, 2, outcome)) {
+          if (way & 2) lane.progress();
+          message = way & 1 ? lane.match_now(second, 1, 2, outcome) : nullptr;
+          std::this_thread::yield();
+        }
+        if (!message) message = lane.match_now(second, 1, 2, outcome);
+        pml::Request* coming = lane.ireceive(message, bytes(large.data(), 8));
+        NEED(lane.wait(*coming) == Status::ok);
+        NEED(first.lane().wait(*going) == Status::ok);
+        release(coming);
+        release(going);
+      });
+}
+
 TEST_CASE("a sleeping waiter is woken by what another thread completes on another lane") {
   run_lanes({3}, 3, true, [](Seat& me, boot::FakeJob&) {
     pml::Team &first = *me.teams[0], &second = *me.teams[2];
