@@ -125,11 +125,11 @@ def last_result(log):
     return found[-1] if found else ""
 
 
-def show_log(log):
+def show_log(log, most=60):
     lines = log.read_text(errors="replace").splitlines()
-    print(f"    --- {log}{' (its end)' if len(lines) > 60 else ''}:")
-    for line in lines[-60:]:
-        print("    |", line)
+    print(f"    --- {log}{' (its end)' if len(lines) > most else ''}:")
+    for line in lines[-most:]:
+        print("    |", line[:300])
 
 
 def select(checks, options):
@@ -156,7 +156,7 @@ def main():
         return 0
     checks = select(checks, options)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # no check outlives us
-    passed, failed, skipped, broken = 0, [], [], set()
+    passed, failed, skipped, broken, logs = 0, [], [], set(), {}
     start = time.monotonic()
     for number, check in enumerate(checks, 1):
         print(f"[{number:3}/{len(checks)}] {check.name:<34} ", end="", flush=True)
@@ -173,6 +173,7 @@ def main():
             print(f"skipped {seconds:7.1f} s  {last_result(log)}", flush=True)
         else:
             failed.append(check.name)
+            logs[check.name] = log
             print(f"FAILED  {seconds:7.1f} s  status {status}", flush=True)
             show_log(log)
             if check.name.startswith("build/"):
@@ -183,6 +184,8 @@ def main():
         print("skipped:", name)
     for name in failed:
         print("FAILED:", name)
+        if name in logs:  # once more: often only the end of this output is kept
+            show_log(logs[name], max(3, 12 // len(failed)))
     print(f"{passed} passed, {len(failed)} failed")
     return 1 if failed else 0
 
