@@ -50,12 +50,12 @@ Result<void> read_hosts(const PlaceWords& words, Options& options, App& app) {
     if (auto ok = read_sequence(words.hostfile, options.request); !ok) return ok;
   }
   if (words.hosts.empty()) return {};
+  auto named = placement::parse_hosts(words.hosts);
+  if (!named) return named.failure();
   if (words.hostfile.empty() && !options.hosts_by_file)  // -H beside a hostfile only chooses
     for (const std::string& word : placement::split_outside_brackets(words.hosts, ','))
       if (auto names = placement::expand(word.substr(0, word.find(':'))))
         options.request.sequence.insert(options.request.sequence.end(), names->begin(), names->end());
-  auto named = placement::parse_hosts(words.hosts);
-  if (!named) return named.failure();
   for (const placement::Host& host : *named) {
     app.hosts.push_back(host.name);
     const auto known = std::ranges::find(hosts, host.name, &placement::Host::name);

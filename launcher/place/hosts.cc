@@ -12,7 +12,7 @@ namespace weft::placement {
 namespace {
 
 constexpr uint32_t kMostSlots = 1u << 24;
-constexpr size_t kMostNames = 1u << 20;
+constexpr size_t kMostNames = 1u << 18;  // of all hosts together: more than any machine has
 
 Failure at(const std::string& source, const std::string& what) { return {source + ": " + what}; }
 
@@ -133,6 +133,19 @@ void add_hosts(std::vector<Host>& all, const std::vector<Host>& more) {
 
 namespace {
 
+/// Appends the hosts that `like.name` stands for after "user@", if there is a user.
+Result<void> add_named(std::vector<Host>& hosts, const Host& like) {
+  const size_t user = like.name.find('@') + 1;  // npos + 1: none
+  auto names = expand(std::string_view(like.name).substr(user));
+  if (!names) return names.failure();
+  if (hosts.size() + names->size() > kMostNames) return Failure{"these are more than " + std::to_string(kMostNames) + " hosts together"};
+  for (const std::string& name : *names) {
+    hosts.push_back(like);
+    hosts.back().name = like.name.substr(0, user) + name;
+  }
+  return {};
+}
+
 /// Line by line.
 Result<std::vector<Host>> lines_of(std::string_view text, const std::string& file) {
   std::vector<Host> lines;
@@ -144,13 +157,7 @@ Result<std::vector<Host>> lines_of(std::string_view text, const std::string& fil
     Host host;
     host.source = source;
     if (auto ok = read_words(words, host); !ok) return at(source, ok.failure().text);
-    const std::string user = host.name.find('@') == host.name.npos ? "" : host.name.substr(0, host.name.find('@') + 1);
-    auto names = expand(std::string_view(host.name).substr(user.size()));
-    if (!names) return at(source, names.failure().text);
-    for (std::string& name : *names) {
-      lines.push_back(host);
-      lines.back().name = user + name;
-    }
+    if (auto ok = add_named(lines, host); !ok) return at(source, ok.failure().text);
   }
   if (lines.empty()) return Failure{file + ": no host is named in it"};
   return lines;
@@ -184,16 +191,11 @@ Result<std::vector<Host>> parse_hosts(std::string_view list) {
   std::vector<Host> named;
   for (const std::string& word : split_outside_brackets(list, ',')) {
     Host host;
-    host.source = "-H " + std::string(list);
+    host.source = "-H " + word;
     if (auto ok = read_name(word, host); !ok) return at("-H " + std::string(list), ok.failure().text);
     host.bare = !host.slots;
     if (!host.slots) host.slots = 1;
-    auto names = expand(host.name);
-    if (!names) return at("-H " + std::string(list), names.failure().text);
-    for (std::string& name : *names) {
-      named.push_back(host);
-      named.back().name = name;
-    }
+    if (auto ok = add_named(named, host); !ok) return at("-H " + std::string(list), ok.failure().text);
   }
   std::vector<Host> hosts;
   add_hosts(hosts, named);

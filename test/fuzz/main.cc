@@ -20,8 +20,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr auto kSilence = std::chrono::seconds(20);  // after which an input counts as endless
-constexpr size_t kMemory = size_t{1} << 30;          // resident bytes beyond those at the start that count as unbounded
+constexpr double kWork = 20;                 // seconds of processor time after which an input counts as endless
+constexpr double kSilence = 200;             // seconds after which it does so, too, in case that it sleeps
+constexpr size_t kMemory = size_t{1} << 30;  // resident bytes beyond those at the start that count as unbounded
 
 /// What a target's process is at, seen by the driver.
 struct Progress {
@@ -94,10 +95,18 @@ size_t resident(pid_t pid) {
   return here * size_t(sysconf(_SC_PAGESIZE));
 }
 
+double seconds_on(clockid_t clock) {
+  timespec now{};
+  clock_gettime(clock, &now);
+  return double(now.tv_sec) + double(now.tv_nsec) * 1e-9;
+}
+
 /// Watches a target's process; why it is a finding, or nothing.
 std::string watch(pid_t pid, const Progress& progress) {
+  clockid_t work = CLOCK_MONOTONIC;
+  clock_getcpuclockid(pid, &work);
   uint64_t seen = 0;
-  auto since = Clock::now();
+  double worked = seconds_on(work), since = seconds_on(CLOCK_MONOTONIC);
   const size_t at_start = resident(pid);
   for (;; usleep(10'000)) {
     int status = 0;
@@ -107,10 +116,11 @@ std::string watch(pid_t pid, const Progress& progress) {
     }
     if (const uint64_t now = __atomic_load_n(&progress.inputs, __ATOMIC_ACQUIRE); now != seen) {
       seen = now;
-      since = Clock::now();
+      worked = seconds_on(work);
+      since = seconds_on(CLOCK_MONOTONIC);
     }
     std::string why;
-    if (Clock::now() - since > kSilence) why = "does not end";
+    if (seconds_on(work) - worked > kWork || seconds_on(CLOCK_MONOTONIC) - since > kSilence) why = "does not end";
     if (resident(pid) > at_start + kMemory) why = "takes memory without bound";
     if (why.empty()) continue;
     kill(pid, SIGKILL);

@@ -63,6 +63,7 @@ TEST_CASE("mistakes in hostfiles name the line", "[lists]") {
                                    {"node[1-", "brackets"},
                                    {"node[3-1]", "no range"},
                                    {"node[1-99999999]", "too many"},
+                                   {"node[1-200000]-[1-2]", "too many"},
                                    {"no\\de", "no name"},
                                    {"node7 99999999999", "not known"}}) {
     INFO(line);
@@ -71,6 +72,8 @@ TEST_CASE("mistakes in hostfiles name the line", "[lists]") {
     CHECK(contains(text, says));
   }
   CHECK(contains(failure(parse_hostfile("# nothing\n", "hosts")), "no host"));
+  CHECK(contains(failure(parse_hostfile("a[1-200000]\nb[1-200000]\n", "hosts")), "line 2 of hosts: these are more than 262144 hosts"));
+  CHECK(contains(failure(parse_hosts("a[1-200000],b[1-200000]")), "more than 262144 hosts"));
   CHECK(contains(failure(read_hostfile("/nonexistent/hosts")), "/nonexistent/hosts: No such file"));
 }
 
