@@ -394,7 +394,7 @@ class Lane final : private btl::Sink {
   bool push_over(Transfer&, const Outlet&);
   static Piece in_place(Bulkwork&, const Outlet&);
   Status push_zcopy(Bulkwork&, const Outlet&, TransferOperation&, const Piece&);
-  static Status push_copy(Bulkwork&, const Outlet&);
+  static Status push_copy(Transfer&, const Outlet&);
 
   // several ways to one peer (rails.cc)
   Rails& rails_of(Peer&);

