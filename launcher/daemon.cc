@@ -130,6 +130,7 @@ class Daemon final : public Host {
   void check_clocks();
   Central::Upcalls central_upcalls();
   void spread(uint32_t origin, const std::string& notice);
+  void tell_failed(uint32_t rank);
   void spawn(SpawnWish wish, Services::Done done);
   void start_spawned(uint32_t number);
   void drop(uint32_t number);
@@ -239,6 +240,13 @@ void Daemon::spread(uint32_t origin, const std::string& notice) {
   tell(tree::Kind::notice, tree::encode(tree::Spread{origin, notice}));
   if (!origin || !server_) return;
   if (const auto record = decode_notice(notice)) server_->notify(*record);
+}
+
+/// Each host's server tells its own ranks, as PMIx's servers do where a resource manager says so.
+void Daemon::tell_failed(uint32_t rank) {
+  const Notice notice{PMIX_ERR_PROC_TERM_WO_SYNC, roster_.proc(rank), PMIX_RANGE_LOCAL, {}};
+  tell(tree::Kind::notice, tree::encode(tree::Spread{0, encode(notice)}));
+  if (server_) server_->notify(notice);
 }
 
 /// Ranks inherit what the spawning program was given on the command line.
@@ -405,6 +413,7 @@ void Daemon::act(const Action& action) {
       tell(tree::Kind::launch, tree::encode(tree::Launch{being_debugged(), job_environment_.master_port}));
       if (singleton_) return adopt_singleton();
       return launch(being_debugged());
+    case Action::tell_failed: return tell_failed(uint32_t(action.number));
     case Action::signal_ranks:
       tell(tree::Kind::signal, tree::encode(uint32_t(action.number)));
       if (singleton_) singleton_->signal(action.number);

@@ -66,11 +66,13 @@ void DaemonState::on(const event::HostLost& e, Actions& actions) {
   for (uint32_t n = e.node + 1; n < nodes_.size(); n++)  // parents have lower numbers
     nodes_[n].lost = nodes_[n].lost || nodes_[nodes_[n].info.parent].lost;
   uint32_t with_it = 0;
-  for (Rank& rank : ranks_) {
+  for (uint32_t r = 0; r < ranks_.size(); r++) {
+    Rank& rank = ranks_[r];
     if (rank.info.node >= nodes_.size() || !nodes_[rank.info.node].lost || rank.life == Life::gone) continue;
     if (rank.life == Life::running) running_--, with_it++;
     if (rank.life == Life::waiting) waiting_--;
     rank.life = Life::gone;
+    mourn(r, actions);
   }
   if (phase_ == Phase::stop) return finish_if_empty(actions);
   std::string text = "mpirun: " + e.why;
@@ -159,12 +161,15 @@ void DaemonState::on(const event::Exited& e, Actions& actions) {
       if (!exit_code_) exit_code_ = 128 + last_signal_;
       phase_ = Phase::stop;
       actions.push_back(Action{Action::start_grace, grace_ms});
-    } else if (e.signal || (code && !rank.finalized))
+    } else if (e.signal || (code && !rank.finalized)) {
+      mourn(e.rank, actions);
       stop(code, obituary(e), actions);
-    else if (code && !exit_code_)
+    } else if (code && !exit_code_) {
       exit_code_ = code;  // it had left the job in order: the others may end their work
-    else if (unfinished && !alone_at_end)
+    } else if (unfinished && !alone_at_end) {
+      mourn(e.rank, actions);
       stop(exit_failed, obituary(e), actions);
+    }
   }
   finish_if_empty(actions);
 }
@@ -230,6 +235,12 @@ void DaemonState::on(const event::GraceOver&, Actions& actions) {
   killed_ = true;
   actions.push_back(Action{Action::signal_ranks, SIGKILL});
   if (nodes_.size() > 1) actions.push_back(Action{Action::start_grace, grace_ms});
+}
+
+/// Who waits for a rank that has joined the job and has not left it waits in vain, and not every transport can tell. They hear of it before
+/// they are ended: some put their affairs in order.
+void DaemonState::mourn(uint32_t rank, Actions& actions) const {
+  if (live() && running_ && ranks_[rank].connected && !ranks_[rank].finalized) actions.push_back(Action{Action::tell_failed, int(rank)});
 }
 
 /// Ends the job early: one message, then SIGTERM, later SIGKILL.

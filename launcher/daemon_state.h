@@ -86,6 +86,7 @@ struct Action {
     reach,  ///< the daemons of other hosts are to be ready
     map,
     launch,
+    tell_failed,   ///< rank `number` is gone without having left the job: the others are to hear of it
     signal_ranks,  ///< `number` goes to the process groups of all ranks that still run
     say,           ///< `text` to stderr, after the output that ranks have written so far
     show_stacks,   ///< find out and say where the ranks are, then StacksShown; they go on meanwhile
@@ -181,6 +182,7 @@ class DaemonState {
   bool dropped(const Rank& rank) const { return rank.space && spawned_[rank.space - 1].failed; }
   std::string label(uint32_t rank) const { return ranks_[rank].info.label.empty() ? std::to_string(rank) : ranks_[rank].info.label; }
   bool live() const { return phase_ == Phase::launch || phase_ == Phase::run; }
+  void mourn(uint32_t rank, Actions&) const;
   void stop(int code, std::string message, Actions&);
   void finish_if_empty(Actions&);
   void map_if_all_up(Actions&);

@@ -63,7 +63,7 @@ struct Notice {
   int32_t code = 0;  ///< PMIx status
   Proc source;
   uint8_t range = 0;  ///< PMIx's
-  std::string infos;  ///< as PMIx packs them
+  std::string infos;  ///< as PMIx packs them; empty: none
 };
 
 /// Programs that a rank wants to be started.

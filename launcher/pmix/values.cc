@@ -69,6 +69,8 @@ std::string pack(const pmix_info_t info[], size_t count) {
 }
 
 Infos::Infos(const std::string& packed) {
+  good_ = packed.empty();
+  if (good_) return;
   Buffer buffer(packed);
   size_t count = 0;
   int32_t one = 1;

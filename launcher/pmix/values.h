@@ -40,7 +40,7 @@ void answer(pmix_info_cbfunc_t done, void* token, pmix_data_array_t* answers);
 std::string pack(const pmix_value_t& value);
 std::string pack(const pmix_info_t info[], size_t count);
 
-/// What pack() has made; owns what PMIx allocates.
+/// What pack() has made, or nothing; owns what PMIx allocates.
 class Infos {
  public:
   explicit Infos(const std::string& packed);

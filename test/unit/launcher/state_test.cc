@@ -107,6 +107,8 @@ TEST_CASE("the first failing rank ends the job and gives its code", "[state]") {
     CHECK(contains(said(actions), c.words));
     CHECK(contains(said(actions), "rank 1 (pid 1001 on host1, ./prog)"));
     CHECK(contains(said(actions), "The other 2 ranks"));
+    CHECK(has(actions, Action::tell_failed, 1) == c.connected);
+    if (c.connected) CHECK(actions.front().kind == Action::tell_failed);  // before they are ended
     CHECK(has(actions, Action::signal_ranks, SIGTERM));
     CHECK(find(actions, Action::start_grace));
     actions = take(state, event::Exited{0, 0, SIGTERM, false});  // what we did to it is no news
