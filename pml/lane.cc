@@ -54,6 +54,7 @@ const obs::Figures<Queues> queue_figures(
 constexpr const char* kAddresses = "btl";
 constexpr uint64_t kCloseLimit_ns = 20'000'000'000;  // without any progress
 constexpr uint64_t kDrainLimit_ns = 5'000'000'000;
+constexpr int64_t kUsualLanes = 4;  // credit is given back early enough for a peer that has so many, and parts of the room accordingly
 
 Pool<Transfer>& transfers() {
   static auto* pool = new Pool<Transfer>;  // handles may be looked at after everything else is gone
@@ -64,10 +65,8 @@ Pool<Message>& messages() {
   return *pool;
 }
 
-int64_t window_for(uint32_t job_size) {
-  constexpr uint64_t least = 16 << 10;
-  const uint64_t share = unexpected_variable.get() / std::max(1u, job_size);
-  return static_cast<int64_t>(std::max(std::min(window_variable.get(), share), least));
+int64_t room_for(uint32_t job_size) {
+  return static_cast<int64_t>(std::min(window_variable.get(), unexpected_variable.get() / std::max(1u, job_size)));
 }
 
 }  // namespace
@@ -142,9 +141,8 @@ Message* Lane::no_process() {
 }
 
 Lane::Lane(boot::Bootstrap& boot, bool threads, std::vector<std::unique_ptr<btl::Transport>> transports)
-    : lock_(threads), window_(window_for(boot.job().size)), boot_(boot) {
-  give_back_at_ = window_ / 4;
-  reserve_ = window_ / 4;
+    : lock_(threads), room_(room_for(boot.job().size)), boot_(boot) {
+  give_back_at_ = part_of_room(kUsualLanes) / 4;
   const boot::Job& job = boot.job();
   crowded_ = job.node_ranks.size() > job.cpus;
   for (auto& transport : transports) {
@@ -200,6 +198,7 @@ Result<std::unique_ptr<Lane>> Lane::set_off(std::unique_ptr<Lane> lane) {
 void Lane::join(const std::vector<std::unique_ptr<Lane>>& lanes) {
   for (const auto& one : lanes) {
     one->first_ = lanes.front().get();
+    one->give_back_at_ = one->part_of_room(std::max<int64_t>(static_cast<int64_t>(lanes.size()), kUsualLanes)) / 4;
     for (const auto& other : lanes)
       if (other != one) one->others_.push_back(other.get());
   }

@@ -81,6 +81,8 @@ struct Alarm {
 
 /// Memory of an unexpected message besides its data. What is held takes at most twice the sum of both: blocks come in powers of two.
 constexpr int64_t kMessageCost = 128;
+/// The least room that a lane has at another process's lane.
+constexpr int64_t kLeastRoom = 16 << 10;
 
 /// The number that stands for a kind of wire in messages and published addresses.
 uint32_t wire_name(const char* name);
@@ -355,7 +357,9 @@ class Lane final : private btl::Sink {
 
   // room for what nobody has asked for yet (room.cc)
   bool has_room(const Peer& to, uint64_t bytes) const { return to.credit >= static_cast<int64_t>(bytes) + kMessageCost; }
-  bool has_reserve(const Peer& to, uint64_t bytes) const { return to.credit + reserve_ >= static_cast<int64_t>(bytes) + kMessageCost; }
+  int64_t part_of_room(int64_t parts) const { return std::max(room_ / parts, kLeastRoom); }
+  void measure_out(Peer& to, uint32_t lanes_there);
+  bool has_reserve(const Peer& to, uint64_t bytes) const { return to.credit + to.reserve >= static_cast<int64_t>(bytes) + kMessageCost; }
   Status hold_up(Peer& to);
   void give_credit(Peer&);
   void on_credit(Peer&, const btl::Header&);
@@ -498,7 +502,7 @@ class Lane final : private btl::Sink {
   uint64_t mend_at_ = 0;      // when ways to some peer want to be looked after; 0: never
   Deferred *deferred_ = nullptr, *last_deferred_ = nullptr;
   int64_t give_back_at_ = 0;
-  int64_t window_ = 0, reserve_ = 0;  // room for a peer's unexpected messages; the last part is for announcements
+  int64_t room_ = 0;                  // for a process's unexpected messages at another one, over all lanes
   std::vector<Peer*> hungry_;         // peers with messages held up
   obs::Ring ring_;
   Payloads payloads_;

@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "runtime/base/log.h"
 #include "runtime/config/config.h"
@@ -15,7 +16,7 @@ config::Integer lanes_variable(
     "Lanes of a process: threads on communicators of different lanes do not wait for each other. 0: by the process's CPUs, up to 4, if "
     "several threads may call MPI and the transports are light (shared memory, tcp); at most 16.");
 
-constexpr uint32_t kAutomatic = 4;
+constexpr uint32_t kAutomatic = 4;  // a power of two, like any number below that is chosen: then numbers that differ share out room evenly
 
 /// CPUs that this process has for itself.
 uint32_t own_cpus(const boot::Job& job) {
@@ -28,7 +29,7 @@ uint32_t own_cpus(const boot::Job& job) {
 
 uint32_t suitable_number(const boot::Job& job, bool threads, const Lane& first) {
   if (!threads || !first.light()) return 1;
-  return std::min(own_cpus(job), kAutomatic);
+  return std::min(std::bit_floor(own_cpus(job)), kAutomatic);
 }
 
 }  // namespace

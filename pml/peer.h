@@ -70,6 +70,7 @@ struct Peer {
   std::vector<Control> controls;       ///< answers that found no room
   Peer* next_queued = nullptr;
   std::vector<Unexpected*> early;  ///< arrived before an earlier one did (several or unordered wires)
+  int64_t reserve = 0;             ///< of the room there, the part for announcements; 0: the room has not been measured out yet
   int64_t lent = 0;                ///< bytes that the peer may send beyond its window, until what it sent is taken
   std::string failure;             ///< why it failed: a sentence for people
 

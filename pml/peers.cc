@@ -24,7 +24,6 @@ Peer& Lane::peer(ProcessId who) {
   if (!slot) {
     slot = std::make_unique<Peer>();
     slot->id = who;
-    slot->credit = window_ - reserve_;
   }
   return *slot;
 }
@@ -32,7 +31,9 @@ Peer& Lane::peer(ProcessId who) {
 Peer& Lane::peer_of(ProcessId who, uint32_t ticket) {
   Peer& first = peer(who);
   if (!first.lanes) first.lanes = lanes_of(first);
-  return first.lanes == 1 ? first : peer(seat_of(who, ticket % first.lanes));
+  Peer& seat = first.lanes == 1 ? first : peer(seat_of(who, ticket % first.lanes));
+  if (!seat.reserve) measure_out(seat, first.lanes);
+  return seat;
 }
 
 /// How many lanes a process has. One, if that cannot be known: connecting will say why.

@@ -5,6 +5,7 @@
 // messages that it takes later. So while it has a receive (or a probe) without a match that a held-up peer might serve, it lends that
 // peer more room, for announcements only.
 #include <algorithm>
+#include <numeric>
 
 #include "pml/lane.h"
 
@@ -14,6 +15,16 @@ namespace {
 constexpr uint64_t kMostCredit = uint64_t{1} << 40;  // keeps nonsense from overflowing
 
 }  // namespace
+
+/// What one process may leave at another, whatever lanes its messages take: each lane here that talks to this lane there has its part. Both
+/// numbers of lanes are known, so that the parts make up the whole.
+void Lane::measure_out(Peer& to, uint32_t lanes_there) {
+  const auto here = static_cast<uint32_t>(others_.size()) + 1;
+  const int64_t room = part_of_room(std::lcm(here, lanes_there));
+  to.reserve = room / 4;
+  to.credit += room - to.reserve;
+  restore_quick(to);
+}
 
 /// The peer has no room for the first pending message: it waits for credit.
 Status Lane::hold_up(Peer& to) {
@@ -59,9 +70,10 @@ void Lane::on_held_up(Peer& from) {
 void Lane::relieve(Peer& to) {
   if (to.consumed > to.lent) return give_credit(to);
   ++counters_.lent;
-  to.lent += reserve_;
+  const int64_t more = part_of_room(static_cast<int64_t>(others_.size()) + 1) / 4;
+  to.lent += more;
   std::erase(hungry_, &to);
-  control(to, MessageKind::credit, static_cast<uint64_t>(reserve_));
+  control(to, MessageKind::credit, static_cast<uint64_t>(more));
 }
 
 /// A receive or probe from `source` has found nothing: what it waits for may be held up.

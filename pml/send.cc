@@ -81,7 +81,7 @@ Status Lane::emit(Transfer& t) {
     if (t.capacity + sizeof(OperationId) <= kSyncLimit && t.capacity + sizeof(OperationId) < protocols.inline_below)
       return emit_synchronous(t, to);
   } else if (t.capacity < protocols.eager_below || (t.base && t.capacity < protocols.in_place_below)) {
-    const uint64_t leave = t.capacity < protocols.eager_below ? 0 : static_cast<uint64_t>(window_ - reserve_) / 2;  // for small ones
+    const uint64_t leave = t.capacity < protocols.eager_below ? 0 : static_cast<uint64_t>(to.reserve) * 3 / 2;  // for small ones
     if (has_room(to, t.capacity + leave)) return emit_eager(t, to);
     ++counters_.without_credit;
   }
@@ -257,8 +257,8 @@ void Lane::queue(Peer& peer) {
 }
 
 void Lane::restore_quick(Peer& peer) {
-  const bool free = peer.connected && !peer.failed && !peer.rails && peer.pending.empty() && peer.credit > 0;
-  const auto most = static_cast<uint64_t>(reserve_ - kMessageCost);  // quick sends do not look whether the last one still fits
+  const bool free = peer.connected && !peer.failed && !peer.rails && peer.pending.empty() && peer.reserve && peer.credit > 0;
+  const auto most = static_cast<uint64_t>(peer.reserve - kMessageCost);  // quick sends do not look whether the last one still fits
   peer.quick_below = free ? std::min({peer.protocols[0].inline_below, peer.protocols[0].eager_below, most}) : 0;
 }
 

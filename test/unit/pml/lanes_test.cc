@@ -207,3 +207,48 @@ TEST_CASE("buffered sends of all lanes leave one buffer") {
     }
   });
 }
+
+TEST_CASE("a receiver holds no more than its room for a process, over all lanes together") {
+  constexpr int64_t room = 192 << 10;
+  const Setting window("WEFT_PML_WINDOW", std::to_string(room));
+  constexpr uint32_t teams = 12;  // all pairs of lanes
+  constexpr int each = 60;        // messages on a team
+  for (const auto& [lanes, least] : {std::pair{std::vector<uint32_t>{1, 1}, 8}, {{4, 4}, 8}, {{4, 1}, 8}, {{1, 4}, 8}, {{3, 4}, 6}}) {
+    INFO(lanes[0] << " and " << lanes[1] << " lanes");
+    std::atomic<bool> full{false};
+    run_lanes(lanes, teams, true, [&](Seat& me, boot::FakeJob&) {
+      if (me.rank == 1) {
+        std::vector<std::byte> data(3000);
+        std::vector<pml::Request*> sends;
+        for (int i = 0; i < each; ++i)
+          for (auto& team : me.teams) sends.push_back(team->lane().isend(*team, 0, i, Traffic::user, bytes(data.data(), data.size())));
+        const auto held_up = [](auto& lane) { return lane->counters().held_up > 0; };
+        while (!std::ranges::all_of(me.lanes.all(), held_up)) me.lanes.first().progress_all();
+        full = true;
+        for (auto* send : sends) {
+          NEED(me.teams[0]->lane().wait(*send) == Status::ok);
+          release(send);
+        }
+        return;
+      }
+      const auto held = [&] {
+        int64_t sum = 0;
+        for (auto& lane : me.lanes.all()) sum += static_cast<int64_t>(lane->counters().unexpected_bytes);
+        return sum;
+      };
+      while (!full || held() < room * least / 10) {
+        me.lanes.first().progress_all();
+        std::this_thread::yield();
+      }
+      for (int i = 0; i < 300; ++i) me.lanes.first().progress_all();
+      NEED(held() <= room);
+      std::vector<std::byte> in(3000);
+      for (int i = 0; i < each; ++i)
+        for (auto& team : me.teams) {
+          pml::Outcome outcome;
+          NEED(team->lane().receive(*team, 1, i, Traffic::user, bytes(in.data(), in.size()), outcome) == Status::ok);
+        }
+      NEED(held() == 0);
+    });
+  }
+}

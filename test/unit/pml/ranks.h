@@ -17,6 +17,18 @@
 
 namespace weft::test {
 
+/// Sets a variable for as long as it lives.
+class Setting {
+ public:
+  Setting(const char* name, const std::string& value) : variable_(*config::find(name)), before_(variable_.text()) { set(value); }
+  ~Setting() { set(before_); }
+
+ private:
+  void set(const std::string& value) { variable_.set(value, config::Origin::program); }
+  config::Variable& variable_;
+  std::string before_;
+};
+
 /// One wire under test: its name and how a rank's lane is opened over it.
 struct Bed {
   std::string name;

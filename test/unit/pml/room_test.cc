@@ -18,18 +18,6 @@ namespace {
 constexpr int64_t kWindow = 16 << 10;
 constexpr int kFlood = 300;
 
-/// Sets a variable for as long as it lives.
-class Setting {
- public:
-  Setting(const char* name, const std::string& value) : variable_(*config::find(name)), before_(variable_.text()) { set(value); }
-  ~Setting() { set(before_); }
-
- private:
-  void set(const std::string& value) { variable_.set(value, config::Origin::program); }
-  config::Variable& variable_;
-  std::string before_;
-};
-
 std::vector<Bed> beds() {
   return {{"fragments", {}},      {"full wire", {.max_inline = 64, .max_buffered = 4096, .room = 16}},
           {"get", {.get = true}}, {"disorder", {.ordered = false}},
