@@ -59,9 +59,15 @@ struct Caps {
   bool gathers = false;              ///< several messages cost less together than one by one: gather() holds them back
   bool light = false;                ///< costs little enough to be there several times in a process, once for each lane
   uint64_t eager_in_place = 0;       ///< up to this, one send_zcopy() costs less than asking the receiver first; 0: max_buffered
-  double alpha_ns = 0;               ///< latency of a small message
-  double beta_ns_per_byte = 0;       ///< inverse bandwidth of large ones
+  bool near = true;                  ///< its device hangs on CPUs that this process may run on, or nobody knows where it hangs
+  double alpha_ns = 0;               ///< latency of a small message, as this side knows it
+  double beta_ns_per_byte = 0;       ///< inverse bandwidth of large ones, likewise
   uint32_t memory_kinds = 1u << static_cast<int>(mem::MemKind::host);
+};
+
+/// What a way costs, as both of its ends know it.
+struct Price {
+  double alpha_ns = 0, beta_ns_per_byte = 0;
 };
 
 /// Completion of an asynchronous transport operation; embedded in the pml's requests. `done` is called from poll() or,
@@ -163,6 +169,10 @@ class Transport {
 
   /// Can `who`, with that address, be reached? (Same node, common subnet, ...) Cheap and without side effects.
   virtual bool reaches(ProcessId who, const boot::Blob& address) const = 0;
+
+  /// What it costs to send to a peer that is reached, from what both sides have published: the slower end counts. Cheap and without side
+  /// effects.
+  virtual Price price(ProcessId, const boot::Blob&) const { return {caps().alpha_ns, caps().beta_ns_per_byte}; }
 
   /// The endpoint to a peer; wires lazily. `cookie` comes back in each Sink call about it. If caps.revives, a way that was lost or cut
   /// is opened anew by this call, on both sides: until a process has made it, the peer's attempts to connect over this rail are turned

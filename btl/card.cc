@@ -1,15 +1,17 @@
 #include "btl/card.h"
 
 #include <algorithm>
+#include <fstream>
 #include <tuple>
 
 #include "runtime/base/bytes.h"
 #include "runtime/net/auth.h"
+#include "runtime/topo/cpu_set.h"
 
 namespace weft::btl {
 namespace {
 
-constexpr uint8_t kFormat = 2;
+constexpr uint8_t kFormat = 3;
 
 size_t bytes_in(bool v6) { return v6 ? 16 : 4; }
 
@@ -103,6 +105,7 @@ boot::Blob Card::encode() const {
     out.text(rail.device);
     write_list(out, rail.addresses, kAddresses, [&](const net::Address& a) { write(out, a); });
     write_list(out, rail.gids, kGids, [&](const net::Gid& g) { write(out, g); });
+    out.number(rail.mbit, 4);
   });
   return out.blob();
 }
@@ -121,8 +124,27 @@ std::optional<Card> Card::decode(const boot::Blob& bytes) {
     for (net::Address& a : rail.addresses) a = read_address(in);
     rail.gids.resize(read_count(in, kGids));
     for (net::Gid& g : rail.gids) g = read_gid(in);
+    rail.mbit = uint32_t(in.number(4));
   }
   return whole(in, std::move(card));
+}
+
+double beta_of(uint32_t mbit) { return 8'000.0 / double(mbit ? mbit : 10'000); }
+
+bool is_near(const std::string& folder) {
+  std::ifstream file(folder + "/device/local_cpulist");
+  std::string list;
+  if (!std::getline(file, list)) return true;
+  const auto local = topo::CpuSet::parse(list);
+  topo::CpuSet own = topo::CpuSet::of_this_thread();
+  if (!local || local->empty() || own.empty()) return true;
+  own &= *local;
+  return !own.empty();
+}
+
+Price price_between(const Caps& mine, const Card::Rail& theirs) {
+  if (mine.same_node) return {mine.alpha_ns, mine.beta_ns_per_byte};
+  return {mine.alpha_ns, std::max(mine.beta_ns_per_byte, beta_of(theirs.mbit))};
 }
 
 Result<std::vector<net::Interface>> interfaces_for(const boot::Job& job, const std::optional<std::vector<net::Interface>>& instead) {

@@ -502,8 +502,8 @@ class Lane final : private btl::Sink {
   uint64_t mend_at_ = 0;      // when ways to some peer want to be looked after; 0: never
   Deferred *deferred_ = nullptr, *last_deferred_ = nullptr;
   int64_t give_back_at_ = 0;
-  int64_t room_ = 0;                  // for a process's unexpected messages at another one, over all lanes
-  std::vector<Peer*> hungry_;         // peers with messages held up
+  int64_t room_ = 0;           // for a process's unexpected messages at another one, over all lanes
+  std::vector<Peer*> hungry_;  // peers with messages held up
   obs::Ring ring_;
   Payloads payloads_;
   Counters counters_;

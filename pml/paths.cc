@@ -53,8 +53,9 @@ Result<std::vector<Path>> Lane::paths_to(ProcessId who) {
     const auto address = std::ranges::find(*addresses, wire->name, &Addresses::value_type::first);
     const bool reaches = address != addresses->end() && wire->transport->reaches(who, address->second);
     if (!reaches && (wire->self || (caps.same_node && who.job == 0 && !is_here(who.rank)))) continue;  // nobody expects it to
-    const double rate = caps.beta_ns_per_byte > 0 ? 1 / caps.beta_ns_per_byte : 0;
-    paths.push_back({caps.name, caps.device, reaches, caps.alpha_ns / 1000, rate});
+    const btl::Price price = reaches ? wire->transport->price(who, address->second) : btl::Price{};
+    const double rate = price.beta_ns_per_byte > 0 ? 1 / price.beta_ns_per_byte : 0;
+    paths.push_back({caps.name, caps.device, reaches, price.alpha_ns / 1000, rate});
   }
   return paths;
 }

@@ -22,6 +22,7 @@ struct Way {
   uint32_t number = 0;  ///< of the wire among the lane's
   btl::Endpoint* endpoint = nullptr;
   const btl::Caps* caps = nullptr;
+  btl::Price price;  ///< of what both sides publish
 };
 
 /// How data moves once it is too large to be sent eagerly.

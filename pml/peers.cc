@@ -65,7 +65,7 @@ void Lane::connect(Peer& peer) {
       reasons += std::string(reasons.empty() ? "" : "; ") + wire->transport->caps().name + ": " + endpoint.failure().text;
       continue;
     }
-    peer.ways.push_back({wire->name, wire->number, *endpoint, &wire->transport->caps()});
+    peer.ways.push_back({wire->name, wire->number, *endpoint, &wire->transport->caps(), wire->transport->price(peer.id, address->second)});
     touch(*wire);
   }
   if (peer.ways.empty())

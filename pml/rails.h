@@ -50,6 +50,7 @@ struct Track {
   uint32_t wire = 0;  ///< name of the kind of wire
   btl::Endpoint* endpoint = nullptr;
   const btl::Caps* caps = nullptr;
+  double beta_ns_per_byte = 0;  ///< of the slower end
 
   // This life's messages.
   std::deque<Sent> unacknowledged;

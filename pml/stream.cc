@@ -27,7 +27,7 @@ btl::Header fragment(const Bulkwork& bulk, const Piece& piece, const Track* trac
 
 /// How much each way is given at a time, by its bandwidth, so that all are done at about the same time. `alone`: if there is one only.
 void Lane::share_out(std::span<Outlet> ways, uint64_t total, uint64_t alone) {
-  const auto speed = [](const Outlet& way) { return 1 / std::max(way.caps->beta_ns_per_byte, 1e-6); };
+  const auto speed = [](const Outlet& way) { return 1 / std::max(way.track ? way.track->beta_ns_per_byte : 1, 1e-6); };
   double best = 0;
   for (const Outlet& way : ways) best = std::max(best, speed(way));
   const uint64_t stripe = ways.size() > 1 ? std::clamp(total / (ways.size() * 4), kLeastStripe, kMostStripe) : alone;

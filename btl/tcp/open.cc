@@ -36,11 +36,10 @@ Result<std::vector<std::unique_ptr<Rail>>> open_rails(const Site& site, const Op
   if (!interfaces) return interfaces.failure();
   auto card = std::make_shared<Card>(Card::of(site.boot.job()));
   std::vector<std::vector<net::Fd>> listeners;
-  std::vector<uint32_t> speeds;
   std::string why;
   for (const net::Interface& interface : *interfaces) {
     if (card->rails.size() == Card::kRails) break;
-    Card::Rail rail{interface.name, {}, {}};
+    Card::Rail rail{interface.name, {}, {}, interface.mbit};
     std::vector<net::Fd> fds;
     rail.listen(interface, fds, why);
     if (fds.empty()) continue;
@@ -48,15 +47,13 @@ Result<std::vector<std::unique_ptr<Rail>>> open_rails(const Site& site, const Op
       for (const net::Fd& fd : fds) net::size_buffers(fd.get(), options.socket_bytes);
     listeners.push_back(std::move(fds));
     card->rails.push_back(std::move(rail));
-    speeds.push_back(interface.mbit);
   }
   if (card->rails.empty()) return Failure{"tcp cannot listen on any interface: " + why};
   if (!options.congestion.empty() && !net::use_congestion_control(listeners.front().front().get(), options.congestion))
     return Failure{"tcp cannot use the congestion control \"" + options.congestion + "\" (" + strerror(errno) +
                    "); WEFT_TCP_CONGESTION takes one that /proc/sys/net/ipv4/tcp_allowed_congestion_control lists"};
   std::vector<std::unique_ptr<Rail>> rails;
-  for (size_t i = 0; i < listeners.size(); ++i)
-    rails.push_back(std::make_unique<Rail>(site, options, card, i, speeds[i], std::move(listeners[i])));
+  for (size_t i = 0; i < listeners.size(); ++i) rails.push_back(std::make_unique<Rail>(site, options, card, i, std::move(listeners[i])));
   return rails;
 }
 

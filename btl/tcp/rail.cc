@@ -19,7 +19,7 @@ constexpr uint64_t kLongestPauseAlone = 200'000;
 constexpr uint32_t kDirectLooks = 16;      // looks at the liveliest connection alone for each one at all of them
 constexpr uint64_t kAnew = 1'000'000'000;  // ns after which an attempt of the peer's cannot have crossed ours any more
 
-Caps caps_for(const Card::Rail& rail, uint32_t mbit) {
+Caps caps_for(const Card::Rail& rail) {
   Caps caps;
   caps.name = "tcp";
   caps.device = rail.device;
@@ -33,18 +33,19 @@ Caps caps_for(const Card::Rail& rail, uint32_t mbit) {
   caps.gathers = caps.light = true;
   caps.eager_in_place = 1024 * 1024;
   caps.alpha_ns = loopback ? 8'000 : 15'000;
-  caps.beta_ns_per_byte = loopback ? 0.3 : 8'000.0 / double(mbit ? mbit : 10'000);
+  caps.beta_ns_per_byte = loopback ? 0.3 : beta_of(rail.mbit);
+  caps.near = is_near("/sys/class/net/" + rail.device);
   return caps;
 }
 
 }  // namespace
 
-Rail::Rail(const Site& site, Options options, std::shared_ptr<const Card> card, size_t index, uint32_t mbit, std::vector<net::Fd> listeners)
+Rail::Rail(const Site& site, Options options, std::shared_ptr<const Card> card, size_t index, std::vector<net::Fd> listeners)
     : boot_(site.boot),
       options_(std::move(options)),
       card_(std::move(card)),
       index_(index),
-      caps_(caps_for(card_->rails[index], mbit)),
+      caps_(caps_for(card_->rails[index])),
       doorman_({.where = "tcp " + caps_.device,
                 .guests = options_.guests,
                 .patience_ns = uint64_t{options_.guest_s} * 1'000'000'000u,
@@ -68,6 +69,12 @@ bool Rail::reaches(ProcessId who, const boot::Blob& address) const {
   if (who == ProcessId{0, boot_.job().rank}) return false;
   const auto card = Card::decode(address);
   return card && partner_of(best_reach, *card_, boot_.job().rank, index_, *card, who.rank) >= 0;
+}
+
+Price Rail::price(ProcessId who, const boot::Blob& address) const {
+  const auto card = Card::decode(address);
+  const int partner = card ? partner_of(best_reach, *card_, boot_.job().rank, index_, *card, who.rank) : -1;
+  return partner < 0 ? Transport::price(who, address) : price_between(caps_, card->rails[size_t(partner)]);
 }
 
 Link& Rail::link_to(ProcessId who) {

@@ -128,12 +128,13 @@ class Link final : public Endpoint, public net::Watched {
 
 class Rail final : public Transport {
  public:
-  Rail(const Site& site, Options options, std::shared_ptr<const Card> card, size_t index, uint32_t mbit, std::vector<net::Fd> listeners);
+  Rail(const Site& site, Options options, std::shared_ptr<const Card> card, size_t index, std::vector<net::Fd> listeners);
   ~Rail() override;
 
   const Caps& caps() const override { return caps_; }
   boot::Blob address() const override { return card_->encode(); }
   bool reaches(ProcessId who, const boot::Blob& address) const override;
+  Price price(ProcessId who, const boot::Blob& address) const override;
   Result<Endpoint*> connect(ProcessId who, const boot::Blob& address, void* cookie) override;
   int poll(Sink&) override;
   int event_fd() const override { return watcher_.fd.get(); }

@@ -73,7 +73,7 @@ Result<std::vector<std::unique_ptr<Rail>>> open_rails(const Site& site, const Op
       log(Level::info, "verbs: %s", why.c_str());
       continue;
     }
-    Card::Rail rail{port.name(), {}, port.gids};
+    Card::Rail rail{port.name(), {}, port.gids, port.mbit};
     std::vector<net::Fd> fds;
     for (const net::Interface& interface : *interfaces) rail.listen(interface, fds, why);
     if (fds.empty()) continue;

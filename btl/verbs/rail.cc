@@ -50,7 +50,8 @@ Caps caps_for(const Options& options, const Device& device) {
   caps.put_from = put_from(options, device);
   caps.revives = true;
   caps.alpha_ns = 2'000;
-  caps.beta_ns_per_byte = 8'000.0 / double(port.mbit ? port.mbit : 10'000);
+  caps.beta_ns_per_byte = beta_of(port.mbit);
+  caps.near = is_near("/sys/class/infiniband/" + port.device);
   return caps;
 }
 
@@ -135,6 +136,12 @@ bool Rail::reaches(ProcessId who, const boot::Blob& address) const {
   if (who == ProcessId{0, boot_.job().rank}) return false;
   const auto card = Card::decode(address);
   return card && partner_of(gid_worth, *card_, boot_.job().rank, index_, *card, who.rank) >= 0;
+}
+
+Price Rail::price(ProcessId who, const boot::Blob& address) const {
+  const auto card = Card::decode(address);
+  const int partner = card ? partner_of(gid_worth, *card_, boot_.job().rank, index_, *card, who.rank) : -1;
+  return partner < 0 ? Transport::price(who, address) : price_between(caps_, card->rails[size_t(partner)]);
 }
 
 Link& Rail::link_to(ProcessId who) {

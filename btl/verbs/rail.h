@@ -214,6 +214,7 @@ class Rail final : public Transport {
   const Caps& caps() const override { return caps_; }
   boot::Blob address() const override { return card_->encode(); }
   bool reaches(ProcessId who, const boot::Blob& address) const override;
+  Price price(ProcessId who, const boot::Blob& address) const override;
   Result<Endpoint*> connect(ProcessId who, const boot::Blob& address, void* cookie) override;
   Region expose(void* address, size_t length) override;
   void conceal(const Region&) override;

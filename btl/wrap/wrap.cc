@@ -70,6 +70,7 @@ class Wrapper final : public Transport, private Sink {
   const Caps& caps() const override { return inner_->caps(); }
   boot::Blob address() const override { return inner_->address(); }
   bool reaches(ProcessId who, const boot::Blob& address) const override { return inner_->reaches(who, address); }
+  Price price(ProcessId who, const boot::Blob& address) const override { return inner_->price(who, address); }
   Result<Endpoint*> connect(ProcessId who, const boot::Blob& address, void* cookie) override;
   Region expose(void* address, size_t length) override { return inner_->expose(address, length); }
   void conceal(const Region& region) override { inner_->conceal(region); }

@@ -420,6 +420,25 @@ TEST_CASE("a first contact while the other side sleeps") {
   CHECK(world[1].count == 1);
 }
 
+TEST_CASE("a way costs what its slower end does") {
+  tcp::Options options;
+  options.interfaces = std::vector<net::Interface>{{"eth9", 9, true, false, 40'000, {*net::parse_address("127.0.0.1/8")}}};
+  World world(2, options);
+  auto card = *Card::decode(world.addresses[1]);
+  CHECK(card.rails[0].mbit == 40'000);
+  Caps caps = world[0].rail->caps();
+  caps.same_node = false;
+  caps.beta_ns_per_byte = beta_of(40'000);
+  for (const auto& [theirs, price] : {std::pair{0u, 0.8}, {100'000u, 0.2}, {40'000u, 0.2}, {1'000u, 8.0}}) {
+    card.rails[0].mbit = theirs;
+    CHECK(Card::decode(card.encode())->rails[0].mbit == theirs);
+    CHECK(price_between(caps, card.rails[0]).beta_ns_per_byte == Approx(price));
+    CHECK(price_between(caps, card.rails[0]).alpha_ns == caps.alpha_ns);
+  }
+  CHECK(world[0].rail->price({0, 1}, world.addresses[1]).beta_ns_per_byte == world[0].rail->caps().beta_ns_per_byte);  // within a host
+  CHECK(is_near("/sys/class/net/there-is-no-such-device"));
+}
+
 TEST_CASE("caps and addresses are sound") {
   World world(2, only("127.0.0.1/8"));
   const Caps& caps = world[0].rail->caps();

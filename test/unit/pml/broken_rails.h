@@ -82,6 +82,12 @@ struct Yard {
   bool get = false;  ///< memory can be read and written over the rails
   uint64_t put_from = ~uint64_t{0};
   uint32_t seed = 1;
+  std::vector<uint32_t> near;  ///< by rank: the rail that hangs on its CPUs; empty: all do
+  std::vector<double> prices;  ///< by rail: ns a byte takes as both ends know it; empty: what this end knows
+  struct Load {
+    std::atomic<uint64_t> messages{0}, bytes{0};
+  };
+  std::array<Load, 8> loads;  ///< by rail: what has payload
 
   Line& line(uint32_t a, uint32_t b, uint32_t rail) { return *lines[(size_t{std::min(a, b)} * ranks + std::max(a, b)) * rails + rail]; }
   /// No connection over this rail any more.
@@ -114,10 +120,14 @@ class BrokenRail final : public btl::Transport {
     caps_.put_from = yard_->put_from;
     caps_.beta_ns_per_byte = rail == 0 ? 1 : 2;
     caps_.revives = true;
+    caps_.near = yard_->near.empty() || yard_->near[rank] == rail;
   }
   const btl::Caps& caps() const override { return caps_; }
   boot::Blob address() const override { return {}; }
   bool reaches(ProcessId who, const boot::Blob&) const override { return who.rank != rank_; }
+  btl::Price price(ProcessId, const boot::Blob&) const override {
+    return {caps_.alpha_ns, yard_->prices.empty() ? caps_.beta_ns_per_byte : yard_->prices[rail_]};
+  }
   Result<btl::Endpoint*> connect(ProcessId who, const boot::Blob&, void* cookie) override {
     cookies_[who.rank] = cookie;
     auto& slot = ends_[who.rank];
@@ -245,6 +255,8 @@ class BrokenRail final : public btl::Transport {
       Line::Side& me = line.sides[rail_.side(to_)];
       if (!me.open) return Status::peer_failed;
       if (me.sent.size() >= 64) return Status::again;
+      rail_.yard_->loads[rail_.rail_].messages += h.length > 0;
+      rail_.yard_->loads[rail_.rail_].bytes += h.length;
       if (line.alive || me.patience > 0) me.sent.emplace_back(h, std::move(payload));
       return Status::ok;  // or into the void
     }

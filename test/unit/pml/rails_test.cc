@@ -110,6 +110,37 @@ TEST_CASE("messages over several rails that hold") {
   for (uint32_t rails : {1u, 2u, 3u}) run_ranks(3, bed_of(3, rails, 0, rails != 3, 1), false, [](Rank& me) { exchange(me, 60); });
 }
 
+TEST_CASE("small messages take the rail that is near, large ones all by what both ends can") {
+  Bed bed = bed_of(2, 2, 0, true, 1);
+  Yard& yard = *bed.yard;
+  yard.near = {1, 1};
+  yard.prices = {1, 4};  // as one end knows them: 1 and 2
+  std::atomic<uint32_t> before{0}, after{0}, done{0};
+  run_ranks(2, bed, false, [&](Rank& me) {
+    const int other = 1 - static_cast<int>(me.rank);
+    const auto pass = [&](size_t size, int count) {
+      std::vector<std::byte> out(size), in(size);
+      for (int i = 0; i < count; ++i) {
+        pml::Request* r = me.lane.ireceive(me.world, other, 1, pml::Traffic::user, bytes(in.data(), size));
+        NEED(me.lane.send(me.world, other, 1, pml::Traffic::user, bytes(out.data(), size)) == Status::ok);
+        NEED(me.lane.wait(*r) == Status::ok && r->outcome.error == 0);
+        release(r);
+      }
+    };
+    pass(100, 20);
+    meet(me, before);
+    NEED(yard.loads[0].messages == 0);
+    NEED(yard.loads[1].messages == 40);
+    meet(me, after);
+    pass(1 << 20, 2);  // wakes the other rail
+    for (auto& load : yard.loads) load.bytes = 0;
+    pass(8 << 20, 4);
+    meet(me, done);
+    NEED(yard.loads[0].bytes > yard.loads[1].bytes * 2);
+    NEED(yard.loads[1].bytes > 0);
+  });
+}
+
 TEST_CASE("rails that break at any moment lose, double and reorder nothing") {
   const auto seed = static_cast<uint32_t>(std::chrono::steady_clock::now().time_since_epoch().count());
   CAPTURE(seed);
