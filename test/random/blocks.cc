@@ -26,6 +26,8 @@ Blocks draw_blocks(Rng& rng, const Pattern& pattern, int64_t unit, const std::ve
     blocks.displacements[i] = int(cursor);
     cursor += lb + blocks.counts[i] * step;
   }
+  blocks.count_list = Counts(blocks.counts);
+  blocks.displacement_list = Counts(blocks.displacements);
   for (size_t i = 0; i < n; ++i) blocks.area.reserve(blocks.layout(i), blocks.at(i), blocks.counts[i]);
   return blocks;
 }

@@ -1,6 +1,7 @@
 // Buffers of collectives: blocks, one for each of some ranks.
 #pragma once
 
+#include "large.h"
 #include "layout.h"
 
 namespace random_test {
@@ -10,6 +11,7 @@ struct Blocks {
   std::vector<Layout> layouts;  ///< one for all, or one each
   std::vector<int> counts, displacements;
   std::vector<MPI_Datatype> types;
+  Counts count_list, displacement_list;  ///< as MPI takes them
   Area area;
   bool in_bytes = false;
 

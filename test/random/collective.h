@@ -7,6 +7,7 @@ namespace random_test {
 
 class CollectivePart : public Part {
  public:
+  explicit CollectivePart(const Draw& draw) : calls_(draw.calls()) {}
   void post(Pending& pending) override {
     MPI_Request request = persistent_;
     if (mode_ == Mode::persistent)
@@ -31,6 +32,7 @@ class CollectivePart : public Part {
   }
 
   Mode mode_ = Mode::blocking;
+  Rng calls_;
 
  private:
   MPI_Request persistent_ = MPI_REQUEST_NULL;

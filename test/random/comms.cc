@@ -7,7 +7,7 @@ namespace random_test {
 
 namespace {
 
-MPI_Session session = MPI_SESSION_NULL;
+MPI_Session the_session = MPI_SESSION_NULL;
 MPI_Group session_world = MPI_GROUP_NULL;  ///< all processes, as the session knows them
 
 /// The communicator of a group of the parent's ranks, in their new order. Says who is in it; the handle comes later.
@@ -234,14 +234,16 @@ void check_comm(const Comm& comm) {
 }  // namespace
 
 Session::Session() {
-  ok(MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session));
-  ok(MPI_Group_from_session_pset(session, "mpi://WORLD", &session_world));
+  ok(MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &the_session));
+  ok(MPI_Group_from_session_pset(the_session, "mpi://WORLD", &session_world));
 }
 
 Session::~Session() {
   MPI_Group_free(&session_world);
-  MPI_Session_finalize(&session);
+  MPI_Session_finalize(&the_session);
 }
+
+MPI_Session session() { return the_session; }
 
 Comm world_comm() {
   Comm world;

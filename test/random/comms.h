@@ -42,6 +42,9 @@ class Session {
   Session& operator=(const Session&) = delete;
 };
 
+/// The one that there is.
+MPI_Session session();
+
 /// A communicator made from another one by a constructor drawn at random: to be called by all members of `parent`. The seed is shared.
 Comm draw_comm(const Comm& parent, uint64_t seed);
 

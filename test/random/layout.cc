@@ -4,6 +4,8 @@
 #include <array>
 #include <complex>
 
+#include "large.h"
+
 namespace random_test {
 
 namespace {
@@ -73,26 +75,24 @@ int64_t divisor(Rng& rng, int64_t n) {
   return rng.pick(all);
 }
 
-std::vector<int> as_int(const std::vector<int64_t>& from) { return {from.begin(), from.end()}; }
-
-Layout contiguous(const Layout& old, int64_t n) {
+Layout contiguous(Rng& rng, const Layout& old, int64_t n) {
   Layout made = derive(old, {{0, n}}, "contiguous " + std::to_string(n));
-  ok(MPI_Type_contiguous(int(n), old.type, &made.type));
+  ok(BOTH(MPI_Type_contiguous)(rng, n, old.type, &made.type));
   return made;
 }
 
-Layout resized(const Layout& old, int64_t lb, int64_t extent) {
+Layout resized(Rng& rng, const Layout& old, int64_t lb, int64_t extent) {
   Layout made = derive(old, {{0, 1}}, "resized " + std::to_string(lb) + " " + std::to_string(extent));
   made.lb = lb;
   made.extent = extent;
-  ok(MPI_Type_create_resized(old.type, lb, extent, &made.type));
+  ok(BOTH(MPI_Type_create_resized)(rng, old.type, lb, extent, &made.type));
   return made;
 }
 
 /// An extent that keeps elements apart, often with room between them.
 Layout draw_resized(Rng& rng, const Layout& old, int alignment) {
   const int64_t lb = old.least() - alignment * rng.below(3);
-  return resized(old, lb, round_up(old.most() - lb, alignment) + alignment * rng.below(3));
+  return resized(rng, old, lb, round_up(old.most() - lb, alignment) + alignment * rng.below(3));
 }
 
 Layout draw_vector(Rng& rng, const Layout& old, int64_t n, int alignment) {
@@ -105,9 +105,9 @@ Layout draw_vector(Rng& rng, const Layout& old, int64_t n, int alignment) {
   Layout made = derive(
       old, blocks, (bytes ? "hvector " : "vector ") + std::to_string(count) + "x" + std::to_string(length) + " by " + std::to_string(step));
   if (bytes)
-    ok(MPI_Type_create_hvector(int(count), int(length), step, old.type, &made.type));
+    ok(BOTH(MPI_Type_create_hvector)(rng, count, length, step, old.type, &made.type));
   else
-    ok(MPI_Type_vector(int(count), int(length), int(stride), old.type, &made.type));
+    ok(BOTH(MPI_Type_vector)(rng, count, length, stride, old.type, &made.type));
   return made;
 }
 
@@ -137,30 +137,28 @@ Layout draw_indexed(Rng& rng, const Layout& old, int64_t n, int alignment) {
   const bool bytes = rng.chance(50), equal = rng.chance(40);
   const int64_t length = equal ? divisor(rng, n) : 0;
   const std::vector<Block> blocks = draw_blocks(rng, old, n, bytes ? alignment : old.extent, length);
-  std::vector<int64_t> lengths;
-  std::vector<int> places;
-  std::vector<MPI_Aint> displacements;
+  std::vector<int64_t> lengths, places, displacements;
   for (const Block& block : blocks) {
     lengths.push_back(block.length);
     displacements.push_back(block.displacement);
-    places.push_back(int(block.displacement / old.extent));
+    places.push_back(block.displacement / old.extent);
   }
   const int count = int(blocks.size());
   Layout made = derive(old, blocks, std::string(bytes ? "hindexed" : "indexed") + (equal ? "_block " : " ") + std::to_string(count));
   if (equal && bytes)
-    ok(MPI_Type_create_hindexed_block(count, int(length), displacements.data(), old.type, &made.type));
+    ok(BOTH(MPI_Type_create_hindexed_block)(rng, count, length, Counts(displacements), old.type, &made.type));
   else if (equal)
-    ok(MPI_Type_create_indexed_block(count, int(length), places.data(), old.type, &made.type));
+    ok(BOTH(MPI_Type_create_indexed_block)(rng, count, length, Counts(places), old.type, &made.type));
   else if (bytes)
-    ok(MPI_Type_create_hindexed(count, as_int(lengths).data(), displacements.data(), old.type, &made.type));
+    ok(BOTH(MPI_Type_create_hindexed)(rng, count, Counts(lengths), Counts(displacements), old.type, &made.type));
   else
-    ok(MPI_Type_indexed(count, as_int(lengths).data(), places.data(), old.type, &made.type));
+    ok(BOTH(MPI_Type_indexed)(rng, count, Counts(lengths), Counts(places), old.type, &made.type));
   return made;
 }
 
 Layout draw_subarray(Rng& rng, const Layout& old, int64_t n) {
   const bool fortran = rng.chance(50);
-  std::array<int, 3> sizes{}, parts{}, starts{};
+  std::vector<int> sizes(3), parts(3), starts(3);
   int64_t left = n;
   const int padded = int(rng.below(3));  // one dimension is wider than the part, lest extents explode
   for (int d = 0; d < 3; ++d) {
@@ -181,9 +179,9 @@ Layout draw_subarray(Rng& rng, const Layout& old, int64_t n) {
       derive(old, blocks, "subarray " + std::to_string(parts[0]) + "x" + std::to_string(parts[1]) + "x" + std::to_string(parts[2]));
   made.lb = 0;  // whatever the old type's is
   made.extent = old.extent * sizes[0] * sizes[1] * sizes[2];
-  ok(MPI_Type_create_subarray(3, sizes.data(), parts.data(), starts.data(), fortran ? MPI_ORDER_FORTRAN : MPI_ORDER_C, old.type,
-                              &made.type));
-  return old.lb == 0 ? std::move(made) : resized(made, old.lb, made.extent);
+  ok(BOTH(MPI_Type_create_subarray)(rng, 3, Counts(sizes), Counts(parts), Counts(starts), fortran ? MPI_ORDER_FORTRAN : MPI_ORDER_C,
+                                    old.type, &made.type));
+  return old.lb == 0 ? std::move(made) : resized(rng, made, old.lb, made.extent);
 }
 
 /// Columns of a matrix, one beside the other: elements that interleave.
@@ -192,19 +190,19 @@ Layout draw_columns(Rng& rng, const Layout& old, int64_t n) {
   std::vector<Block> column, matrix;
   for (int64_t i = 0; i < rows; ++i) column.push_back({i * width * old.extent, 1});
   Layout tall = derive(old, column, "column " + std::to_string(rows));
-  ok(MPI_Type_vector(int(rows), 1, int(width), old.type, &tall.type));
-  const Layout one = resized(tall, old.lb, old.extent);
-  const Layout all = contiguous(one, columns);
-  return resized(all, old.lb, old.extent * width * rows);
+  ok(BOTH(MPI_Type_vector)(rng, rows, 1, width, old.type, &tall.type));
+  const Layout one = resized(rng, tall, old.lb, old.extent);
+  const Layout all = contiguous(rng, one, columns);
+  return resized(rng, all, old.lb, old.extent * width * rows);
 }
 
 /// Another constructor around a layout; one that has much more room than data gets no more of it.
 Layout draw_step(Rng& rng, const Layout& old, int64_t n, int alignment) {
   int64_t bytes = 0;
   for (const Place& place : old.map) bytes += place.size;
-  if (old.extent > 4 * bytes + 64) return contiguous(old, n);
+  if (old.extent > 4 * bytes + 64) return contiguous(rng, old, n);
   switch (rng.below(6)) {
-    case 0: return contiguous(old, n);
+    case 0: return contiguous(rng, old, n);
     case 1: return draw_vector(rng, old, n, alignment);
     case 2:
     case 3: return draw_indexed(rng, old, n, alignment);
@@ -219,9 +217,9 @@ Layout draw_struct(Rng& rng, const Pattern& pattern) {
   std::vector<size_t> order(count);
   for (size_t i = 0; i < count; ++i) order[i] = i;
   if (rng.chance(50)) rng.shuffle(order);
-  std::vector<MPI_Aint> displacements(count);
+  std::vector<int64_t> displacements(count);
   std::vector<MPI_Datatype> types(count);
-  std::vector<int> lengths(count, 1);
+  const std::vector<int> lengths(count, 1);
   int64_t cursor = rng.chance(30) ? -pattern.alignment() * rng.between(1, 3) : 0;
   for (size_t i : order) {
     cursor = round_up(cursor, pattern.basics[i].alignment);
@@ -235,22 +233,21 @@ Layout draw_struct(Rng& rng, const Pattern& pattern) {
   for (size_t i = 0; i < count; ++i) made.map.push_back({displacements[i], pattern.basics[i].size});
   made.lb = made.least();
   made.extent = round_up(made.most() - made.lb, pattern.alignment());
-  ok(MPI_Type_create_struct(int(count), lengths.data(), displacements.data(), types.data(), &made.type));
+  ok(BOTH(MPI_Type_create_struct)(rng, count, Counts(lengths), Counts(displacements), types.data(), &made.type));
   return made;
 }
 
 /// What MPI says of the type is what the model says.
-void check_layout(const Layout& layout) {
-  MPI_Aint lb = 0, extent = 0;
-  ok(MPI_Type_get_extent(layout.type, &lb, &extent));
+void check_layout(Rng& rng, const Layout& layout) {
+  Answer lb, extent, size;
+  ok(BOTH(MPI_Type_get_extent)(rng, layout.type, lb, extent));
   same(lb, layout.lb, "lower bound of " + layout.text);
   same(extent, layout.extent, "extent of " + layout.text);
-  ok(MPI_Type_get_true_extent(layout.type, &lb, &extent));
+  ok(BOTH(MPI_Type_get_true_extent)(rng, layout.type, lb, extent));
   same(lb, layout.least(), "true lower bound of " + layout.text);
   same(extent, layout.most() - layout.least(), "true extent of " + layout.text);
-  int size = 0;
   int64_t sum = 0;
-  ok(MPI_Type_size(layout.type, &size));
+  ok(BOTH(MPI_Type_size)(rng, layout.type, size));
   for (const Place& place : layout.map) sum += place.size;
   same(size, sum, "size of " + layout.text);
 }
@@ -334,7 +331,7 @@ Layout draw_layout(Rng& rng, const Pattern& pattern, int64_t unit) {
     made = std::move(copy);
   }
   if (made.owned) ok(MPI_Type_commit(&made.type));
-  check_layout(made);
+  check_layout(rng, made);
   return made;
 }
 

@@ -142,6 +142,7 @@ void Program::run_step(int step) {
 
 /// A part of messages between single ranks, by a number below 50.
 std::unique_ptr<Part> draw_between_ranks(const Draw& draw, int64_t what) {
+  if (what < 8 && !draw.alone && !draw.comm.exact) return draw_crowd(draw);
   if (what < 30) return draw_messages(draw);
   if (what < 38) return draw_partitioned(draw);
   if (what < 41 && !draw.comm.inter()) return draw_truncated(draw);
@@ -179,7 +180,7 @@ void Program::run_parts(int step, const Comm& comm, Rng& rng) {
 }
 
 void Program::run_round(const Comm& comm, const std::vector<std::unique_ptr<Part>>& parts, int round, Rng& local) {
-  Pending pending;
+  Pending pending(options_.threads > 1);
   bool fence = false;
   for (const auto& part : parts) {
     part->begin(round);

@@ -7,8 +7,10 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 
+#include "buffers.h"
 #include "part.h"
 
 namespace random_test {
@@ -76,9 +78,10 @@ class Messages : public Part {
   void attach();
   void check_in(In& in, std::map<int, size_t>& taken);
   uint64_t key(size_t message) const { return mix(mix(draw_.seed, uint64_t(round_)), 50 + message); }
-  int elements(const Layout& layout, int64_t units) const { return int(units * unit_ / layout.patterns); }
+  int64_t elements(const Layout& layout, int64_t units) const { return units * unit_ / layout.patterns; }
 
   Draw draw_;
+  Rng calls_;
   Pattern pattern_;
   int64_t unit_ = 1;
   std::vector<Message> messages_;
@@ -86,14 +89,13 @@ class Messages : public Part {
   std::vector<Out> outs_;
   std::vector<In> ins_;
   bool wild_ = false, ready_ = false, cancels_ = false;
-  bool own_buffer_ = false;  ///< the communicator's; else the process's, which no other thread may use at the same time
-  std::vector<char> buffer_;
+  std::unique_ptr<SendBuffer> buffer_;
   MPI_Request cancelled_ = MPI_REQUEST_NULL;
   int unused_ = 0;
   int round_ = 0;
 };
 
-Messages::Messages(const Draw& draw) : draw_(draw) {
+Messages::Messages(const Draw& draw) : draw_(draw), calls_(draw.calls()) {
   Rng rng = draw.shared();
   pattern_ = draw_pattern(rng);
   unit_ = draw_unit(rng);
@@ -101,7 +103,7 @@ Messages::Messages(const Draw& draw) : draw_(draw) {
   sort_into_streams(rng);
   for (const Message& m : messages_) ready_ |= m.kind == Kind::ready;
   Rng local = draw.local();
-  own_buffer_ = local.chance(50) || draw.comm.of_session || !draw.alone;
+  buffer_ = std::make_unique<SendBuffer>(draw.comm, draw.alone, local);
   cancels_ = local.chance(15) && !draw.comm.exact;
   for (size_t i = 0; i < messages_.size(); ++i) {
     if (messages_[i].side == draw.comm.side && messages_[i].source == draw.comm.rank) add_out(i, local);
@@ -183,6 +185,7 @@ void Messages::draw_kind(Message& message, bool posted, Rng& rng) {
   const int64_t kind = rng.below(100);
   message.kind = kind < 50 ? Kind::standard : kind < 75 ? Kind::synchronous : kind < 90 ? Kind::buffered : Kind::ready;
   if (message.kind == Kind::ready && !posted) message.kind = Kind::standard;
+  if (message.kind == Kind::buffered && !SendBuffer::possible(draw_.alone)) message.kind = Kind::standard;
   message.mode = Mode(rng.below(3));
   if (message.mode == Mode::blocking && message.kind != Kind::buffered && !posted) message.mode = Mode::nonblocking;
 }
@@ -190,13 +193,12 @@ void Messages::draw_kind(Message& message, bool posted, Rng& rng) {
 void Messages::add_out(size_t message, Rng& rng) {
   Out out{message, draw_layout(rng, pattern_, unit_), {}};
   const Message& m = messages_[message];
-  const int count = elements(out.layout, m.units);
+  const int64_t count = elements(out.layout, m.units);
   out.area.reserve(out.layout, 0, count);
   out.area.open(0);
   if (m.mode == Mode::persistent) {
-    using Init = int(const void*, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request*);
-    Init* const init[] = {MPI_Send_init, MPI_Ssend_init, MPI_Bsend_init, MPI_Rsend_init};
-    ok(init[int(m.kind)](out.area.base(), count, out.layout.type, m.dest, m.tag, draw_.comm.handle, &out.persistent));
+    const std::array init{BOTH(MPI_Send_init), BOTH(MPI_Ssend_init), BOTH(MPI_Bsend_init), BOTH(MPI_Rsend_init)};
+    ok(init[size_t(m.kind)](calls_, out.area.base(), count, out.layout.type, m.dest, m.tag, draw_.comm.handle, &out.persistent));
   }
   outs_.push_back(std::move(out));
 }
@@ -209,10 +211,11 @@ void Messages::add_in(size_t stream, size_t message, Rng& rng) {
   if (s.messages.size() == 1 && rng.chance(30) && !draw_.comm.exact) most += rng.below(5);
   const How how = How(s.posted ? rng.below(2) : rng.below(7));
   In in{stream, how, draw_layout(rng, pattern_, unit_), most, {}};
-  const int count = elements(in.layout, most);
+  const int64_t count = elements(in.layout, most);
   in.area.reserve(in.layout, 0, count);
   in.area.open(0);
-  if (how == How::persistent) ok(MPI_Recv_init(in.area.base(), count, in.layout.type, s.source, s.tag, draw_.comm.handle, &in.persistent));
+  if (how == How::persistent)
+    ok(BOTH(MPI_Recv_init)(calls_, in.area.base(), count, in.layout.type, s.source, s.tag, draw_.comm.handle, &in.persistent));
   ins_.push_back(std::move(in));
 }
 
@@ -231,7 +234,8 @@ void Messages::start_posted(In& in, Pending& pending) {
   if (in.how == How::persistent)
     ok(MPI_Start(&in.persistent));
   else
-    ok(MPI_Irecv(in.area.base(), elements(in.layout, in.capacity), in.layout.type, s.source, s.tag, draw_.comm.handle, &request));
+    ok(BOTH(MPI_Irecv)(calls_, in.area.base(), elements(in.layout, in.capacity), in.layout.type, s.source, s.tag, draw_.comm.handle,
+                       &request));
   pending.add(request, [&in](const MPI_Status& status) { in.status = status; });
 }
 
@@ -253,28 +257,25 @@ void Messages::attach() {
   int64_t room = 0;
   for (const Out& out : outs_) {
     if (messages_[out.message].kind != Kind::buffered) continue;
-    int packed = 0;
-    ok(MPI_Pack_size(elements(out.layout, messages_[out.message].units), out.layout.type, draw_.comm.handle, &packed));
+    Answer packed;
+    ok(BOTH(MPI_Pack_size)(calls_, elements(out.layout, messages_[out.message].units), out.layout.type, draw_.comm.handle, packed));
     room += packed + MPI_BSEND_OVERHEAD;
   }
-  if (room == 0) return;
-  buffer_.resize(size_t(room));
-  ok(own_buffer_ ? MPI_Comm_attach_buffer(draw_.comm.handle, buffer_.data(), int(room)) : MPI_Buffer_attach(buffer_.data(), int(room)));
+  buffer_->attach(room, calls_);
 }
 
 void Messages::start(Out& out, Pending& pending) {
-  using Blocking = int(const void*, int, MPI_Datatype, int, int, MPI_Comm);
-  using Immediate = int(const void*, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request*);
-  Blocking* const blocking[] = {MPI_Send, MPI_Ssend, MPI_Bsend, MPI_Rsend};
-  Immediate* const immediate[] = {MPI_Isend, MPI_Issend, MPI_Ibsend, MPI_Irsend};
+  const std::array blocking{BOTH(MPI_Send), BOTH(MPI_Ssend), BOTH(MPI_Bsend), BOTH(MPI_Rsend)};
+  const std::array immediate{BOTH(MPI_Isend), BOTH(MPI_Issend), BOTH(MPI_Ibsend), BOTH(MPI_Irsend)};
   const Message& m = messages_[out.message];
-  const int count = elements(out.layout, m.units);
+  const int64_t count = elements(out.layout, m.units);
   MPI_Request request = out.persistent;
-  if (m.mode == Mode::blocking) return ok(blocking[int(m.kind)](out.area.base(), count, out.layout.type, m.dest, m.tag, draw_.comm.handle));
+  if (m.mode == Mode::blocking)
+    return ok(blocking[size_t(m.kind)](calls_, out.area.base(), count, out.layout.type, m.dest, m.tag, draw_.comm.handle));
   if (m.mode == Mode::persistent)
     ok(MPI_Startall(1, &out.persistent));
   else
-    ok(immediate[int(m.kind)](out.area.base(), count, out.layout.type, m.dest, m.tag, draw_.comm.handle, &request));
+    ok(immediate[size_t(m.kind)](calls_, out.area.base(), count, out.layout.type, m.dest, m.tag, draw_.comm.handle, &request));
   pending.add(request);
 }
 
@@ -288,9 +289,9 @@ void Messages::send(Pending& pending) {
 void Messages::take_one(In& in, Pending& pending) {
   const Stream& s = streams_[in.stream];
   const MPI_Comm comm = draw_.comm.handle;
-  const int count = elements(in.layout, in.capacity);
+  const int64_t count = elements(in.layout, in.capacity);
   if (in.how == How::immediate || in.how == How::persistent) return start_posted(in, pending);
-  if (in.how == How::blocking) return ok(MPI_Recv(in.area.base(), count, in.layout.type, s.source, s.tag, comm, &in.status));
+  if (in.how == How::blocking) return ok(BOTH(MPI_Recv)(calls_, in.area.base(), count, in.layout.type, s.source, s.tag, comm, &in.status));
   MPI_Status seen{};
   MPI_Message message = MPI_MESSAGE_NULL;
   if (in.how == How::probe) ok(MPI_Probe(s.source, s.tag, comm, &seen));
@@ -298,20 +299,17 @@ void Messages::take_one(In& in, Pending& pending) {
   for (int flag = 0; in.how == How::iprobe && !flag; sched_yield()) ok(MPI_Iprobe(s.source, s.tag, comm, &flag, &seen));
   for (int flag = 0; in.how == How::improbe && !flag; sched_yield()) ok(MPI_Improbe(s.source, s.tag, comm, &flag, &message, &seen));
   if (in.how == How::probe || in.how == How::iprobe) {
-    ok(MPI_Recv(in.area.base(), count, in.layout.type, seen.MPI_SOURCE, seen.MPI_TAG, comm, &in.status));
+    ok(BOTH(MPI_Recv)(calls_, in.area.base(), count, in.layout.type, seen.MPI_SOURCE, seen.MPI_TAG, comm, &in.status));
   } else if (in.how == How::mprobe) {
-    ok(MPI_Mrecv(in.area.base(), count, in.layout.type, &message, &in.status));
+    ok(BOTH(MPI_Mrecv)(calls_, in.area.base(), count, in.layout.type, &message, &in.status));
   } else {
     MPI_Request request;
-    ok(MPI_Imrecv(in.area.base(), count, in.layout.type, &message, &request));
+    ok(BOTH(MPI_Imrecv)(calls_, in.area.base(), count, in.layout.type, &message, &request));
     ok(MPI_Wait(&request, &in.status));
   }
-  int probed = 0, received = 0;
-  ok(MPI_Get_count(&seen, in.layout.type, &probed));
-  ok(MPI_Get_count(&in.status, in.layout.type, &received));
   same(in.status.MPI_SOURCE, seen.MPI_SOURCE, "source of the message that was probed");
   same(in.status.MPI_TAG, seen.MPI_TAG, "tag of the message that was probed");
-  same(received, probed, "count of the message that was probed");
+  same(count_of(calls_, in.status, in.layout.type), count_of(calls_, seen, in.layout.type), "count of the message that was probed");
 }
 
 void Messages::take(Pending& pending) {
@@ -330,9 +328,9 @@ void Messages::check_in(In& in, std::map<int, size_t>& taken) {
   const Message& m = messages_[message];
   const std::string what = "message from " + std::to_string(source) + " received as " + in.layout.text;
   same(in.status.MPI_TAG, m.tag, "tag of the " + what);
-  int count = 0, pieces = 0;
-  ok(MPI_Get_count(&in.status, in.layout.type, &count));
-  ok(MPI_Get_elements(&in.status, in.layout.type, &pieces));
+  const int64_t count = count_of(calls_, in.status, in.layout.type);
+  Answer pieces;
+  ok(BOTH(MPI_Get_elements)(calls_, &in.status, in.layout.type, pieces));
   same(count, elements(in.layout, m.units), "count of the " + what);
   same(pieces, m.units * unit_ * int64_t(pattern_.basics.size()), "number of basic elements of the " + what);
   in.area.expect(in.layout, 0, count, Content{key(message)});
@@ -340,13 +338,7 @@ void Messages::check_in(In& in, std::map<int, size_t>& taken) {
 }
 
 void Messages::check() {
-  if (!buffer_.empty()) {
-    void* buffer = nullptr;
-    int size = 0;
-    ok(own_buffer_ ? MPI_Comm_detach_buffer(draw_.comm.handle, &buffer, &size) : MPI_Buffer_detach(&buffer, &size));
-    same(size, int64_t(buffer_.size()), "size of the buffer that was attached");
-    buffer_.clear();
-  }
+  buffer_->detach(calls_);
   std::map<size_t, std::map<int, size_t>> taken;
   for (In& in : ins_) check_in(in, taken[in.stream]);
   for (const Out& out : outs_) out.area.check("send buffer");

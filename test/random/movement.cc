@@ -53,7 +53,12 @@ class Movement : public CollectivePart {
 };
 
 Movement::Movement(const Draw& draw)
-    : draw_(draw), me_(draw.comm.rank), side_(draw.comm.side), far_(draw.comm.other(side_)), peers_(draw.comm.size_of(far_)) {
+    : CollectivePart(draw),
+      draw_(draw),
+      me_(draw.comm.rank),
+      side_(draw.comm.side),
+      far_(draw.comm.other(side_)),
+      peers_(draw.comm.size_of(far_)) {
   Rng rng = draw.shared(), local = draw.local();
   kind_ = Kind(rng.below(11));
   mode_ = Mode(rng.below(3));
@@ -134,19 +139,22 @@ void Movement::run_rooted(Mode mode, MPI_Request* request) {
   const int root = root_argument();
   void* const out = in_place_ && rooted_to_root() ? MPI_IN_PLACE : o.base();
   void* const in = in_place_ && rooted_from_root() ? MPI_IN_PLACE : i.base();
-  const int *oc = o.counts.data(), *od = o.displacements.data(), *ic = i.counts.data(), *id = i.displacements.data();
+  const Counts &oc = o.count_list, &od = o.displacement_list, &ic = i.count_list, &id = i.displacement_list;
   switch (kind_) {
-    case Kind::bcast: return call(mode, request, MPI_Bcast, MPI_Ibcast, MPI_Bcast_init, in, i.count(), i.type(), root, comm);
+    case Kind::bcast:
+      return call(mode, calls_, request, BOTH(MPI_Bcast), BOTH(MPI_Ibcast), BOTH(MPI_Bcast_init), in, i.count(), i.type(), root, comm);
     case Kind::gather:
-      return call(mode, request, MPI_Gather, MPI_Igather, MPI_Gather_init, out, o.count(), o.type(), in, i.count(), i.type(), root, comm);
+      return call(mode, calls_, request, BOTH(MPI_Gather), BOTH(MPI_Igather), BOTH(MPI_Gather_init), out, o.count(), o.type(), in,
+                  i.count(), i.type(), root, comm);
     case Kind::gatherv:
-      return call(mode, request, MPI_Gatherv, MPI_Igatherv, MPI_Gatherv_init, out, o.count(), o.type(), in, ic, id, i.type(), root, comm);
+      return call(mode, calls_, request, BOTH(MPI_Gatherv), BOTH(MPI_Igatherv), BOTH(MPI_Gatherv_init), out, o.count(), o.type(), in, ic,
+                  id, i.type(), root, comm);
     case Kind::scatter:
-      return call(mode, request, MPI_Scatter, MPI_Iscatter, MPI_Scatter_init, out, o.count(), o.type(), in, i.count(), i.type(), root,
-                  comm);
+      return call(mode, calls_, request, BOTH(MPI_Scatter), BOTH(MPI_Iscatter), BOTH(MPI_Scatter_init), out, o.count(), o.type(), in,
+                  i.count(), i.type(), root, comm);
     default:
-      return call(mode, request, MPI_Scatterv, MPI_Iscatterv, MPI_Scatterv_init, out, oc, od, o.type(), in, i.count(), i.type(), root,
-                  comm);
+      return call(mode, calls_, request, BOTH(MPI_Scatterv), BOTH(MPI_Iscatterv), BOTH(MPI_Scatterv_init), out, oc, od, o.type(), in,
+                  i.count(), i.type(), root, comm);
   }
 }
 
@@ -155,21 +163,25 @@ void Movement::run_unrooted(Mode mode, MPI_Request* request) {
   const MPI_Comm comm = draw_.comm.handle;
   void* const out = in_place_ ? MPI_IN_PLACE : o.base();
   void* const in = i.base();
-  const int *oc = o.counts.data(), *od = o.displacements.data(), *ic = i.counts.data(), *id = i.displacements.data();
+  const Counts &oc = o.count_list, &od = o.displacement_list, &ic = i.count_list, &id = i.displacement_list;
   const MPI_Datatype *ot = o.types.data(), *it = i.types.data();
   switch (kind_) {
-    case Kind::barrier: return call(mode, request, MPI_Barrier, MPI_Ibarrier, MPI_Barrier_init, comm);
+    case Kind::barrier: return call(mode, calls_, request, Alone{MPI_Barrier}, Alone{MPI_Ibarrier}, Alone{MPI_Barrier_init}, comm);
     case Kind::allgather:
-      return call(mode, request, MPI_Allgather, MPI_Iallgather, MPI_Allgather_init, out, o.count(), o.type(), in, i.count(), i.type(),
-                  comm);
+      return call(mode, calls_, request, BOTH(MPI_Allgather), BOTH(MPI_Iallgather), BOTH(MPI_Allgather_init), out, o.count(), o.type(), in,
+                  i.count(), i.type(), comm);
     case Kind::allgatherv:
-      return call(mode, request, MPI_Allgatherv, MPI_Iallgatherv, MPI_Allgatherv_init, out, o.count(), o.type(), in, ic, id, i.type(),
-                  comm);
+      return call(mode, calls_, request, BOTH(MPI_Allgatherv), BOTH(MPI_Iallgatherv), BOTH(MPI_Allgatherv_init), out, o.count(), o.type(),
+                  in, ic, id, i.type(), comm);
     case Kind::alltoall:
-      return call(mode, request, MPI_Alltoall, MPI_Ialltoall, MPI_Alltoall_init, out, o.count(), o.type(), in, i.count(), i.type(), comm);
+      return call(mode, calls_, request, BOTH(MPI_Alltoall), BOTH(MPI_Ialltoall), BOTH(MPI_Alltoall_init), out, o.count(), o.type(), in,
+                  i.count(), i.type(), comm);
     case Kind::alltoallv:
-      return call(mode, request, MPI_Alltoallv, MPI_Ialltoallv, MPI_Alltoallv_init, out, oc, od, o.type(), in, ic, id, i.type(), comm);
-    default: return call(mode, request, MPI_Alltoallw, MPI_Ialltoallw, MPI_Alltoallw_init, out, oc, od, ot, in, ic, id, it, comm);
+      return call(mode, calls_, request, BOTH(MPI_Alltoallv), BOTH(MPI_Ialltoallv), BOTH(MPI_Alltoallv_init), out, oc, od, o.type(), in, ic,
+                  id, i.type(), comm);
+    default:
+      return call(mode, calls_, request, BOTH(MPI_Alltoallw), BOTH(MPI_Ialltoallw), BOTH(MPI_Alltoallw_init), out, oc, od, ot, in, ic, id,
+                  it, comm);
   }
 }
 

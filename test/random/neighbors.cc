@@ -39,11 +39,10 @@ class Neighbors : public CollectivePart {
   int64_t unit_ = 1, most_ = 0;
   std::vector<Edge> outs_, ins_;
   Blocks out_, in_;
-  std::vector<MPI_Aint> out_bytes_, in_bytes_;  ///< displacements as MPI_Neighbor_alltoallw takes them
   int round_ = 0;
 };
 
-Neighbors::Neighbors(const Draw& draw) : draw_(draw) {
+Neighbors::Neighbors(const Draw& draw) : CollectivePart(draw), draw_(draw) {
   Rng rng = draw.shared(), local = draw.local();
   kind_ = Kind(rng.below(5));
   mode_ = Mode(rng.below(3));
@@ -59,8 +58,6 @@ Neighbors::Neighbors(const Draw& draw) : draw_(draw) {
   const Form form = kind_ == Kind::alltoallw ? Form::each : varying() ? Form::varying : Form::uniform;
   out_ = draw_blocks(local, pattern_, unit_, sent, gathers() ? Form::uniform : form);
   in_ = draw_blocks(local, pattern_, unit_, received, form);
-  out_bytes_.assign(out_.displacements.begin(), out_.displacements.end());
-  in_bytes_.assign(in_.displacements.begin(), in_.displacements.end());
   prepare();
 }
 
@@ -109,23 +106,23 @@ void Neighbors::run(Mode mode, MPI_Request* request) {
   Blocks &o = out_, &i = in_;
   const MPI_Comm comm = draw_.comm.handle;
   void *const out = o.base(), *const in = i.base();
-  const int *oc = o.counts.data(), *od = o.displacements.data(), *ic = i.counts.data(), *id = i.displacements.data();
+  const Counts &oc = o.count_list, &od = o.displacement_list, &ic = i.count_list, &id = i.displacement_list;
   switch (kind_) {
     case Kind::allgather:
-      return call(mode, request, MPI_Neighbor_allgather, MPI_Ineighbor_allgather, MPI_Neighbor_allgather_init, out, o.count(), o.type(), in,
-                  int(most_ * unit_ / i.layouts[0].patterns), i.type(), comm);
+      return call(mode, calls_, request, BOTH(MPI_Neighbor_allgather), BOTH(MPI_Ineighbor_allgather), BOTH(MPI_Neighbor_allgather_init),
+                  out, o.count(), o.type(), in, int(most_ * unit_ / i.layouts[0].patterns), i.type(), comm);
     case Kind::allgatherv:
-      return call(mode, request, MPI_Neighbor_allgatherv, MPI_Ineighbor_allgatherv, MPI_Neighbor_allgatherv_init, out, o.count(), o.type(),
-                  in, ic, id, i.type(), comm);
+      return call(mode, calls_, request, BOTH(MPI_Neighbor_allgatherv), BOTH(MPI_Ineighbor_allgatherv), BOTH(MPI_Neighbor_allgatherv_init),
+                  out, o.count(), o.type(), in, ic, id, i.type(), comm);
     case Kind::alltoall:
-      return call(mode, request, MPI_Neighbor_alltoall, MPI_Ineighbor_alltoall, MPI_Neighbor_alltoall_init, out,
+      return call(mode, calls_, request, BOTH(MPI_Neighbor_alltoall), BOTH(MPI_Ineighbor_alltoall), BOTH(MPI_Neighbor_alltoall_init), out,
                   int(most_ * unit_ / o.layouts[0].patterns), o.type(), in, int(most_ * unit_ / i.layouts[0].patterns), i.type(), comm);
     case Kind::alltoallv:
-      return call(mode, request, MPI_Neighbor_alltoallv, MPI_Ineighbor_alltoallv, MPI_Neighbor_alltoallv_init, out, oc, od, o.type(), in,
-                  ic, id, i.type(), comm);
+      return call(mode, calls_, request, BOTH(MPI_Neighbor_alltoallv), BOTH(MPI_Ineighbor_alltoallv), BOTH(MPI_Neighbor_alltoallv_init),
+                  out, oc, od, o.type(), in, ic, id, i.type(), comm);
     case Kind::alltoallw:
-      return call(mode, request, MPI_Neighbor_alltoallw, MPI_Ineighbor_alltoallw, MPI_Neighbor_alltoallw_init, out, oc, out_bytes_.data(),
-                  o.types.data(), in, ic, in_bytes_.data(), i.types.data(), comm);
+      return call(mode, calls_, request, BOTH(MPI_Neighbor_alltoallw), BOTH(MPI_Ineighbor_alltoallw), BOTH(MPI_Neighbor_alltoallw_init),
+                  out, oc, od, o.types.data(), in, ic, id, i.types.data(), comm);
   }
 }
 

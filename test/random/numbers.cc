@@ -117,16 +117,30 @@ void fold_affine(Op op, const char* left, char* right) {
   store(right, op == Op::user_sum ? Affine{f.a + g.a, f.b + g.b} : Affine{f.a * g.a, g.a * f.b + g.b});
 }
 
-void reduce_affine(Op op, void* in, void* inout, int* count, MPI_Datatype* type) {
+void reduce_affine(Op op, void* in, void* inout, int64_t count, MPI_Datatype* type) {
   MPI_Aint lb = 0, extent = 0;
   MPI_Type_get_extent(*type, &lb, &extent);
-  for (int i = 0; i < *count; ++i) fold_affine(op, static_cast<char*>(in) + i * extent, static_cast<char*>(inout) + i * extent);
+  for (int64_t i = 0; i < count; ++i) fold_affine(op, static_cast<char*>(in) + i * extent, static_cast<char*>(inout) + i * extent);
 }
 
 extern "C" {
-void user_sum(void* in, void* inout, int* count, MPI_Datatype* type) { reduce_affine(Op::user_sum, in, inout, count, type); }
-void user_compose(void* in, void* inout, int* count, MPI_Datatype* type) { reduce_affine(Op::user_compose, in, inout, count, type); }
+void user_sum(void* in, void* inout, int* count, MPI_Datatype* type) { reduce_affine(Op::user_sum, in, inout, *count, type); }
+void user_compose(void* in, void* inout, int* count, MPI_Datatype* type) { reduce_affine(Op::user_compose, in, inout, *count, type); }
+void large_sum(void* in, void* inout, MPI_Count* count, MPI_Datatype* type) { reduce_affine(Op::user_sum, in, inout, *count, type); }
+void large_compose(void* in, void* inout, MPI_Count* count, MPI_Datatype* type) {
+  reduce_affine(Op::user_compose, in, inout, *count, type);
 }
+}
+
+/// A function of the user's as either form of MPI_Op_create takes it.
+struct UserFunction {
+  using Small = void(void*, void*, int*, MPI_Datatype*);
+  using Large = void(void*, void*, MPI_Count*, MPI_Datatype*);
+  Small* small;
+  Large* large;
+  operator Small*() const { return small; }
+  operator Large*() const { return large; }
+};
 
 const std::vector<Op> arithmetic = {Op::max, Op::min, Op::sum, Op::prod};
 const std::vector<Op> bitwise = {Op::band, Op::bor, Op::bxor};
@@ -208,7 +222,7 @@ const Number& draw_number(Rng& rng) {
   return rng.pick(all);
 }
 
-Operation::Operation(Op op) {
+Operation::Operation(Rng& rng, Op op) {
   static const char* const names[] = {
       "max", "min", "sum", "prod", "land", "lor", "lxor", "band", "bor", "bxor", "maxloc", "minloc", "commutative user op", "user op"};
   text = names[int(op)];
@@ -226,7 +240,11 @@ Operation::Operation(Op op) {
     case Op::maxloc: handle = MPI_MAXLOC; break;
     case Op::minloc: handle = MPI_MINLOC; break;
     case Op::user_sum:
-    case Op::user_compose: ok(MPI_Op_create(op == Op::user_sum ? user_sum : user_compose, op == Op::user_sum, &handle)); owned_ = true;
+    case Op::user_compose: {
+      const bool sum = op == Op::user_sum;
+      ok(BOTH(MPI_Op_create)(rng, sum ? UserFunction{user_sum, large_sum} : UserFunction{user_compose, large_compose}, sum, &handle));
+      owned_ = true;
+    }
   }
 }
 

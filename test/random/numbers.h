@@ -3,6 +3,7 @@
 
 #include <cstddef>
 
+#include "large.h"
 #include "layout.h"
 
 namespace random_test {
@@ -25,7 +26,7 @@ const Number& draw_number(Rng& rng);
 /// MPI's handle of an operation, freed with it if it is the user's.
 class Operation {
  public:
-  explicit Operation(Op op);
+  Operation(Rng& rng, Op op);
   ~Operation();
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;

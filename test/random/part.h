@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "comms.h"
+#include "large.h"
 #include "layout.h"
 
 namespace random_test {
@@ -13,6 +14,8 @@ namespace random_test {
 class Pending {
  public:
   using Done = std::function<void(const MPI_Status&)>;
+  /// `threads`: several of them may call MPI.
+  explicit Pending(bool threads) : threads_(threads) {}
   void add(MPI_Request request, Done done = {});
   /// Completes all, by one of MPI's ways to wait and test.
   void complete(Rng& rng);
@@ -28,21 +31,27 @@ class Pending {
   void test_any();
   void test_some();
   void look_each(Rng& rng);
+  void wait_in_threads(Rng& rng);
 
   std::vector<MPI_Request> requests_;
   std::vector<Done> done_;
   size_t left_ = 0;
+  bool threads_;
 };
+
+/// Calls `work` with 0 to before `count`, each in a thread; fails as one of them does.
+void in_threads(int count, const std::function<void(int)>& work);
 
 enum class Mode { blocking, nonblocking, persistent };
 
 /// One of the three forms of a collective, with the arguments that they share.
 template <class Blocking, class Nonblocking, class Init, class... Arguments>
-void call(Mode mode, MPI_Request* request, Blocking blocking, Nonblocking nonblocking, Init init, Arguments... arguments) {
+void call(Mode mode, Rng& rng, MPI_Request* request, const Blocking& blocking, const Nonblocking& nonblocking, const Init& init,
+          const Arguments&... arguments) {
   switch (mode) {
-    case Mode::blocking: return ok(blocking(arguments...));
-    case Mode::nonblocking: return ok(nonblocking(arguments..., request));
-    case Mode::persistent: return ok(init(arguments..., MPI_INFO_NULL, request));
+    case Mode::blocking: return ok(blocking(rng, arguments...));
+    case Mode::nonblocking: return ok(nonblocking(rng, arguments..., request));
+    case Mode::persistent: return ok(init(rng, arguments..., MPI_INFO_NULL, request));
   }
 }
 
@@ -61,6 +70,8 @@ struct Draw {
   Rng shared() const { return Rng(seed); }
   /// For what is one rank's own choice.
   Rng local() const { return Rng(mix(seed, 1000 + uint64_t(comm.rank))); }
+  /// Decides which calls of this rank take large counts.
+  Rng calls() const { return Rng(mix(seed, 2000 + uint64_t(comm.rank))); }
 };
 
 /// A step runs each of its parts through post, send, take and check, in every round; all parts' requests complete between take and check.
@@ -99,6 +110,8 @@ inline int64_t draw_unit(Rng& rng) {
 
 std::unique_ptr<Part> draw_messages(const Draw& draw);
 std::unique_ptr<Part> draw_exchange(const Draw& draw);
+/// Where several threads may call MPI, on communicators that take wildcards.
+std::unique_ptr<Part> draw_crowd(const Draw& draw);
 std::unique_ptr<Part> draw_partitioned(const Draw& draw);
 /// Not on inter-communicators.
 std::unique_ptr<Part> draw_truncated(const Draw& draw);

@@ -127,11 +127,11 @@ void Partitioned::post(Pending& pending) {
   }
 }
 
-/// One by one in any order, by ranges, or by a list.
+/// One by one in any order, also by several threads, by ranges, or by a list.
 void Partitioned::make_ready(const End& end, Rng& rng) {
   std::vector<int> order(size_t(end.partitions));
   std::iota(order.begin(), order.end(), 0);
-  const int64_t how = rng.below(3);
+  const int64_t how = rng.below(draw_.alone ? 3 : 5);
   if (how == 0) {
     for (int first = 0; first < end.partitions;) {
       const int last = int(rng.between(first, end.partitions - 1));
@@ -142,7 +142,10 @@ void Partitioned::make_ready(const End& end, Rng& rng) {
   }
   rng.shuffle(order);
   if (how == 1) return ok(MPI_Pready_list(end.partitions, order.data(), end.request));
-  for (int partition : order) ok(MPI_Pready(partition, end.request));
+  const size_t threads = how == 2 ? 1 : size_t(rng.between(2, 4));
+  in_threads(int(threads), [&](int thread) {
+    for (size_t i = size_t(thread); i < order.size(); i += threads) ok(MPI_Pready(order[i], end.request));
+  });
 }
 
 void Partitioned::send(Pending&) {

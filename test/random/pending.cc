@@ -128,8 +128,18 @@ void Pending::look_each(Rng& rng) {
   }
 }
 
+/// Each thread waits for some of the requests, whoever started them.
+void Pending::wait_in_threads(Rng& rng) {
+  const size_t threads = size_t(rng.between(2, 3));
+  std::vector<MPI_Status> statuses(requests_.size(), MPI_Status{});
+  in_threads(int(threads), [&](int thread) {
+    for (size_t i = size_t(thread); i < requests_.size(); i += threads) ok(MPI_Wait(&requests_[i], &statuses[i]));
+  });
+  for (size_t i = 0; i < requests_.size(); ++i) finished(i, statuses[i]);
+}
+
 void Pending::complete(Rng& rng) {
-  const int64_t how = rng.below(9);
+  const int64_t how = rng.below(threads_ ? 11 : 9);
   if (requests_.empty()) return;
   switch (how) {
     case 0: wait_all(); break;
@@ -140,7 +150,8 @@ void Pending::complete(Rng& rng) {
     case 5: test_each(rng); break;
     case 6: test_any(); break;
     case 7: test_some(); break;
-    default: look_each(rng); break;
+    case 8: look_each(rng); break;
+    default: wait_in_threads(rng); break;
   }
   requests_.clear();
   done_.clear();

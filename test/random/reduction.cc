@@ -46,25 +46,27 @@ class Reduction : public CollectivePart {
   std::unique_ptr<Operation> operation_;
   Layout layout_;
   std::vector<int> counts_;  ///< per rank, where the result is scattered; else one
+  Counts count_list_;        ///< the same as MPI takes it
   int root_ = 0, root_side_ = 0;
   bool in_place_ = false;
   Area out_, in_;
   int round_ = 0;
 };
 
-Reduction::Reduction(const Draw& draw) : draw_(draw), me_(draw.comm.rank), size_(draw.comm.size()) {
+Reduction::Reduction(const Draw& draw) : CollectivePart(draw), draw_(draw), me_(draw.comm.rank), size_(draw.comm.size()) {
   Rng rng = draw.shared();
   static const std::vector<Kind> between_groups = {Kind::reduce, Kind::allreduce, Kind::reduce_scatter_block, Kind::reduce_scatter};
   kind_ = inter() ? rng.pick(between_groups) : Kind(rng.below(7));
   mode_ = kind_ == Kind::local ? Mode::blocking : Mode(rng.below(3));
   number_ = &draw_number(rng);
   op_ = rng.pick(number_->ops);
-  operation_ = std::make_unique<Operation>(op_);
+  operation_ = std::make_unique<Operation>(calls_, op_);
   root_side_ = int(rng.below(draw.comm.sides()));
   root_ = int(rng.below(draw.comm.size_of(root_side_)));
   in_place_ = kind_ != Kind::local && !inter() && rng.chance(30);
   if (kind_ == Kind::reduce) in_place_ &= root();
   draw_counts(rng);
+  count_list_ = Counts(counts_);
   make_layout(rng);
   if (reads()) out_.reserve(layout_, 0, total());
   if (writes()) in_.reserve(layout_, 0, in_count());
@@ -177,16 +179,22 @@ void Reduction::run(Mode mode, MPI_Request* request) {
   void* const in = writes() ? in_.base() : nullptr;
   switch (kind_) {
     case Kind::reduce:
-      return call(mode, request, MPI_Reduce, MPI_Ireduce, MPI_Reduce_init, out, in, count, type, op, root_argument(), comm);
-    case Kind::allreduce: return call(mode, request, MPI_Allreduce, MPI_Iallreduce, MPI_Allreduce_init, out, in, count, type, op, comm);
+      return call(mode, calls_, request, BOTH(MPI_Reduce), BOTH(MPI_Ireduce), BOTH(MPI_Reduce_init), out, in, count, type, op,
+                  root_argument(), comm);
+    case Kind::allreduce:
+      return call(mode, calls_, request, BOTH(MPI_Allreduce), BOTH(MPI_Iallreduce), BOTH(MPI_Allreduce_init), out, in, count, type, op,
+                  comm);
     case Kind::reduce_scatter_block:
-      return call(mode, request, MPI_Reduce_scatter_block, MPI_Ireduce_scatter_block, MPI_Reduce_scatter_block_init, out, in, count, type,
-                  op, comm);
+      return call(mode, calls_, request, BOTH(MPI_Reduce_scatter_block), BOTH(MPI_Ireduce_scatter_block),
+                  BOTH(MPI_Reduce_scatter_block_init), out, in, count, type, op, comm);
     case Kind::reduce_scatter:
-      return call(mode, request, MPI_Reduce_scatter, MPI_Ireduce_scatter, MPI_Reduce_scatter_init, out, in, counts_.data(), type, op, comm);
-    case Kind::scan: return call(mode, request, MPI_Scan, MPI_Iscan, MPI_Scan_init, out, in, count, type, op, comm);
-    case Kind::exscan: return call(mode, request, MPI_Exscan, MPI_Iexscan, MPI_Exscan_init, out, in, count, type, op, comm);
-    case Kind::local: return ok(MPI_Reduce_local(out, in, count, type, op));
+      return call(mode, calls_, request, BOTH(MPI_Reduce_scatter), BOTH(MPI_Ireduce_scatter), BOTH(MPI_Reduce_scatter_init), out, in,
+                  count_list_, type, op, comm);
+    case Kind::scan:
+      return call(mode, calls_, request, BOTH(MPI_Scan), BOTH(MPI_Iscan), BOTH(MPI_Scan_init), out, in, count, type, op, comm);
+    case Kind::exscan:
+      return call(mode, calls_, request, BOTH(MPI_Exscan), BOTH(MPI_Iexscan), BOTH(MPI_Exscan_init), out, in, count, type, op, comm);
+    case Kind::local: return ok(BOTH(MPI_Reduce_local)(calls_, out, in, count, type, op));
   }
 }
 

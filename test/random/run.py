@@ -32,15 +32,25 @@ NETS = {
     "full": {"WEFT_WRAP": "again=0.05x20,drop=0.1"},
     "copies": {"WEFT_SHM_CMA": "no"},
     "narrow": {"WEFT_PML_WINDOW": "4K", "WEFT_PML_EAGER": "256"},
+    "ucx": {"WEFT_NET": "ucx"},  # where it is installed
+}
+# What goes with any of them, each now and then: no spinning before sleep, small rings and queues, grouped partitions.
+SETTINGS = {
+    "WEFT_PML_SPIN": ("0", 25),
+    "WEFT_PML_BURST": ("1", 15),
+    "WEFT_PML_PARTITION": ("4K", 25),
+    "WEFT_SHM_RING": ("16K", 15),
+    "WEFT_TCP_QUEUE": ("8K", 15),
 }
 COLLECTIVES = {  # forced where they fit
-    "bcast": ["binomial", "scatter_allgather", "chain", "binary_tree"],
+    "barrier": ["dissemination", "node"],
+    "bcast": ["binomial", "scatter_allgather", "chain", "binary_tree", "node"],
     "gather": ["linear", "binomial"],
     "scatter": ["linear", "binomial"],
     "allgather": ["ring", "recursive_doubling", "bruck", "neighbor_exchange"],
     "alltoall": ["linear", "pairwise", "bruck"],
-    "reduce": ["binomial", "rabenseifner"],
-    "allreduce": ["recursive_doubling", "rabenseifner", "ring"],
+    "reduce": ["binomial", "rabenseifner", "node"],
+    "allreduce": ["recursive_doubling", "rabenseifner", "ring", "node"],
     "reduce_scatter": ["pairwise", "recursive_halving"],
     "scan": ["doubling", "chain"],
     "exscan": ["doubling", "chain"],
@@ -55,6 +65,7 @@ class Case:
     threads: int
     count: int
     env: tuple
+    lanes: tuple = ()  # of each rank; none: as many as Weft thinks right
     steps: tuple = ()  # (step, part or -1); none: all
 
     def arguments(self):
@@ -66,28 +77,47 @@ class Case:
         return [str(w) for w in words]
 
     def command(self, options):
-        return [*shlex.split(options.mpirun), "-n", str(self.ranks), options.program, *self.arguments()]
+        program = [options.program, *self.arguments(), "--limit", str(options.limit)]
+        groups = [["-n", str(self.ranks), *program]]
+        if self.lanes:
+            groups = [["-n", "1", "env", f"WEFT_PML_LANES={self.lanes[rank]}", *program] for rank in range(self.ranks)]
+        return shlex.split(options.mpirun) + [word for group in groups for word in [":", *group]][1:]
 
     def text(self, options):
         return " ".join([f"{k}={shlex.quote(v)}" for k, v in self.env] + [shlex.quote(w) for w in self.command(options)])
 
 
+def nets(options):
+    """Those that can be had here; others' mpirun looks at none of them. Sanitizers do not know what UCX does."""
+    if options.net:
+        return [options.net]
+    ucx = not os.environ.get("SANITIZE") and pathlib.Path(os.environ.get("PREFIX", "/nowhere"), "lib/weft/btl_ucx.so").exists()
+    return sorted(name for name in NETS if ucx or name != "ucx")
+
+
+def draw_lanes(rng, ranks):
+    """The same for all ranks, or each its own; threads on one lane meet, those on several do not."""
+    how = rng.choice(["default", "default", "one", "four", "each"])
+    return () if how == "default" else tuple({"one": 1, "four": 4, "each": rng.randint(1, 5)}[how] for _ in range(ranks))
+
+
 def draw_case(seed, options):
     """The run that a seed stands for."""
     rng = random.Random(seed)
-    ranks = rng.choice([1, 2, 2, 3, 3, 4, 4, 5, 6, 7, 8])
-    threads = rng.choice([1, 1, 1, 2, 3])
-    net = rng.choice(sorted(NETS))
+    ranks = min(options.ranks or rng.choice([1, 2, 2, 3, 3, 4, 4, 5, 6, 7, 8]), options.most_ranks)
+    threads = options.threads or rng.choice([1, 1, 1, 2, 3])
+    env = dict(NETS[rng.choice(nets(options))])
+    env |= {name: value for name, (value, percent) in SETTINGS.items() if rng.random() * 100 < percent}
     forced = [f"{name}={rng.choice(all_)}" for name, all_ in COLLECTIVES.items() if rng.random() < 0.5] if rng.random() < 0.5 else []
-    env = dict(NETS[options.net or net])
     if forced:
         env["WEFT_COLL"] = ";".join(forced)
-    return Case(seed, min(options.ranks or ranks, options.most_ranks), options.threads or threads, options.count, tuple(sorted(env.items())))
+    return Case(seed, ranks, threads, options.count, tuple(sorted(env.items())), draw_lanes(rng, ranks))
 
 
-def run(case, options, limit):
+def run(case, options):
     """Status and output; a run that does not end says where it is and fails."""
-    process = subprocess.Popen([*case.command(options), "--limit", str(limit)], env={**os.environ, **dict(case.env)}, stdin=subprocess.DEVNULL,
+    limit = options.limit
+    process = subprocess.Popen(case.command(options), env={**os.environ, **dict(case.env)}, stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True)
     try:
         output, _ = process.communicate(timeout=limit + 20)
@@ -106,7 +136,8 @@ class Shrinker:
     """Takes away what a failure does not need: steps, parts of steps, threads, ranks, settings."""
 
     def __init__(self, case, output, options):
-        self.case, self.output, self.options = case, output, options
+        self.case, self.output = case, output
+        self.options = argparse.Namespace(**{**vars(options), "limit": options.shrink_limit})
         self.end = time.monotonic() + options.shrink
 
     def fails(self, case):
@@ -114,7 +145,7 @@ class Shrinker:
         for _ in range(3):
             if time.monotonic() > self.end:
                 return False
-            status, output = run(case, self.options, self.options.shrink_limit)
+            status, output = run(case, self.options)
             if status != 0:
                 self.case, self.output = case, output
                 return True
@@ -164,6 +195,8 @@ class Shrinker:
         for ranks in range(1, self.case.ranks):
             if self.fails(dataclasses.replace(self.case, ranks=ranks)):
                 break
+        if self.case.lanes:
+            self.fails(dataclasses.replace(self.case, lanes=()))
         for name, _ in self.case.env:
             self.fails(dataclasses.replace(self.case, env=tuple(pair for pair in self.case.env if pair[0] != name)))
         return self.case, self.output
@@ -209,7 +242,7 @@ def main():
         begin, runs, steps = time.monotonic(), 0, 0
         while runs < options.runs or time.monotonic() - begin < options.seconds:
             case = draw_case(options.seed + runs, options)
-            status, output = run(case, options, options.limit)
+            status, output = run(case, options)
             if status != 0:
                 print(f"seed {case.seed}: exit status {status}")
                 report(case, output, options)

@@ -11,6 +11,7 @@ namespace {
 Comm begin_topology(const Comm& parent, uint64_t id, const std::string& text) {
   Comm made;
   made.id = mix(parent.id, id);
+  made.of_session = parent.of_session;
   made.text = text + "(" + parent.text + ")";
   made.owned = true;
   made.topology = Topology::graph;

@@ -25,6 +25,7 @@ class Truncated : public Part {
   void call_wrongly() const;
 
   Draw draw_;
+  mutable Rng calls_;
   Pattern pattern_;
   int64_t units_ = 1;
   How how_ = How::blocking;
@@ -34,7 +35,7 @@ class Truncated : public Part {
   int round_ = 0;
 };
 
-Truncated::Truncated(const Draw& draw) : draw_(draw) {
+Truncated::Truncated(const Draw& draw) : draw_(draw), calls_(draw.calls()) {
   Rng rng = draw.shared(), local = draw.local();
   pattern_ = draw_pattern(rng);
   units_ = 1 + draw_units(rng, pattern_.bytes(), 300000);
@@ -60,7 +61,7 @@ void Truncated::send(Pending& pending) {
   if (draw_.comm.inter()) return;
   call_wrongly();
   MPI_Request request;
-  ok(MPI_Isend(out_.base(), int(units_), layout_.type, next(), draw_.tag, draw_.comm.handle, &request));
+  ok(BOTH(MPI_Isend)(calls_, out_.base(), int(units_), layout_.type, next(), draw_.tag, draw_.comm.handle, &request));
   pending.add(request);
 }
 
@@ -74,17 +75,17 @@ int Truncated::receive() {
   MPI_Request request;
   MPI_Message message;
   switch (how_) {
-    case How::blocking: return MPI_Recv(in_.base(), room_, layout_.type, previous(), draw_.tag, comm, MPI_STATUS_IGNORE);
+    case How::blocking: return BOTH(MPI_Recv)(calls_, in_.base(), room_, layout_.type, previous(), draw_.tag, comm, MPI_STATUS_IGNORE);
     case How::immediate:
-      ok(MPI_Irecv(in_.base(), room_, layout_.type, previous(), draw_.tag, comm, &request));
+      ok(BOTH(MPI_Irecv)(calls_, in_.base(), room_, layout_.type, previous(), draw_.tag, comm, &request));
       return MPI_Wait(&request, MPI_STATUS_IGNORE);
     case How::all: return receive_all();
     case How::matched:
       ok(MPI_Mprobe(previous(), draw_.tag, comm, &message, MPI_STATUS_IGNORE));
-      return MPI_Mrecv(in_.base(), room_, layout_.type, &message, MPI_STATUS_IGNORE);
+      return BOTH(MPI_Mrecv)(calls_, in_.base(), room_, layout_.type, &message, MPI_STATUS_IGNORE);
     case How::exchange:
-      return MPI_Sendrecv(nullptr, 0, MPI_INT, MPI_PROC_NULL, 0, in_.base(), room_, layout_.type, previous(), draw_.tag, comm,
-                          MPI_STATUS_IGNORE);
+      return BOTH(MPI_Sendrecv)(calls_, nullptr, 0, MPI_INT, MPI_PROC_NULL, 0, in_.base(), room_, layout_.type, previous(), draw_.tag, comm,
+                                MPI_STATUS_IGNORE);
   }
   return MPI_SUCCESS;
 }
@@ -96,7 +97,7 @@ int Truncated::receive_all() {
   MPI_Status statuses[3];
   const int sent = draw_.comm.rank;
   int received = -1;
-  ok(MPI_Irecv(in_.base(), room_, layout_.type, previous(), draw_.tag, comm, &requests[0]));
+  ok(BOTH(MPI_Irecv)(calls_, in_.base(), room_, layout_.type, previous(), draw_.tag, comm, &requests[0]));
   ok(MPI_Irecv(&received, 1, MPI_INT, draw_.comm.rank, draw_.tag + 1, comm, &requests[1]));
   ok(MPI_Irecv(nullptr, 0, MPI_INT, MPI_PROC_NULL, 0, comm, &requests[2]));
   ok(MPI_Send(&sent, 1, MPI_INT, draw_.comm.rank, draw_.tag + 1, comm));
@@ -111,13 +112,14 @@ void Truncated::call_wrongly() const {
   const MPI_Comm comm = draw_.comm.handle;
   int word = 0;
   MPI_Request request = MPI_REQUEST_NULL;
-  same(error_class(MPI_Send(&word, 1, MPI_INT, draw_.comm.size(), draw_.tag, comm)), MPI_ERR_RANK,
+  same(error_class(BOTH(MPI_Send)(calls_, &word, 1, MPI_INT, draw_.comm.size(), draw_.tag, comm)), MPI_ERR_RANK,
        "class of the error of a rank beyond the last");
-  same(error_class(MPI_Isend(&word, -1, MPI_INT, next(), draw_.tag, comm, &request)), MPI_ERR_COUNT,
+  same(error_class(BOTH(MPI_Isend)(calls_, &word, -1, MPI_INT, next(), draw_.tag, comm, &request)), MPI_ERR_COUNT,
        "class of the error of a negative count");
-  same(error_class(MPI_Recv(&word, 1, MPI_INT, previous(), -77, comm, MPI_STATUS_IGNORE)), MPI_ERR_TAG,
+  same(error_class(BOTH(MPI_Recv)(calls_, &word, 1, MPI_INT, previous(), -77, comm, MPI_STATUS_IGNORE)), MPI_ERR_TAG,
        "class of the error of a negative tag");
-  same(error_class(MPI_Bcast(&word, 1, MPI_INT, draw_.comm.size(), comm)), MPI_ERR_ROOT, "class of the error of a root beyond the last");
+  same(error_class(BOTH(MPI_Bcast)(calls_, &word, 1, MPI_INT, draw_.comm.size(), comm)), MPI_ERR_ROOT,
+       "class of the error of a root beyond the last");
 }
 
 void Truncated::check() {
