@@ -7,7 +7,7 @@
 
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,f16c,bmi,bmi2,prefer-vector-width=512")
 #define WEFT_ISA avx512
-#define WEFT_WIDE 1
+#define WEFT_WIDE 64
 #define WEFT_FUSES 1
 #define WEFT_F16C 1
 #include "runtime/op/kernels.inc"

@@ -1,6 +1,7 @@
 #include "runtime/type/cursor.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "runtime/type/layout.h"
@@ -33,6 +34,34 @@ namespace {
   } else if (n) {
     *to = *from;
   }
+}
+
+/// One block of more than 64 bytes from its begin to its end in small moves.
+inline void copy_ascending(std::byte* to, const std::byte* from, uint64_t n) {
+  for (uint64_t done = 0; done + 64 < n; done += 64) std::memcpy(to + done, from + done, 64);
+  std::memcpy(to + n - 64, from + n - 64, 64);
+}
+
+/// How many blocks to write in a row where they crowd into few sets of the first cache, as distances of half a KiB to whole pages
+/// make them do; 0: any number. The processor fetches the lines of stores that wait for their turn, up to a hundred blocks ahead,
+/// and of those that share a set more than the cache holds throw each other out before they are written (docs/performance.md).
+uint64_t crowd(uint64_t count, int64_t stride, uint64_t bytes) {
+#ifdef __x86_64__
+  constexpr uint64_t kPage = 4096, kSmall = 16, kLargest = 256, kLines = 8;
+  const uint64_t distance = std::min(kPage, static_cast<uint64_t>(stride & -stride));
+  if (bytes > kLargest || distance < kPage / kLines || count * distance <= kLines * kPage) return 0;
+  if (distance == kPage) return bytes > 128 ? count : bytes > 64 ? 4 : 2;
+  return bytes > kSmall ? 0 : std::min(kLines, 2 * kPage / distance);
+#else
+  return static_cast<void>(count), static_cast<void>(stride), static_cast<void>(bytes), 0;
+#endif
+}
+
+/// Holds back what follows until what came before has been carried out up to the writing.
+inline void pause_stores() {
+#ifdef __x86_64__
+  __builtin_ia32_lfence();
+#endif
 }
 
 /// Calls `body` with the block length as a constant where it is one of `kLengths`, else with 0.
@@ -75,20 +104,45 @@ struct Copier {
   }
   bool strided(std::byte* memory, uint64_t count, int64_t stride, uint64_t bytes) { return grid(memory, 1, 0, count, stride, bytes); }
   bool grid(std::byte* memory, uint64_t outer, int64_t outer_stride, uint64_t count, int64_t stride, uint64_t bytes) {
+    const uint64_t few = kPack ? 0 : crowd(count, stride, bytes);
     by_length(bytes, [&]<size_t n>(std::integral_constant<size_t, n>) {
       Copier local = *this;  // in registers: the stores below could alias *this
       for (uint64_t i = 0; i < outer; ++i) {
         std::byte* at = memory + static_cast<int64_t>(i) * outer_stride;
-        uint64_t j = 0;
-        if constexpr (n && n <= 16)  // a turn of the loop costs more than the move
-          for (; j + 8 <= count; j += 8)
-#pragma GCC unroll 8
-            for (int k = 0; k < 8; ++k, at += stride) local.template fixed<n>(at, bytes);
-        for (; j < count; ++j, at += stride) local.template fixed<n>(at, bytes);
+        if (few)
+          local = crowded<n>(local, at, count, stride, bytes, few);
+        else
+          local.template row<n>(at, count, stride, bytes);
       }
       *this = local;
     });
     return true;
+  }
+  template <size_t n>
+  [[gnu::always_inline]] void row(std::byte* at, uint64_t count, int64_t stride, uint64_t bytes) {
+    uint64_t i = 0;
+    // A turn of the loop costs more than the move of what is in the cache. What is not comes sooner to one load or store than to
+    // eight that take turns, as processors tell from each one's addresses what it will need next.
+    if (n && n <= 16 && (count <= 512 || std::abs(stride) <= 64))
+      for (; i + 8 <= count; i += 8)
+#pragma GCC unroll 8
+        for (int k = 0; k < 8; ++k, at += stride) fixed<n>(at, bytes);
+    for (; i < count; ++i, at += stride) fixed<n>(at, bytes);
+  }
+  template <size_t n>
+  static Copier crowded(Copier from, std::byte* at, uint64_t count, int64_t stride, uint64_t bytes, uint64_t few) {
+    for (uint64_t done = 0; done < count; done += few) {
+      for (uint64_t i = 0; i < std::min(few, count - done); ++i, at += stride) {
+        if (n || bytes <= 64) {
+          from.fixed<n>(at, bytes);
+        } else {
+          copy_ascending(at, from.stream, bytes);
+          from.stream += bytes;
+        }
+      }
+      pause_stores();
+    }
+    return from;
   }
   bool scattered(std::byte* memory, const Layout& blocks, size_t first, size_t last) {
     const int64_t* offsets = blocks.offsets.data();

@@ -3,6 +3,8 @@
  *
  *   local [--quick] [--only NAME]      (compare.py --source local.c --ranks 1) */
 #include <mpi.h>
+#include <stddef.h>
+#include <sys/mman.h>
 
 #include "row.h"
 
@@ -54,11 +56,32 @@ static void both_ways(const char* name, MPI_Datatype type) {
   MPI_Type_free(&l.type);
 }
 
-/* `bytes` in blocks of `block` doubles, one block in two. */
-static void vector(const char* name, int bytes, int block) {
+/* `bytes` in blocks of `block` elements, one block in two. */
+static void vector(const char* name, int bytes, int block, MPI_Datatype element) {
+  int size;
   MPI_Datatype type;
-  MPI_Type_vector(bytes / 8 / block, block, 2 * block, MPI_DOUBLE, &type);
+  MPI_Type_size(element, &size);
+  MPI_Type_vector(bytes / size / block, block, 2 * block, element, &type);
   both_ways(name, type);
+}
+
+static void vectors(void) {
+  vector("vector_1_char", 1 << 14, 1, MPI_CHAR);
+  vector("vector_2_char", 1 << 15, 2, MPI_CHAR);
+  vector("vector_1_short", 1 << 15, 1, MPI_SHORT);
+  vector("vector_1_int", 1 << 16, 1, MPI_INT);
+  vector("vector_3_int", 3 << 14, 3, MPI_INT);
+  vector("vector_1", 1 << 16, 1, MPI_DOUBLE);
+  vector("vector_2", 1 << 16, 2, MPI_DOUBLE);
+  vector("vector_3", 3 << 14, 3, MPI_DOUBLE);
+  vector("vector_4", 1 << 16, 4, MPI_DOUBLE);
+  vector("vector_64", 1 << 20, 64, MPI_DOUBLE);
+  vector("vector_small", 512, 2, MPI_DOUBLE);
+  vector("vector_1_int", 4 << 20, 1, MPI_INT);
+  vector("vector_1", 8 << 20, 1, MPI_DOUBLE);
+  vector("vector_3", 6 << 20, 3, MPI_DOUBLE);
+  vector("vector_4", 8 << 20, 4, MPI_DOUBLE);
+  vector("vector_64", 16 << 20, 64, MPI_DOUBLE);
 }
 
 static void indexed(const char* name, int bytes, int longest) {
@@ -80,18 +103,20 @@ static void indexed(const char* name, int bytes, int longest) {
   free(places);
 }
 
-/* One face of a cube of doubles, and a block from its middle. */
-static void subarrays(void) {
-  const int sizes[3] = {128, 128, 128};
+/* The faces of a cube, and a block from its middle. */
+static void subarrays(const char* suffix, int edge, MPI_Datatype element) {
+  const int sizes[3] = {edge, edge, edge}, start[3] = {0, 0, 0};
   const struct {
     const char* name;
     int part[3];
-  } parts[] = {{"face_xy", {1, 128, 128}}, {"face_xz", {128, 1, 128}}, {"face_yz", {128, 128, 1}}, {"block", {64, 64, 64}}};
+  } parts[] = {
+      {"face_xy", {1, edge, edge}}, {"face_xz", {edge, 1, edge}}, {"face_yz", {edge, edge, 1}}, {"block", {edge / 2, edge / 2, edge / 2}}};
   for (int i = 0; i < 4; ++i) {
-    const int start[3] = {0, 0, 0};
+    char name[32];
     MPI_Datatype type;
-    MPI_Type_create_subarray(3, sizes, parts[i].part, start, MPI_ORDER_C, MPI_DOUBLE, &type);
-    both_ways(parts[i].name, type);
+    MPI_Type_create_subarray(3, sizes, parts[i].part, start, MPI_ORDER_C, element, &type);
+    snprintf(name, sizeof name, "%s%s", parts[i].name, suffix);
+    both_ways(name, type);
   }
 }
 
@@ -109,6 +134,29 @@ static void structs(void) {
   MPI_Type_create_resized(one, 0, sizeof(struct particle), &sized);
   MPI_Type_contiguous(10000, sized, &all);
   both_ways("struct", all);
+  MPI_Type_free(&one);
+  MPI_Type_free(&sized);
+}
+
+/* Members of many kinds, with the gaps that a compiler leaves. */
+static void mixed(void) {
+  struct record {
+    char tag;
+    double weight;
+    short code;
+    float place[3];
+    char name[5];
+    int id;
+  };
+  const int lengths[6] = {1, 1, 1, 3, 5, 1};
+  const MPI_Aint places[6] = {offsetof(struct record, tag),   offsetof(struct record, weight), offsetof(struct record, code),
+                              offsetof(struct record, place), offsetof(struct record, name),   offsetof(struct record, id)};
+  const MPI_Datatype types[6] = {MPI_CHAR, MPI_DOUBLE, MPI_SHORT, MPI_FLOAT, MPI_CHAR, MPI_INT};
+  MPI_Datatype one, sized, all;
+  MPI_Type_create_struct(6, lengths, places, types, &one);
+  MPI_Type_create_resized(one, 0, sizeof(struct record), &sized);
+  MPI_Type_contiguous(4000, sized, &all);
+  both_ways("struct_mixed", all);
   MPI_Type_free(&one);
   MPI_Type_free(&sized);
 }
@@ -161,22 +209,33 @@ static void reductions(long bytes) {
   }
 }
 
+/* Large pages, in which the same addresses meet in the caches of every process; as far beyond a cache line's begin as malloc's. */
+static char* memory(void) {
+  char* at = aligned_alloc(2 << 20, SPAN + (2 << 20));
+#ifdef MADV_HUGEPAGE
+  madvise(at, SPAN + (2 << 20), MADV_HUGEPAGE);
+#endif
+  return (char*)memset(at, 0, SPAN + (2 << 20)) + 16;
+}
+
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   for (int i = 1; i < argc; ++i) {
     if (strcmp(argv[i], "--quick") == 0) quick = 1;
     if (strcmp(argv[i], "--only") == 0 && i + 1 < argc) only = argv[++i];
   }
-  spread = calloc(1, SPAN);
-  packed = calloc(1, SPAN);
-  vector("vector_1", 1 << 16, 1);
-  vector("vector_4", 1 << 16, 4);
-  vector("vector_64", 1 << 20, 64);
-  vector("vector_small", 512, 2);
+  spread = memory();
+  packed = memory();
+  vectors();
   indexed("indexed_3", 1 << 16, 3);
   indexed("indexed_40", 1 << 20, 40);
-  subarrays();
+  indexed("indexed_3", 4 << 20, 3);
+  indexed("indexed_40", 8 << 20, 40);
+  subarrays("", 128, MPI_DOUBLE);
+  subarrays("_float", 64, MPI_FLOAT);
+  subarrays("_char", 128, MPI_CHAR);
   structs();
+  mixed();
   reductions(4 << 10);
   reductions(4 << 20);
   MPI_Finalize();

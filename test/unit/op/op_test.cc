@@ -6,6 +6,7 @@
 #include <complex>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <random>
 #include <vector>
 
@@ -215,11 +216,10 @@ TEST_CASE("16-bit floats are computed in float and rounded once") {
   CHECK(float_to_half(1.0f + 0x1.8p-10f) == 0x3c02);
 }
 
-TEST_CASE("every instruction set computes the same bits") {
-  std::mt19937 random(5);
-  std::vector<uint32_t> a(4099), b(4099);
-  for (auto* v : {&a, &b})
-    for (auto& word : *v) word = (random() & 0x87ffbbff) | 0x38000000;  // finite as float, double and halves alike
+namespace {
+
+/// The tables that this machine can run, the one for all machines first.
+std::vector<const KernelTable*> runnable() {
   std::vector<const KernelTable*> tables = {&kernels_base()};
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")) tables.push_back(&kernels_avx2());
@@ -227,10 +227,61 @@ TEST_CASE("every instruction set computes the same bits") {
       __builtin_cpu_supports("avx512vl"))
     tables.push_back(&kernels_avx512());
 #endif
+  return tables;
+}
+
+/// What each table makes of pairs with many equal values, NaN among them where there is one, equal to what the first one makes.
+template <class V, class I>
+void same_pairs(Basic basic) {
+  using P = Located<V, I>;
+  const auto tables = runnable();
+  for (unsigned seed = 1; seed <= 50; ++seed) {
+    std::mt19937 random(seed);
+    std::vector<P> in(random() % 70), inout(in.size());
+    for (auto* side : {&in, &inout})
+      for (P& p : *side) {
+        p = {static_cast<V>(static_cast<int>(random() % 5) - 2), static_cast<I>(static_cast<int>(random() % 9) - 4)};
+        if (std::numeric_limits<V>::has_quiet_NaN && random() % 8 == 0) p.value = std::numeric_limits<V>::quiet_NaN();
+      }
+    for (const OpId op : {OpId::minloc, OpId::maxloc})
+      for (size_t t = 1; t < tables.size(); ++t) {
+        const auto pair = [&](const KernelTable& table) { return table.at[static_cast<unsigned>(op)][static_cast<unsigned>(basic)]; };
+        auto expected = inout, got = inout, apart = inout;
+        pair(*tables[0]).two(in.data(), expected.data(), in.size());
+        pair(*tables[t]).two(in.data(), got.data(), in.size());
+        pair(*tables[t]).three(in.data(), inout.data(), apart.data(), in.size());
+        INFO("basic type " << static_cast<unsigned>(basic) << ", table " << t << ", seed " << seed);
+        bool same = true;
+        for (size_t i = 0; i < in.size(); ++i)
+          for (const P& p : {got[i], apart[i]})
+            same &= memcmp(&p.value, &expected[i].value, sizeof(V)) == 0 && memcmp(&p.index, &expected[i].index, sizeof(I)) == 0;
+        CHECK(same);
+      }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("every instruction set finds the same pairs") {
+  same_pairs<float, int>(Basic::float_int);
+  same_pairs<double, int>(Basic::double_int);
+  same_pairs<long, int>(Basic::long_int);
+  same_pairs<int, int>(Basic::two_int);
+  same_pairs<float, float>(Basic::two_float);
+  same_pairs<double, double>(Basic::two_double);
+}
+
+TEST_CASE("every instruction set computes the same bits") {
+  std::mt19937 random(5);
+  std::vector<uint32_t> a(4099), b(4099);
+  for (auto* v : {&a, &b})
+    for (auto& word : *v) word = (random() & 0x87ffbbff) | 0x38000000;  // finite as float, double and halves alike
+  const auto tables = runnable();
   for (unsigned op = 0; op < kOps; ++op)
     for (unsigned basic = 0; basic < kBasics; ++basic) {
       if (!tables[0]->at[op][basic].two) continue;
       const uint64_t n = 4 * 4096 / static_cast<uint64_t>(type::of(static_cast<Basic>(basic)).extent);
+      if (op == static_cast<unsigned>(OpId::minloc) || op == static_cast<unsigned>(OpId::maxloc)) continue;  // have gaps: above
       if (static_cast<Basic>(basic) == Basic::long_double || static_cast<Basic>(basic) == Basic::complex_long_double) continue;
       auto expected = b;
       tables[0]->at[op][basic].two(a.data(), expected.data(), n);

@@ -5,7 +5,9 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "runtime/type/construct.h"
 #include "runtime/type/cursor.h"
+#include "runtime/type/predefined.h"
 #include "test/unit/type/model.h"
 
 using namespace weft;
@@ -170,4 +172,27 @@ TEST_CASE("copies between different layouts of the same bytes") {
     REQUIRE(copy(*a.type, na, from.address(), *b.type, nb, to.address()) == n);
     REQUIRE(to.memory == expected.memory);
   }
+}
+
+// Distances as those of matrices with a power of two as their width are copied in ways of their own.
+TEST_CASE("blocks that share few sets of a cache") {
+  Datatype& byte = *predefined(reinterpret_cast<uintptr_t>(MPI_BYTE));
+  for (const int64_t stride : {512, 1024, 2048, 4096, 12288, -512, -4096})
+    for (const int64_t length : {1, 2, 8, 16, 31, 64, 65, 100, 127, 128, 129, 200, 256, 257})
+      for (const int64_t count : {7, 64, 67, 513}) {
+        Datatype* made = nullptr;
+        REQUIRE(hvector(count, length, stride, byte, Form::small, made) == MPI_SUCCESS);
+        const weft::test::Ref type(made);
+        const size_t first = stride < 0 ? static_cast<size_t>((count - 1) * -stride) : 0;
+        std::vector<std::byte> memory(static_cast<size_t>((count - 1) * std::abs(stride) + length)), expected = memory;
+        std::vector<std::byte> packed(static_cast<size_t>(count * length)), back(packed.size());
+        for (size_t i = 0; i < packed.size(); ++i) packed[i] = static_cast<std::byte>(i * 131 + (i >> 8) * 31 + 7);
+        for (int64_t i = 0; i < count; ++i)
+          memcpy(expected.data() + static_cast<int64_t>(first) + i * stride, packed.data() + i * length, static_cast<size_t>(length));
+        unpack(*type, 1, packed.data(), packed.size(), memory.data() + first);
+        pack(*type, 1, memory.data() + first, back.data());
+        INFO(count << " blocks of " << length << " bytes every " << stride);
+        CHECK(memory == expected);
+        CHECK(back == packed);
+      }
 }
