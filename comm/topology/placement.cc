@@ -6,6 +6,8 @@
 #include <map>
 #include <utility>
 
+#include "runtime/base/error.h"
+#include "runtime/config/config.h"
 #include "runtime/topo/node.h"
 #include "runtime/type/predefined.h"
 
@@ -13,11 +15,21 @@ namespace weft::comm {
 namespace {
 
 /// What a unit of weight costs between ranks that part at a level. Only their order and rough ratios matter: between hosts a message
-/// takes an order of magnitude longer than within one, and there the longer the less cache they share.
-constexpr std::array<int32_t, Place::kLevels> kDistances = {100, 10, 8, 4, 2, 1};
+/// takes an order of magnitude longer than within one, and there the longer the less cache they share; each further switch makes it longer,
+/// and fewer lines lead through it.
+constexpr std::array<int32_t, Place::kLevels> kDistances = {1600, 800, 400, 200, 100, 10, 8, 4, 2, 1};
+
+config::Text network_variable(
+    "", "network", "",
+    "A file that tells which hosts share a switch, in lines as in Slurm's topology.conf. Where topologies are made with "
+    "reorder, neighbours then come behind one switch");
 
 std::array<int64_t, Place::kLevels> path_of(const Place& p) {
-  return {static_cast<int64_t>(p.host), p.package, p.numa, p.l3, p.l2, p.core};
+  std::array<int64_t, Place::kLevels> path = {};
+  std::ranges::copy(p.switches, path.begin());
+  const int64_t inside[] = {static_cast<int64_t>(p.host), p.package, p.numa, p.l3, p.l2, p.core};
+  std::ranges::copy(inside, path.begin() + Place::kSwitches);
+  return path;
 }
 
 int32_t* slot_of(Place& place, std::string_view resource) {
@@ -45,8 +57,23 @@ Placement::Placement(std::span<const Place> places) : ranks_(static_cast<int32_t
   }
 }
 
-Place own_place(const boot::Job& job) {
+void put_switches(Place& place, const std::vector<std::string>& nearest_first) {
+  for (size_t i = 0; i < nearest_first.size(); ++i)
+    place.switches[place.switches.size() - 1 - i] = std::hash<std::string>{}(nearest_first[i]);
+}
+
+Place own_place(const boot::Job& job, const std::string& network, std::string& why) {
   Place place;
+  if (!network.empty()) {
+    const auto read = topo::Network::read(network);
+    const auto switches = read ? read->above(job.host) : read.failure();
+    if (switches) {
+      put_switches(place, *switches);
+    } else {
+      place.unknown = 1;
+      why = switches.failure().text;
+    }
+  }
   // Two jobs may number their hosts differently, and one host may stand for several.
   place.host = std::hash<std::string>{}(job.host + "#" + std::to_string(job.node));
   const auto node = topo::Node::parse(job.topology);
@@ -60,7 +87,8 @@ Place own_place(const boot::Job& job) {
 }
 
 int gather_places(Communicator& comm, int size, std::vector<Place>& places) {
-  const Place mine = own_place(comm.instance->job());
+  std::string why;
+  const Place mine = own_place(comm.instance->job(), network_variable.get(), why);
   places.resize(static_cast<size_t>(comm.size()));
   coll::Call call;
   call.what = coll::Collective::allgather;
@@ -68,9 +96,12 @@ int gather_places(Communicator& comm, int size, std::vector<Place>& places) {
   call.out = places.data();
   call.in_count = call.out_count = sizeof mine;
   call.in_type = call.out_type = &type::of(type::Basic::byte);
-  const int error = coll::run(*comm.coll, call);
+  if (const int error = coll::run(*comm.coll, call)) return error;
+  if (mine.unknown) return fail(MPI_ERR_FILE, "WEFT_NETWORK: %s", why.c_str());
+  for (size_t r = 0; r < places.size(); ++r)
+    if (places[r].unknown) return fail(MPI_ERR_FILE, "WEFT_NETWORK: rank %zu could not use the file that it names", r);
   places.resize(static_cast<size_t>(size));
-  return error;
+  return MPI_SUCCESS;
 }
 
 }  // namespace weft::comm

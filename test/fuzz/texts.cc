@@ -21,6 +21,7 @@
 #include "runtime/config/config.h"
 #include "runtime/net/interfaces.h"
 #include "runtime/topo/cpu_set.h"
+#include "runtime/topo/network.h"
 #include "runtime/topo/node.h"
 #include "test/fuzz/fuzz.h"
 
@@ -61,6 +62,16 @@ void add_places(Targets& all) {
          for (const Frames& frames : parse_stacks(std::string(in)))
            for (const std::string& frame : frames) (void)function_of(frame);
        }});
+}
+
+void add_networks(Targets& all) {
+  all.push_back({"topo/network",
+                 {"SwitchName=s1 Nodes=n[1-4],m[01-10]x\nSwitchName=s2 Nodes=n[5-8] LinkSpeed=1\nSwitchName=top Switches=s[1-2]\n",
+                  "SwitchName=a Nodes=n[1-2]r[3-4]q[5,6]\\\n\nSwitchName=b Switches=a,c\nSwitchName=c Switches=b # x\n"},
+                 [](std::string_view in) {
+                   if (const auto network = topo::Network::parse(in, "file"))
+                     for (const char* host : {"n1", "m07x", "n1r3q6", "n9.example"}) (void)network->above(host);
+                 }});
 }
 
 /// A server of PMI-1 or PMI-2 that says whatever it likes and then hangs up.
@@ -151,6 +162,7 @@ Target job_folder() {
 
 void add_texts(Targets& all) {
   add_places(all);
+  add_networks(all);
   add_pmi(all);
   all.push_back({"topo/cpus", {"0-3,8,10-11", "0"}, [](std::string_view in) {
                    if (auto set = topo::CpuSet::parse(in)) {

@@ -170,6 +170,36 @@ TEST_CASE("reordering finds the best where it is known") {
   CHECK(cost(groups, placement, arrange(groups, placement)) == 32 * step);
 }
 
+TEST_CASE("reordering crosses as few switches as it can") {
+  const auto network = weft::topo::Network::parse(
+      "SwitchName=s1 Nodes=n[0,2,4,6]\nSwitchName=s2 Nodes=n[1,3,5,7]\nSwitchName=top Switches=s[1-2]\n", "file");
+  REQUIRE(network);
+  std::vector<Place> places;  // 8 hosts of 4 ranks: racks take turns with every host
+  for (uint64_t r = 0; r < 32; ++r) {
+    places.push_back({.host = r / 4});
+    put_switches(places.back(), *network->above("n" + std::to_string(r / 4)));
+  }
+  const Placement placement(places);
+  const auto between_racks = [&](const Traffic& traffic, const Numbering& numbering) {
+    int edges = 0;
+    for (int32_t v = 0; v < traffic.vertices(); ++v)
+      for (const auto& other : traffic.of(v))
+        edges += v < other.vertex && places[static_cast<size_t>(numbering[static_cast<size_t>(v)])].switches !=
+                                         places[static_cast<size_t>(numbering[static_cast<size_t>(other.vertex)])].switches;
+    return edges;
+  };
+  const Grid ring = torus({32}), flat{{8, 4}, {0, 0}};
+  CHECK(between_racks(Traffic::of(ring), identity(32)) == 8);
+  CHECK(between_racks(Traffic::of(ring), arrange(Traffic::of(ring), placement, &ring)) == 2);
+  CHECK(between_racks(Traffic::of(flat), identity(32)) == 28);
+  CHECK(between_racks(Traffic::of(flat), arrange(Traffic::of(flat), placement, &flat)) <= 8);
+  // Hosts that the file does not name are together, apart from those that it does.
+  Place stranger{.host = 9}, known = places[0];
+  CHECK(Placement(std::vector<Place>{known, stranger}).distance(0, 1) > placement.distance(0, 4));
+  CHECK(placement.distance(0, 4) > placement.distance(0, 8));
+  CHECK(placement.distance(0, 8) == Placement(std::vector<Place>{stranger, {.host = 10}}).distance(0, 1));
+}
+
 TEST_CASE("reordering many ranks ends soon") {
   const Grid grid{{32, 16, 8}, {1, 1, 1}};
   const Placement placement(cluster(64, 64, true));

@@ -1,0 +1,179 @@
+#include "runtime/topo/network.h"
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <optional>
+#include <unordered_set>
+
+namespace weft::topo {
+namespace {
+
+constexpr size_t kMostText = 16u << 20;
+constexpr std::string_view kSpace = " \t\r\v\f";
+
+/// Takes what comes before the separator, or all.
+std::string_view take(std::string_view& text, char separator) {
+  const size_t end = std::min(text.find(separator), text.size());
+  const std::string_view part = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  return part;
+}
+
+/// The same, but separators in [brackets] do not count.
+std::string_view take_name(std::string_view& list) {
+  size_t end = 0;
+  for (bool inside = false; end < list.size() && (inside || list[end] != ','); ++end) inside = inside ? list[end] != ']' : list[end] == '[';
+  const std::string_view part = list.substr(0, end);
+  list.remove_prefix(std::min(end + 1, list.size()));
+  return part;
+}
+
+std::optional<uint64_t> number(std::string_view digits) {
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (digits.empty() || digits.size() > 18 || error != std::errc() || end != digits.data() + digits.size()) return {};
+  return value;
+}
+
+/// "01-04", or "7": the numbers, and how many digits they have at least.
+struct Range {
+  uint64_t first, last;
+  size_t width;
+
+  static std::optional<Range> parse(std::string_view text) {
+    const size_t dash = std::min(text.find('-'), text.size());
+    const auto from = number(text.substr(0, dash)), to = dash == text.size() ? from : number(text.substr(dash + 1));
+    if (!from || !to || *to < *from) return {};
+    return Range{*from, *to, dash};
+  }
+  bool holds(std::string_view digits) const {
+    const auto value = number(digits);
+    return value && *value >= first && *value <= last && (digits.size() == width || (digits.size() > width && digits[0] != '0'));
+  }
+};
+
+/// Whether one name, in which ranges may stand, means this one.
+bool matches(std::string_view pattern, std::string_view name) {
+  const size_t open = pattern.find('['), close = pattern.find(']');
+  if (open == pattern.npos) return pattern == name;
+  if (!name.starts_with(pattern.substr(0, open))) return false;
+  name.remove_prefix(open);
+  const size_t digits = std::min(name.find_first_not_of("0123456789"), name.size());
+  for (std::string_view items = pattern.substr(open + 1, close - open - 1); !items.empty();) {
+    const auto range = Range::parse(take(items, ','));
+    for (size_t n = 1; range && n <= std::min<size_t>(digits, 18); ++n)
+      if (range->holds(name.substr(0, n)) && matches(pattern.substr(close + 1), name.substr(n))) return true;
+  }
+  return false;
+}
+
+/// What is wrong with a list; empty: nothing.
+std::string flaw(std::string_view list) {
+  constexpr size_t kMostRanges = 3;  // in one name: each may be tried in several ways
+  if (list.empty()) return "an empty list";
+  while (!list.empty()) {
+    std::string_view name = take_name(list);
+    if (name.empty()) return "an empty name in a list";
+    for (size_t ranges = 0; name.find_first_of("[]") != name.npos; ++ranges) {
+      const size_t open = name.find('['), close = name.find(']');
+      if (open == name.npos || close == name.npos || close < open) return "unpaired brackets";
+      if (ranges == kMostRanges) return "more than three ranges in one name";
+      std::string_view items = name.substr(open + 1, close - open - 1);
+      do {
+        const std::string_view item = take(items, ',');
+        if (!Range::parse(item)) return "\"" + std::string(item) + "\" is no range; ranges are written n[01-04,7]";
+      } while (!items.empty());
+      name.remove_prefix(close + 1);
+    }
+  }
+  return {};
+}
+
+bool same_letters(std::string_view a, std::string_view b) {
+  return std::ranges::equal(a, b, [](unsigned char x, unsigned char y) { return tolower(x) == tolower(y); });
+}
+
+}  // namespace
+
+bool names(std::string_view list, std::string_view name) {
+  while (!list.empty())
+    if (matches(take_name(list), name)) return true;
+  return false;
+}
+
+Result<Network::Switch> Network::parse_line(std::string_view line) {
+  Switch made{};
+  while (line.find_first_not_of(kSpace) != line.npos) {
+    line.remove_prefix(line.find_first_not_of(kSpace));
+    std::string_view word = line.substr(0, std::min(line.find_first_of(kSpace), line.size()));
+    line.remove_prefix(word.size());
+    const std::string_view key = take(word, '=');
+    std::string* const value = same_letters(key, "SwitchName") ? &made.name
+                               : same_letters(key, "Nodes")    ? &made.nodes
+                               : same_letters(key, "Switches") ? &made.switches
+                                                               : nullptr;
+    if (!value && same_letters(key, "LinkSpeed")) continue;
+    if (!value) return Failure{"\"" + std::string(key) + "\" is none of SwitchName=, Nodes=, Switches="};
+    if (!value->empty()) return Failure{std::string(key) + "= twice"};
+    *value = word;
+    if (const std::string wrong = flaw(word); !wrong.empty()) return Failure{std::string(key) + "=: " + wrong};
+  }
+  if (made.name.empty()) return Failure{"no SwitchName="};
+  if (made.nodes.empty() == made.switches.empty()) return Failure{"a switch has either Nodes= or Switches="};
+  return made;
+}
+
+Result<Network> Network::parse(std::string_view text, const std::string& file) {
+  Network network;
+  network.file_ = file;
+  std::unordered_set<std::string> known;
+  for (size_t next = 1; !text.empty();) {
+    const size_t begin = next;
+    std::string line;
+    for (bool more = true; more && !text.empty(); ++next) {
+      std::string_view part = take(text, '\n');
+      part = part.substr(0, part.find('#'));
+      part = part.substr(0, part.find_last_not_of(kSpace) + 1);
+      more = part.ends_with('\\');
+      line.append(part.substr(0, part.size() - more));
+    }
+    if (line.find_first_not_of(kSpace) == line.npos) continue;
+    const auto at = [&](const std::string& what) { return Failure{"line " + std::to_string(begin) + " of " + file + ": " + what}; };
+    auto made = parse_line(line);
+    if (!made) return at(made.failure().text);
+    if (!known.insert(made->name).second) return at("a second switch " + made->name);
+    made->line = begin;
+    network.switches_.push_back(std::move(*made));
+  }
+  return network;
+}
+
+Result<Network> Network::read(const std::string& file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::string text(kMostText + 1, '\0');
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!stream.is_open() || stream.bad()) return Failure{file + ": cannot be read"};
+  text.resize(static_cast<size_t>(stream.gcount()));
+  if (text.size() > kMostText) return Failure{file + ": larger than 16 MiB"};
+  return parse(text, file);
+}
+
+Result<std::vector<std::string>> Network::above(std::string_view host) const {
+  const auto on = [&](std::string_view name) {
+    return std::ranges::find_if(switches_, [&](const Switch& s) { return names(s.nodes, name); });
+  };
+  auto at = on(host);
+  if (at == switches_.end()) at = on(host.substr(0, host.find('.')));
+  std::vector<std::string> path;
+  while (at != switches_.end()) {
+    if (path.size() == kLevels)
+      return Failure{"line " + std::to_string(at->line) + " of " + file_ + ": more than " + std::to_string(kLevels) +
+                     " switches above each other, or a circle of them"};
+    path.push_back(at->name);
+    at = std::ranges::find_if(switches_, [&](const Switch& s) { return names(s.switches, path.back()); });
+  }
+  return path;
+}
+
+}  // namespace weft::topo

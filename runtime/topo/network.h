@@ -1,0 +1,47 @@
+// Which hosts are near each other: the switches between them, as a file tells.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/status.h"
+
+namespace weft::topo {
+
+/// A tree of switches. Read from lines as those of Slurm's topology.conf, which may be given as it is:
+///
+///     SwitchName=leaf1 Nodes=n[1-4]
+///     SwitchName=leaf2 Nodes=n[5-8],m1
+///     SwitchName=top Switches=leaf[1-2]
+///
+/// `#` begins a comment, a line that ends in `\` goes on in the next one, LinkSpeed= is accepted and not used.
+class Network {
+ public:
+  /// Most switches above each other.
+  static constexpr size_t kLevels = 4;
+
+  /// `file` is for messages, which name the line.
+  static Result<Network> parse(std::string_view text, const std::string& file);
+  /// Reads the file, of at most 16 MiB, too.
+  static Result<Network> read(const std::string& file);
+
+  /// The switches above a host, the nearest first; none above one that the file does not name. Hosts go by their name, or by what it has
+  /// before its first dot. Fails where more than kLevels are above each other, as in a circle.
+  Result<std::vector<std::string>> above(std::string_view host) const;
+
+ private:
+  struct Switch {
+    std::string name, nodes, switches;
+    size_t line;
+  };
+  static Result<Switch> parse_line(std::string_view line);
+
+  std::vector<Switch> switches_;
+  std::string file_;
+};
+
+/// Whether a list as `n[1-4,07]-ib,m1` names this host.
+bool names(std::string_view list, std::string_view name);
+
+}  // namespace weft::topo

@@ -1,0 +1,74 @@
+// What a file tells of the switches between hosts.
+#include "runtime/topo/network.h"
+
+#include <catch2/catch.hpp>
+
+using namespace weft::topo;
+using Path = std::vector<std::string>;
+
+TEST_CASE("lists that name hosts", "[topo]") {
+  CHECK(names("a", "a"));
+  CHECK(names("n[1-4,07]-ib,m1", "n3-ib"));
+  CHECK(names("n[1-4,07]-ib,m1", "n07-ib"));
+  CHECK(names("n[1-4,07]-ib,m1", "m1"));
+  CHECK(names("n[08-11]", "n08"));
+  CHECK(names("n[08-11]", "n11"));
+  CHECK(names("n[9-11]", "n10"));
+  CHECK(names("r[1-2]n[1-20]", "r2n15"));
+  CHECK(names("n[1-2][3-4]", "n14"));
+  for (const char* other : {"n5-ib", "n7-ib", "n03-ib", "n3", "n-ib", "m", "m12", "", "x", "n1-ibx", "n000000000000000000000001-ib"})
+    CHECK_FALSE(names("n[1-4,07]-ib,m1", other));
+  CHECK_FALSE(names("n[08-11]", "n8"));
+  CHECK_FALSE(names("", ""));
+}
+
+TEST_CASE("switches above a host", "[topo]") {
+  const auto network = Network::parse(
+      "# two racks and a host apart\n"
+      "SwitchName=leaf1 Nodes=n[1-4] LinkSpeed=100\r\n"
+      "\n"
+      "switchname=leaf2 NODES=n[5-8],\\\n"
+      "m1  # one more\n"
+      "SwitchName=lone Nodes=z\n"
+      "SwitchName=top Switches=leaf[1-2]",
+      "file");
+  REQUIRE(network);
+  CHECK(*network->above("n2") == Path{"leaf1", "top"});
+  CHECK(*network->above("n8") == Path{"leaf2", "top"});
+  CHECK(*network->above("n8.example.org") == Path{"leaf2", "top"});
+  CHECK(*network->above("z") == Path{"lone"});
+  CHECK(network->above("n9")->empty());
+  CHECK(network->above("")->empty());
+  CHECK(Network::parse("", "file")->above("n1")->empty());
+}
+
+TEST_CASE("what a network's file cannot say", "[topo]") {
+  const std::pair<const char*, const char*> wrong[] = {
+      {"SwitchName=a Nodes=n1\nSwitchName=b\n", "line 2 of file: a switch has either Nodes= or Switches="},
+      {"SwitchName=a Nodes=n1 Switches=b", "line 1 of file: a switch has either Nodes= or Switches="},
+      {"\n\nNodes=n1", "line 3 of file: no SwitchName="},
+      {"SwitchName=a Nodes=n1\nSwitchName=a Nodes=n2", "line 2 of file: a second switch a"},
+      {"SwitchName=a Nodes=n1 Nodes=n2", "line 1 of file: Nodes= twice"},
+      {"SwitchName=a Hosts=n1", "line 1 of file: \"Hosts\" is none of SwitchName=, Nodes=, Switches="},
+      {"SwitchName=a Nodes=n[1-", "line 1 of file: Nodes=: unpaired brackets"},
+      {"SwitchName=a Nodes=n]1[", "line 1 of file: Nodes=: unpaired brackets"},
+      {"SwitchName=a Nodes=n[4-1]", "line 1 of file: Nodes=: \"4-1\" is no range; ranges are written n[01-04,7]"},
+      {"SwitchName=a Nodes=n[]", "line 1 of file: Nodes=: \"\" is no range; ranges are written n[01-04,7]"},
+      {"SwitchName=a Nodes=", "line 1 of file: Nodes=: an empty list"},
+      {"SwitchName=a Nodes=n1,,n2", "line 1 of file: Nodes=: an empty name in a list"},
+      {"SwitchName=a Nodes=n[1][1][1][1]", "line 1 of file: Nodes=: more than three ranges in one name"},
+  };
+  for (const auto& [text, why] : wrong) {
+    const auto network = Network::parse(text, "file");
+    INFO(text);
+    REQUIRE_FALSE(network);
+    CHECK(network.failure().text == why);
+  }
+  const auto circle = Network::parse("SwitchName=a Nodes=n1\nSwitchName=b Switches=a,c\nSwitchName=c Switches=b", "file");
+  REQUIRE(circle);
+  const auto path = circle->above("n1");
+  REQUIRE_FALSE(path);
+  CHECK(path.failure().text == "line 3 of file: more than 4 switches above each other, or a circle of them");
+  CHECK_FALSE(Network::read("/nowhere/at/all"));
+  CHECK_FALSE(Network::read("/"));
+}
