@@ -311,7 +311,6 @@ void Node::send(const Message& message) {
 
 /// Takes in what has come over a link. Who may say what: a child speaks for the part of the tree below it, the parent for the rest.
 void Node::serve(Link& link, uint32_t from) {
-  link.process();
   while (auto message = link.take()) {
     const bool from_parent = &link == parent_.get();
     if (!from_parent && (message->from >= shape_.count || !shape_.below(message->from, from) || message->to == everybody)) continue;
@@ -328,9 +327,18 @@ void Node::serve(Link& link, uint32_t from) {
 
 void Node::process() {
   if (doorman_) doorman_->serve(*this);
-  for (size_t i = 0; i < children_.size(); i++)
-    if (children_[i].link) serve(*children_[i].link, children_[i].node);
-  if (parent_) serve(*parent_, shape_.parent(self_));
+  for (Child& child : children_)
+    if (child.link) child.link->process();
+  // A daemon that is gone comes first: where Slurm cancels its step for that, what the others tell follows from it.
+  for (const bool gone : {true, false}) {
+    for (size_t i = 0; i < children_.size(); i++)
+      if (children_[i].link && children_[i].link->broken() == gone) serve(*children_[i].link, children_[i].node);
+    if (gone) lose_broken();
+  }
+  if (parent_) {
+    parent_->process();
+    serve(*parent_, shape_.parent(self_));
+  }
   for (Starter& starter : starters_)
     if (starter.give_up_ns) read_words(starter), write_summons(starter);
   check_clocks();
@@ -343,18 +351,22 @@ void Node::check_links() {
     link.flush();  // reading here would leave messages that nothing announces
     if (!link.broken()) watch(link.fd(), link.wants_to_write(), true);
   };
-  for (Child& child : children_) {
-    if (!child.link) continue;
-    tend(*child.link);
-    if (!child.link->broken()) continue;
-    const std::string why = child.link->why();
-    lose(child, "lost the daemon on " + hosts_[child.node] + ": " + why);
-  }
+  for (Child& child : children_)
+    if (child.link) tend(*child.link);
+  lose_broken();
   if (!parent_ || !self_) return;
   tend(*parent_);
   if (!parent_->broken() || parent_is_lost_) return;
   parent_is_lost_ = true;
   upcalls_.parent_lost();
+}
+
+void Node::lose_broken() {
+  for (Child& child : children_) {
+    if (!child.link || !child.link->broken()) continue;
+    const std::string why = child.link->why();
+    lose(child, "lost the daemon on " + hosts_[child.node] + ": " + why);
+  }
 }
 
 void Node::lose(Child& child, const std::string& why) {

@@ -116,6 +116,7 @@ class Node : private net::Doorman::Host {
   void check_links();
   void check_clocks();
   void ended(Starter& starter, int status);
+  void lose_broken();
   void lose(Child& child, const std::string& why);
   void close_streams(Starter& starter);
   Child* child(uint32_t node);
