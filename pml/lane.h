@@ -132,7 +132,7 @@ class Lane final : private btl::Sink {
   /// As isend. Where messages cost less together than one by one, all but the first few small ones to a peer since the last round of
   /// progress wait for the next, or until there are enough of them. Their request is shared: set nothing in it.
   Request* isend_among_others(Team& team, int dest, int tag, Traffic traffic, const Buffer& buffer, Mode mode) {
-    if (gathering_ && dest >= 0) [[unlikely]]
+    if (gathering_.load(std::memory_order_relaxed) && dest >= 0) [[unlikely]]
       if (Request* together = gather(team, dest, tag, traffic, buffer, mode)) return together;
     return isend(team, dest, tag, traffic, buffer, mode);
   }
@@ -524,7 +524,7 @@ class Lane final : private btl::Sink {
   uint32_t next_context_ = 0;
   bool any_failed_ = false;
   bool crowded_ = false;
-  bool gathering_ = false;  // there are wires that can hold messages back
+  std::atomic<bool> gathering_{false};  // there are wires that can hold messages back; read without the lock
   bool closed_ = false;
 };
 

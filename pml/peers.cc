@@ -75,7 +75,7 @@ void Lane::connect(Peer& peer) {
     log(Level::info, "%s is reached over %s only (%s)", name_of(boot_, peer.id).c_str(), peer.ways.front().caps->name, reasons.c_str());
   peer.endpoint = peer.ways.front().endpoint;
   peer.gathers = peer.ways.front().caps->gathers;
-  gathering_ |= peer.gathers;
+  if (peer.gathers) gathering_.store(true, std::memory_order_relaxed);
   peer.connected = true;
   lay_rails(peer);
   choose_protocols(peer);

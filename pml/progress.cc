@@ -94,7 +94,7 @@ int Lane::round(bool thorough) {
 /// What callbacks have put off. One pass: what it leads to waits for the next round.
 int Lane::run_later_work() {
   int events = 0;
-  hold_back_ = gathering_;
+  hold_back_ = gathering_.load(std::memory_order_relaxed);
   if (alarm_->raised.load(std::memory_order_acquire)) handle_alarm();
   size_t moving = to_move_.size();  // some may leave the list meanwhile, as their peer fails
   for (Transfer* t = nullptr; moving > 0 && (t = to_move_.pop_front()); --moving) {
