@@ -120,6 +120,18 @@ static void subarrays(const char* suffix, int edge, MPI_Datatype element) {
   }
 }
 
+/* `count` structures of `size` bytes, of which some members travel. */
+static void records(const char* name, int count, MPI_Aint size, int members, const int* lengths, const MPI_Aint* places,
+                    const MPI_Datatype* types) {
+  MPI_Datatype one, sized, all;
+  MPI_Type_create_struct(members, lengths, places, types, &one);
+  MPI_Type_create_resized(one, 0, size, &sized);
+  MPI_Type_contiguous(count, sized, &all);
+  both_ways(name, all);
+  MPI_Type_free(&one);
+  MPI_Type_free(&sized);
+}
+
 /* An array of particles of which position and charge are sent. */
 static void structs(void) {
   struct particle {
@@ -129,13 +141,7 @@ static void structs(void) {
   const int lengths[2] = {3, 1};
   const MPI_Aint places[2] = {0, 52};
   const MPI_Datatype types[2] = {MPI_DOUBLE, MPI_INT};
-  MPI_Datatype one, sized, all;
-  MPI_Type_create_struct(2, lengths, places, types, &one);
-  MPI_Type_create_resized(one, 0, sizeof(struct particle), &sized);
-  MPI_Type_contiguous(10000, sized, &all);
-  both_ways("struct", all);
-  MPI_Type_free(&one);
-  MPI_Type_free(&sized);
+  records("struct", 10000, sizeof(struct particle), 2, lengths, places, types);
 }
 
 /* Members of many kinds, with the gaps that a compiler leaves. */
@@ -152,13 +158,7 @@ static void mixed(void) {
   const MPI_Aint places[6] = {offsetof(struct record, tag),   offsetof(struct record, weight), offsetof(struct record, code),
                               offsetof(struct record, place), offsetof(struct record, name),   offsetof(struct record, id)};
   const MPI_Datatype types[6] = {MPI_CHAR, MPI_DOUBLE, MPI_SHORT, MPI_FLOAT, MPI_CHAR, MPI_INT};
-  MPI_Datatype one, sized, all;
-  MPI_Type_create_struct(6, lengths, places, types, &one);
-  MPI_Type_create_resized(one, 0, sizeof(struct record), &sized);
-  MPI_Type_contiguous(4000, sized, &all);
-  both_ways("struct_mixed", all);
-  MPI_Type_free(&one);
-  MPI_Type_free(&sized);
+  records("struct_mixed", 4000, sizeof(struct record), 6, lengths, places, types);
 }
 
 struct reduction {
