@@ -202,7 +202,20 @@ uint64_t PmixBootstrap::job_number(uint32_t rank, const char* key, uint64_t othe
   return result;
 }
 
+/// PMIx's store "ds21" (3.x, 4.x) gives each process of a node a lock that none gives back. A process that opens PMIx once more finds
+/// none, takes another store than the one with the job's data, and waits for ranks' data that the server keeps in the first one.
+void avoid_store_for_one_life() {
+  const char* const offered = getenv("PMIX_GDS_MODULE");
+  if (!offered || !strstr(offered, "ds21")) return;
+  std::stringstream list(offered);
+  std::string rest;
+  for (std::string store; std::getline(list, store, ',');)
+    if (store != "ds21") rest += (rest.empty() ? "" : ",") + store;
+  setenv("PMIX_GDS_MODULE", rest.empty() ? "hash" : rest.c_str(), 1);
+}
+
 Result<void> PmixBootstrap::start() {
+  avoid_store_for_one_life();
   const pmix_status_t status = lib_.init(&self_, nullptr, 0);
   if (status != PMIX_SUCCESS) {
     if (status == PMIX_ERR_UNREACH) lib_.finalize(nullptr, 0);  // the client half-starts without a server

@@ -13,7 +13,8 @@ compile() { # program
 attempt() { # what-it-is mpirun's-arguments...
   what=$1
   shift
-  if timeout -k 5 "${LIMIT:-120}" "$prefix/bin/mpirun" ${MPIRUN_FLAGS:-} "$@" </dev/null; then
+  # mpirun's own limit is the one that shows where the ranks are
+  if timeout -k 5 "$((${LIMIT:-120} + 30))" "$prefix/bin/mpirun" --timeout "${LIMIT:-120}" ${MPIRUN_FLAGS:-} "$@" </dev/null; then
     passed=$((passed + 1))
   else
     echo "$what: exit status $?"
