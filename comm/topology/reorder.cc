@@ -102,9 +102,8 @@ class Blocks {
     const auto capacity = groups[0].size();
     const bool equal = std::ranges::all_of(groups, [&](const List& g) { return g.size() == capacity; });
     best_.clear();
-    best_surface_ = 0;
     std::vector<int> block(box.extent.size(), 1);
-    if (equal) choose(box, static_cast<int>(capacity), static_cast<int>(capacity), 0, block);
+    if (equal) choose(box, static_cast<int>(capacity), 0, block);
     if (best_.empty()) return fill(box, ranks);
     const std::vector<int> shape = best_;
     Grid coarse{box.extent, {}};
@@ -116,24 +115,33 @@ class Blocks {
     }
   }
 
-  /// The block of `volume` cells, out of which the box can be built, with the least surface inside of it; `left`: what dimensions from `d`
-  /// on must make up.
-  void choose(const Box& box, int volume, int left, size_t d, std::vector<int>& block) {
+  /// The edges that are cut where a box is made of such blocks.
+  int64_t cuts(const Box& box, const std::vector<int>& block) const {
+    int64_t volume = 1, sum = 0;
+    for (const int extent : box.extent) volume *= extent;
+    for (size_t d = 0; d < block.size(); ++d) {
+      const int blocks = box.extent[d] / block[d];
+      const bool around = blocks > 1 && grid_.periods[d] && box.extent[d] == grid_.dims[d];
+      sum += (blocks - 1 + around) * (volume / box.extent[d]);
+    }
+    return sum;
+  }
+
+  /// The block, out of which the box can be built, that cuts the fewest edges; `left`: how many cells dimensions from `d` on must make up.
+  void choose(const Box& box, int left, size_t d, std::vector<int>& block) {
     if (d == block.size()) {
       if (left != 1) return;
-      int64_t surface = 0;
-      for (size_t i = 0; i < block.size(); ++i)
-        if (block[i] < box.extent[i]) surface += volume / block[i];
-      if (best_.empty() || surface < best_surface_) {
+      const int64_t now = cuts(box, block);
+      if (best_.empty() || now < fewest_cuts_) {
         best_ = block;
-        best_surface_ = surface;
+        fewest_cuts_ = now;
       }
       return;
     }
     for (int extent = std::min(left, box.extent[d]); extent > 0; --extent) {
       if (left % extent || box.extent[d] % extent) continue;
       block[d] = extent;
-      choose(box, volume, left / extent, d + 1, block);
+      choose(box, left / extent, d + 1, block);
     }
   }
 
@@ -151,7 +159,7 @@ class Blocks {
   const Placement& placement_;
   Numbering result_;
   std::vector<int> best_;
-  int64_t best_surface_ = 0;
+  int64_t fewest_cuts_ = 0;
 };
 
 /// Fills group after group with vertices that hang together most, from the outermost level in.
