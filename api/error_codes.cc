@@ -183,7 +183,8 @@ int Add_error_class(int* errorclass) {
 }
 
 int Add_error_code(int errorclass, int* errorcode) {
-  if (error_class_of(errorclass) != errorclass) return fail(MPI_ERR_ARG, "errorclass is %d, which is no error class", errorclass);
+  if (errorclass < 0 || error_class_of(errorclass) != errorclass)
+    return fail(MPI_ERR_ARG, "errorclass is %d, which is no error class", errorclass);
   std::lock_guard hold(registry().lock);
   *errorcode = add(errorclass, false);
   return MPI_SUCCESS;

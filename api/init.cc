@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 
@@ -59,6 +60,9 @@ const char* thread_level_name(int level) {
 }
 
 int open_instance(int wanted_level, int* provided) {
+  const int levels[] = {MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE};
+  if (std::ranges::find(levels, wanted_level) == std::end(levels))
+    return fail(MPI_ERR_ARG, "required is %d, which is no level of thread support; MPI_THREAD_MULTIPLE is one", wanted_level);
   *provided = wanted_level;
   if (state.instance) {
     if (!state.active) state.active = true;  // threads with sessions of their own read it meanwhile
@@ -85,6 +89,7 @@ int close_instance_if_unused() {
     close_at_exit();
     return MPI_SUCCESS;
   }
+  tool::keep_figures();
   const Status status = state.instance->close();
   state.instance.reset();
   return fail(status);

@@ -43,6 +43,8 @@ int last_used_code();
 namespace tool {
 /// Calls the tools that wait for events; see api/tool.
 [[gnu::cold, gnu::noinline]] void deliver();
+/// Remembers what the instance has counted, which is about to end; state.lock is held.
+void keep_figures();
 }  // namespace tool
 
 /// What an entry calls once the arguments are good: runs a body; raises what it returns.

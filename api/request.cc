@@ -16,12 +16,13 @@ thread_local int free_error;  // what the last free function of a generalized re
 
 // Requests that are no single message
 
-/// MPI_Grequest_start. One reference is the user's, one is dropped by MPI_Grequest_complete.
+/// MPI_Grequest_start. Who comes last frees it: whoever waits for it, or MPI_Grequest_complete if the user has freed it before.
 struct GeneralRequest final : Request {
   MPI_Grequest_query_function* query_function;
   MPI_Grequest_free_function* free_function;
   MPI_Grequest_cancel_function* cancel_function;
   void* extra;
+  bool abandoned = false;  ///< freed before it was complete; guarded by the lane's lock
 
   GeneralRequest(MPI_Grequest_query_function* q, MPI_Grequest_free_function* f, MPI_Grequest_cancel_function* c, void* e);
   static int query(Request& request, Outcome& outcome) {
@@ -36,6 +37,7 @@ struct GeneralRequest final : Request {
     outcome.error = error;
     return error;
   }
+  void end();
   static void destroy(Request& request);
 };
 constexpr Request::Ops general_ops{nullptr, nullptr, GeneralRequest::query, GeneralRequest::destroy};
@@ -46,10 +48,18 @@ Pool<GeneralRequest>& general_pool() {
 }
 GeneralRequest::GeneralRequest(MPI_Grequest_query_function* q, MPI_Grequest_free_function* f, MPI_Grequest_cancel_function* c, void* e)
     : Request(RequestKind::generalized, &general_ops, &api::lane()), query_function(q), free_function(f), cancel_function(c), extra(e) {}
+void GeneralRequest::end() {
+  free_error = free_function ? free_function(extra) : MPI_SUCCESS;
+  general_pool().destroy(this);
+}
 void GeneralRequest::destroy(Request& request) {
   auto& r = static_cast<GeneralRequest&>(request);
-  free_error = r.free_function ? r.free_function(r.extra) : MPI_SUCCESS;
-  general_pool().destroy(&r);
+  bool done = false;
+  r.lane->locked([&] {
+    done = r.complete.load(std::memory_order_relaxed);
+    r.abandoned = !done;
+  });
+  if (done) r.end();
 }
 
 /// MPI_Isendrecv. Its parts end under the lane's lock; the last one completes it.
@@ -449,17 +459,20 @@ int Startall(int count, MPI_Request requests[]) {
 
 int Grequest_start(MPI_Grequest_query_function* query, MPI_Grequest_free_function* free, MPI_Grequest_cancel_function* cancel, void* extra,
                    MPI_Request* request) {
-  GeneralRequest* r = general_pool().make(query, free, cancel, extra);
-  retain(r);  // MPI_Grequest_complete's
-  *request = encode(r);
+  *request = encode(general_pool().make(query, free, cancel, extra));
   return MPI_SUCCESS;
 }
 
 int Grequest_complete(pml::Request& request) {
   if (request.ops != &general_ops) return fail(MPI_ERR_REQUEST, "the request was not made by MPI_Grequest_start");
   if (is_complete(request)) return fail(MPI_ERR_REQUEST, "the generalized request is complete already");
-  lane().locked([&] { lane().complete(request); });
-  release(&request);
+  auto& r = static_cast<GeneralRequest&>(request);
+  bool abandoned = false;
+  r.lane->locked([&] {
+    abandoned = r.abandoned;
+    if (!abandoned) r.lane->complete(r);
+  });
+  if (abandoned) r.end();
   return MPI_SUCCESS;
 }
 

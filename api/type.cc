@@ -170,6 +170,7 @@ int Type_commit(MPI_Datatype* datatype) {
 
 int Type_free(MPI_Datatype* datatype) {
   Datatype* object = decode(*datatype);
+  if (object->predefined) return fail(MPI_ERR_TYPE, "datatype is one of MPI_Type_create_f90_..., which are predefined and never freed");
   if (object->attributes)
     if (int error = object->attributes->clear(handle_of(*object))) return error;
   object->user_freed = true;

@@ -31,9 +31,9 @@ uint64_t agreed_bytes(const Call& c, size_t size, bool root) {
     case Collective::reduce:
     case Collective::allreduce:
     case Collective::scan:
-    case Collective::exscan: return reduced_count(c) * reduced_type(c).size;
-    case Collective::reduce_scatter: return total_bytes(c.out_counts, size, reduced_type(c));
-    case Collective::reduce_scatter_block: return c.out_count * size * reduced_type(c).size;
+    case Collective::exscan: return reduced_count(c) * working_type(c).size;
+    case Collective::reduce_scatter: return total_bytes(c.out_counts, size, working_type(c));
+    case Collective::reduce_scatter_block: return c.out_count * size * working_type(c).size;
     default: return 0;
   }
 }

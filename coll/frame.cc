@@ -5,6 +5,7 @@
 
 #include "include/mpi.h"
 #include "runtime/base/error.h"
+#include "runtime/config/config.h"
 #include "runtime/type/predefined.h"
 
 namespace weft::coll {
@@ -17,6 +18,25 @@ constexpr size_t align_up(size_t n) { return (n + kAlign - 1) & ~(kAlign - 1); }
 const type::Datatype& byte_type() {
   static const type::Datatype& byte = type::of(type::Basic::byte);
   return byte;
+}
+
+config::Bool widens(
+    "coll", "wide_sums", "true",
+    "sums and products of 16-bit floats over several ranks are made in 32 bits and rounded at the end, with twice the bytes "
+    "on the wires; false: rounded at each step. The same on all ranks");
+
+/// Do steps read or write a buffer?
+bool touches(const Schedule& s, uint8_t buffer, bool write) {
+  return std::ranges::any_of(s.steps, [&](const Step& step) {
+    switch (step.kind) {
+      case StepKind::send: return !write && step.a.buffer == buffer;
+      case StepKind::receive: return write && step.a.buffer == buffer;
+      case StepKind::copy: return (write ? step.b : step.a).buffer == buffer;
+      case StepKind::reduce: return step.b.buffer == buffer || (!write && step.a.buffer == buffer);
+      case StepKind::combine: return write ? step.c.buffer == buffer : step.a.buffer == buffer || step.b.buffer == buffer;
+    }
+    return false;
+  });
 }
 
 std::byte* bytes(const void* p) { return static_cast<std::byte*>(const_cast<void*>(p)); }
@@ -46,6 +66,11 @@ Pattern pattern_of(Collective what) {
     case Collective::neighbor_alltoallw: return Pattern::neighbor_alltoall;
     default: return Pattern::alltoall;
   }
+}
+
+const type::Datatype& working_type(const Call& c) {
+  const type::Datatype* const wide = c.op && widens.get() ? op::wide_type(*c.op, reduced_type(c)) : nullptr;
+  return wide ? *wide : reduced_type(c);
 }
 
 std::byte* Scratch::take(size_t bytes) {
@@ -147,6 +172,7 @@ bool Frame::bind(const Schedule& s, const Call& given, Rank root, Rank me, int32
     case Pattern::reduce_scatter: bind_reduce_scatter(call); break;
     default: bind_reduction(call); break;
   }
+  if (call.op && &working_type(call) != &reduced_type(call)) widen();
   if (s.regions.empty() && stage_ == Stage::none) return true;
   return place_regions();
 }
@@ -289,6 +315,25 @@ void Frame::bind_reduce_scatter(const Call& c) {
   views_[buffer_out].single = true;
 }
 
+/// Puts staging memory of the wide type in the place of both buffers of a reduction.
+void Frame::widen() {
+  View& in = views_[buffer_in];
+  View& out = views_[buffer_out];
+  const type::Datatype& wide = working_type(call_);
+  stage_ = Stage::wide;
+  const uint64_t all = in.start(in.blocks);
+  wide_in_ = call_.in_place || touches(*schedule, buffer_in, false) ? all : 0;
+  wide_out_ = touches(*schedule, buffer_out, true) ? all : 0;
+  if (wide_out_ && out.single) {
+    wide_out_ = 0;
+    for (const Step& step : schedule->steps)
+      for (const Place& place : {step.a, step.b, step.c})
+        if (place.buffer == buffer_out && step.blocks > 0) wide_out_ = std::max(wide_out_, out.elements(block_of(place, 0), step.blocks));
+  }
+  in.type = out.type = region_cut_.type = &wide;
+  stage_bytes_ = align_up(all * wide.size) * (call_.in_place ? 1 : 2);
+}
+
 /// Lays regions and staging memory out in scratch memory.
 bool Frame::place_regions() {
   const type::Datatype& t = *region_cut_.type;
@@ -323,6 +368,10 @@ bool Frame::place_regions() {
   }
   for (size_t i = 0; i < n; ++i) views_[first_region + i].base = memory + pieces[i].at - pieces[i].offset;
   if (stage_ == Stage::alltoall) views_[buffer_in].base = memory;
+  if (stage_ == Stage::wide) {
+    views_[buffer_in].base = memory;
+    views_[buffer_out].base = call_.in_place ? memory : memory + stage_bytes_ / 2;
+  }
   if (stage_ == Stage::bcast_root || stage_ == Stage::bcast_leaf) views_[buffer_out].base = memory;
   return true;
 }
@@ -336,10 +385,13 @@ void Frame::prologue() {
       const pml::Buffer from = out.at(b, 1);
       if (from.count > 0) type::pack(*from.type, from.count, from.address, views_[buffer_in].at(b, 1).address);
     }
+  } else if (stage_ == Stage::wide && wide_in_ > 0) {
+    op::widen(reduced_type(call_), call_.in_place ? call_.out : call_.in, views_[buffer_in].base, wide_in_);
   }
 }
 
 void Frame::epilogue() {
+  if (stage_ == Stage::wide && wide_out_ > 0) op::narrow(reduced_type(call_), views_[buffer_out].base, call_.out, wide_out_);
   if (stage_ == Stage::bcast_leaf) type::unpack(*call_.out_type, call_.out_count, views_[buffer_out].base, stage_bytes_, call_.out);
 }
 

@@ -103,6 +103,7 @@ class Frame {
   void bind_neighbors(const Call&);
   void bind_reduction(const Call&);
   void bind_reduce_scatter(const Call&);
+  void widen();
   View scattered(void* base, Counts counts, Counts places, const type::Datatype* type, const type::Datatype* const* types) const;
   void sum(Counts counts, const type::Datatype* const* types, uint64_t unit);
   bool place_regions();
@@ -113,9 +114,10 @@ class Frame {
   const op::Op* op_ = nullptr;
   int32_t size_ = 1;
   // staging: packed copy of user memory
-  enum class Stage : uint8_t { none, bcast_root, bcast_leaf, alltoall };
+  enum class Stage : uint8_t { none, bcast_root, bcast_leaf, alltoall, wide };
   Stage stage_ = Stage::none;
   uint64_t stage_bytes_ = 0;
+  uint64_t wide_in_ = 0, wide_out_ = 0;  // Stage::wide: elements to take before the first round, and to give after the last
   Call call_;
   std::vector<uint64_t> starts_;
   Scratch scratch_;
@@ -130,6 +132,8 @@ inline int32_t in_blocks(const Call& c, int32_t size) { return c.what < Collecti
 inline int32_t out_blocks(const Call& c, int32_t size) { return c.what < Collective::neighbor_allgather ? size : c.indegree; }
 /// Of a reduction: elements and their type.
 inline const type::Datatype& reduced_type(const Call& c) { return c.out_type ? *c.out_type : *c.in_type; }
+/// The type in which it is computed: sums and products of 16-bit floats are rounded at the end only, unless the user wants it otherwise.
+const type::Datatype& working_type(const Call&);
 inline uint64_t reduced_count(const Call& c) { return c.out_type ? c.out_count : c.in_count; }
 
 }  // namespace weft::coll

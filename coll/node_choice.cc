@@ -30,9 +30,29 @@ bool on_one_node(const pml::Team& team) {
 bool TeamState::node_wanted(const Call& c, const Agreed& a) {
   if (a.size == 1 || !has_kernel(a.pattern)) return false;
   if (a.front > 0 && a.pattern != Pattern::barrier) return false;
-  if (c.op && (!node::Segment::fits(reduced_type(c)) || reduced_type(c).size == 0)) return false;
+  if (c.op && (!node::Segment::fits(working_type(c)) || working_type(c).size == 0)) return false;
   const Forced user = forced(a.pattern);
   return user.anything ? user.node : node_kernel_pays(a, a.bytes);
+}
+
+/// allreduce and reduce in shared memory, in the type that they are computed in.
+Status TeamState::reduce_here(const Call& c, const void* in) {
+  const type::Datatype &type = reduced_type(c), &working = working_type(c);
+  const uint64_t count = reduced_count(c);
+  const bool all = c.what == Collective::allreduce, result = all || c.root == static_cast<int>(team_.rank());
+  void* out = c.out;
+  if (&working != &type) {
+    out = wide_.take(count * working.size);
+    if (!out) {
+      fail(MPI_ERR_NO_MEM, "no memory for the %zu bytes that this reduction works in", size_t(count * working.size));
+      return Status::failed;
+    }
+    op::widen(type, in, out, count);
+    in = out;
+  }
+  const Status status = all ? node_->allreduce(in, out, count, working, *c.op) : node_->reduce(in, out, count, working, *c.op, c.root);
+  if (&working != &type && result && status == Status::ok) op::narrow(type, out, c.out, count);
+  return status;
 }
 
 bool TeamState::try_node(const Call& c, const Agreed& a, int& error) {
@@ -52,8 +72,7 @@ bool TeamState::try_node(const Call& c, const Agreed& a, int& error) {
   switch (a.pattern) {
     case Pattern::barrier: status = node_->barrier(); break;
     case Pattern::bcast: status = node_->bcast({c.out, c.out_count, c.out_type}, c.root); break;
-    case Pattern::allreduce: status = node_->allreduce(in, c.out, reduced_count(c), reduced_type(c), *c.op); break;
-    default: status = node_->reduce(in, c.out, reduced_count(c), reduced_type(c), *c.op, c.root); break;
+    default: status = reduce_here(c, in); break;
   }
   error = status == Status::ok ? MPI_SUCCESS : fail(status);
   return true;

@@ -46,6 +46,7 @@ class TeamState {
 
  private:
   bool node_wanted(const Call&, const Agreed&);
+  Status reduce_here(const Call&, const void* in);
 
   std::unique_ptr<pml::Team> united_;  // of inter-communicators
   pml::Team& team_;
@@ -60,6 +61,7 @@ class TeamState {
   enum class Node : uint8_t { unknown, impossible, ready } node_state_ = Node::unknown;
   int node_chances_ = 0;
   std::unique_ptr<node::Segment> node_;
+  Scratch wide_;  // operands of reduce_here()
 };
 
 Agreed agree(const TeamState&, const Call&);

@@ -3,6 +3,8 @@
 #include "api/tool/event.h"
 
 #include <array>
+#include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -42,8 +44,12 @@ struct Callback {
 
 struct Registration {
   obs::What what;
-  std::array<Callback, levels.size()> callbacks;  ///< by place in `levels`
+  std::array<Callback, levels.size()> callbacks{};  ///< by place in `levels`
   MPI_T_event_dropped_cb_function* dropped = nullptr;
+  // freed while events were being told; what comes at the end of that
+  bool gone = false;
+  MPI_T_event_free_cb_function* freed = nullptr;
+  void* freed_data = nullptr;
 };
 
 struct Instance {
@@ -52,10 +58,25 @@ struct Instance {
   Data data;
 };
 
+using Kinds = std::array<uint64_t, obs::kinds>;
+
+/// How far the records of a lane have been told.
+struct Seen {
+  uint64_t records = 0;
+  Kinds counts{};
+};
+
+struct News {
+  std::vector<Instance> instances;
+  Kinds dropped{};
+};
+
+// Guarded by lock(), which nobody holds while callbacks run: they may wait for other threads.
 Registry<Registration> registrations;
-const Instance* current = nullptr;  // the one whose callbacks run
-std::vector<uint64_t> seen;         // records of each lane's ring
-bool delivering = false;
+std::vector<Seen> seen;                          // by lane
+bool delivering = false;                         // registrations then stay where they are
+std::condition_variable_any ended;               // a delivery
+thread_local const Instance* current = nullptr;  // the one whose callback runs
 
 MPI_T_event_registration handle_of(const Registration& registration) {
   return reinterpret_cast<MPI_T_event_registration>(const_cast<Registration*>(&registration));
@@ -73,6 +94,17 @@ std::span<const std::unique_ptr<pml::Lane>> lanes() {
   return state.instance->lanes().all();
 }
 
+Registration* find(MPI_T_event_registration handle) {
+  Registration* const found = registrations.find(handle);
+  return found && !found->gone ? found : nullptr;
+}
+
+Seen now_in(const obs::Ring& ring) {
+  Seen now{ring.count()};
+  for (size_t kind = 0; kind < obs::kinds; ++kind) now.counts[kind] = ring.count(static_cast<obs::What>(kind));
+  return now;
+}
+
 /// From now on; what was before is nobody's.
 void begin_to_watch() {
   const std::lock_guard hold(state.lock);
@@ -80,52 +112,81 @@ void begin_to_watch() {
   for (const auto& lane : lanes())
     lane->locked([&] {
       lane->ring().keep_times();
-      seen.push_back(lane->ring().count());
+      seen.push_back(now_in(lane->ring()));
     });
   state.watched = true;
 }
 
-/// One lane's records from `from` on, the oldest first; `from` becomes the next to come. Returns how many were overwritten.
-uint64_t take_news(pml::Lane& lane, uint64_t& from, std::vector<Instance>& news) {
-  uint64_t dropped = 0;
+/// One lane's records from before `end`, the oldest first.
+void take_news(pml::Lane& lane, Seen& from, uint64_t end, News& news) {
   lane.locked([&] {
     obs::Ring& ring = lane.ring();
     ring.keep_times();
-    if (ring.count() < from) from = 0;  // of an instance that is gone
-    const uint64_t fresh = std::min<uint64_t>(ring.count() - from, obs::Ring::capacity);
-    dropped = ring.count() - from - fresh;
-    from = ring.count();
+    const Seen now = now_in(ring);
+    if (now.records < from.records) from = {};  // of an instance that is gone
+    const uint64_t fresh = std::min<uint64_t>(now.records - from.records, obs::Ring::capacity);
+    Kinds left{};
+    from.records = now.records;
     for (uint64_t age = fresh; age-- > 0;) {
       const obs::Record& r = *ring.latest(age);
-      news.push_back({r.what, ring.time(age), {r.context, r.bytes, r.peer, r.tag}});
+      ++left[static_cast<size_t>(r.what)];
+      if (from.records < now.records || ring.time(age) >= end) {
+        if (from.records == now.records) from.records = now.records - age - 1;
+        continue;
+      }
+      news.instances.push_back({r.what, ring.time(age), {r.context, r.bytes, r.peer, r.tag}});
+      ++from.counts[static_cast<size_t>(r.what)];
+      --left[static_cast<size_t>(r.what)];
+    }
+    for (size_t kind = 0; kind < obs::kinds; ++kind) {
+      const uint64_t lost = now.counts[kind] - from.counts[kind] - left[kind];
+      news.dropped[kind] += lost;
+      from.counts[kind] += lost;
     }
   });
-  return dropped;
 }
 
-uint64_t take_news(std::vector<Instance>& news) {
+/// What all lanes have recorded until now, in the order of time: what comes later on a lane that was looked at before must not be missing.
+News take_news() {
   const std::lock_guard hold(state.lock);
   const auto all = lanes();
   seen.resize(all.size());
-  uint64_t dropped = 0;
-  for (size_t i = 0; i < all.size(); ++i) dropped += take_news(*all[i], seen[i], news);
-  if (all.size() > 1) std::ranges::stable_sort(news, {}, &Instance::time);
-  return dropped;
+  News news;
+  const uint64_t end = now_ns();
+  for (size_t i = 0; i < all.size(); ++i) take_news(*all[i], seen[i], end, news);
+  if (all.size() > 1) std::ranges::stable_sort(news.instances, {}, &Instance::time);
+  return news;
 }
 
 /// The one that demands the least: at the end of a call everything is allowed.
-const Callback* first_callback(const Registration& registration) {
+Callback first_callback(const Registration& registration) {
   const auto first = std::ranges::find_if(registration.callbacks, [](const Callback& c) { return c.function != nullptr; });
-  return first == registration.callbacks.end() ? nullptr : &*first;
+  return first == registration.callbacks.end() ? Callback{} : *first;
 }
 
-void tell(const Registration& registration, const Instance& instance) {
-  const Callback* const wants = first_callback(registration);
-  if (!wants) return;
+using Hold = std::unique_lock<std::recursive_mutex>;
+
+void tell(Hold& hold, const Registration& registration, const Instance& instance) {
+  const Callback wants = first_callback(registration);
+  if (!wants.function) return;
+  hold.unlock();
   current = &instance;
-  wants->function(reinterpret_cast<MPI_T_event_instance>(const_cast<Instance*>(&instance)), handle_of(registration), MPI_T_CB_REQUIRE_NONE,
-                  wants->user_data);
+  wants.function(reinterpret_cast<MPI_T_event_instance>(const_cast<Instance*>(&instance)), handle_of(registration), MPI_T_CB_REQUIRE_NONE,
+                 wants.user_data);
   current = nullptr;
+  hold.lock();
+}
+
+/// What was overwritten, and what no callback waits for.
+void tell_dropped(Hold& hold, const Registration& registration, const News& news) {
+  uint64_t dropped = news.dropped[static_cast<size_t>(registration.what)];
+  const Callback wants = first_callback(registration);
+  if (!wants.function) dropped += static_cast<uint64_t>(std::ranges::count(news.instances, registration.what, &Instance::what));
+  const auto handler = registration.dropped;
+  if (!dropped || !handler) return;
+  hold.unlock();
+  handler(static_cast<MPI_Count>(dropped), handle_of(registration), kRingSource, MPI_T_CB_REQUIRE_NONE, wants.user_data);
+  hold.lock();
 }
 
 /// Callbacks may add and free registrations.
@@ -134,7 +195,24 @@ void on_registrations(Act act) {
   std::vector<const Registration*> all;
   for (const auto& registration : registrations.all()) all.push_back(registration.get());
   for (const Registration* registration : all)
-    if (registrations.find(registration)) act(*registration);
+    if (!registration->gone) act(*registration);
+}
+
+/// Those that were freed meanwhile.
+void end_delivery(Hold& hold) {
+  std::vector<Registration> freed;
+  for (const auto& registration : registrations.all())
+    if (registration->gone) freed.push_back(*registration);
+  std::vector<const Registration*> addresses;
+  for (const auto& registration : registrations.all())
+    if (registration->gone) addresses.push_back(registration.get());
+  for (const Registration* gone : addresses) registrations.erase(gone);
+  if (registrations.all().empty()) state.watched = false;
+  delivering = false;
+  hold.unlock();
+  ended.notify_one();
+  for (size_t i = 0; i < freed.size(); ++i)
+    if (freed[i].freed) freed[i].freed(handle_of(*addresses[i]), MPI_T_CB_REQUIRE_NONE, freed[i].freed_data);
 }
 
 const Instance* instance_of(MPI_T_event_instance handle) {
@@ -166,28 +244,26 @@ const std::vector<EventKind>& event_kinds() {
 }
 
 void drop_events() {
-  registrations.clear();
+  if (delivering)
+    for (const auto& registration : registrations.all()) registration->gone = true;
+  else
+    registrations.clear();
   state.watched = false;
 }
 
 void deliver() {
-  const std::lock_guard hold(lock());
-  if (delivering) return;  // an MPI call of a callback
+  constexpr std::chrono::milliseconds kPatience{1};  // so that rings are not overrun; for ever, and a callback could wait for this thread
+  Hold hold(lock());
+  if (current) return;                                                       // an MPI call of a callback
+  if (!ended.wait_for(hold, kPatience, [] { return !delivering; })) return;  // whoever delivers next tells of it
   delivering = true;
-  std::vector<Instance> news;
-  const uint64_t dropped = take_news(news);
-  if (dropped)
+  const News news = take_news();
+  on_registrations([&](const Registration& r) { tell_dropped(hold, r, news); });
+  for (const Instance& instance : news.instances)
     on_registrations([&](const Registration& r) {
-      const auto callback = first_callback(r);
-      if (r.dropped)
-        r.dropped(static_cast<MPI_Count>(dropped), handle_of(r), kRingSource, MPI_T_CB_REQUIRE_NONE,
-                  callback ? callback->user_data : nullptr);
+      if (r.what == instance.what) tell(hold, r, instance);
     });
-  for (const Instance& instance : news)
-    on_registrations([&](const Registration& r) {
-      if (r.what == instance.what) tell(r, instance);
-    });
-  delivering = false;
+  end_delivery(hold);
 }
 
 }  // namespace weft::api::tool
@@ -236,8 +312,14 @@ int T_event_handle_alloc(int event_index, void*, comm::Info*, MPI_T_event_regist
 }
 
 int T_event_handle_free(MPI_T_event_registration event_registration, void* user_data, MPI_T_event_free_cb_function free_cb_function) {
-  const Registration* const registration = registrations.find(event_registration);
+  Registration* const registration = find(event_registration);
   if (!registration) return MPI_T_ERR_INVALID_HANDLE;
+  if (delivering) {  // its last callback may be under way
+    registration->gone = true;
+    registration->freed = free_cb_function;
+    registration->freed_data = user_data;
+    return MPI_SUCCESS;
+  }
   registrations.erase(registration);
   if (registrations.all().empty()) api::state.watched = false;
   if (free_cb_function) free_cb_function(event_registration, MPI_T_CB_REQUIRE_NONE, user_data);
@@ -246,7 +328,7 @@ int T_event_handle_free(MPI_T_event_registration event_registration, void* user_
 
 int T_event_register_callback(MPI_T_event_registration event_registration, MPI_T_cb_safety cb_safety, comm::Info*, void* user_data,
                               MPI_T_event_cb_function event_cb_function) {
-  Registration* const registration = registrations.find(event_registration);
+  Registration* const registration = find(event_registration);
   if (!registration) return MPI_T_ERR_INVALID_HANDLE;
   const int place = place_of(cb_safety);
   if (place < 0) return MPI_T_ERR_INVALID;
@@ -255,7 +337,7 @@ int T_event_register_callback(MPI_T_event_registration event_registration, MPI_T
 }
 
 int T_event_set_dropped_handler(MPI_T_event_registration event_registration, MPI_T_event_dropped_cb_function dropped_cb_function) {
-  Registration* const registration = registrations.find(event_registration);
+  Registration* const registration = find(event_registration);
   if (!registration) return MPI_T_ERR_INVALID_HANDLE;
   registration->dropped = dropped_cb_function;
   return MPI_SUCCESS;
@@ -264,15 +346,15 @@ int T_event_set_dropped_handler(MPI_T_event_registration event_registration, MPI
 // No info key is known: all of them are ignored, and what is in use is empty.
 
 int T_event_handle_set_info(MPI_T_event_registration event_registration, comm::Info*) {
-  return registrations.find(event_registration) ? MPI_SUCCESS : MPI_T_ERR_INVALID_HANDLE;
+  return find(event_registration) ? MPI_SUCCESS : MPI_T_ERR_INVALID_HANDLE;
 }
 
 int T_event_handle_get_info(MPI_T_event_registration event_registration, MPI_Info* info_used) {
-  return registrations.find(event_registration) ? new_info(info_used) : MPI_T_ERR_INVALID_HANDLE;
+  return find(event_registration) ? new_info(info_used) : MPI_T_ERR_INVALID_HANDLE;
 }
 
 int T_event_callback_set_info(MPI_T_event_registration event_registration, MPI_T_cb_safety cb_safety, comm::Info*) {
-  if (!registrations.find(event_registration)) return MPI_T_ERR_INVALID_HANDLE;
+  if (!find(event_registration)) return MPI_T_ERR_INVALID_HANDLE;
   return place_of(cb_safety) < 0 ? MPI_T_ERR_INVALID : MPI_SUCCESS;
 }
 

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "api/generated/bodies.h"
+#include "api/raise.h"
 #include "api/tool/tool.h"
 
 namespace weft::api::tool {
@@ -16,6 +17,7 @@ struct Reading {
 };
 Registry<Session> sessions;
 Registry<Reading> handles;
+obs::Tally past;  // of instances that have ended; guarded by state.lock
 
 std::string name_of(const obs::Figure& figure) { return std::string(figure.module) + "_" + figure.name; }
 
@@ -30,17 +32,27 @@ int class_of(const obs::Figure& figure) {
 
 bool resettable(const Reading& reading) { return figures()[reading.place].gauge == obs::Gauge::counter; }
 
-obs::Tally tally() {
-  obs::Tally now;
-  const std::lock_guard hold(state.lock);  // keeps the instance
+void report(obs::Tally& into) {
   if (state.instance)
-    for (const auto& lane : state.instance->lanes().all()) lane->report(now);
-  return now;
+    for (const auto& lane : state.instance->lanes().all()) lane->report(into);
 }
 
-uint64_t value_of(const Reading& reading, const obs::Tally& now) {
-  const uint64_t value = now.at(reading.place);
-  return resettable(reading) ? value - reading.base : value;
+/// The figures, as they have come to be since the start of the process.
+std::vector<uint64_t> tally() {
+  obs::Tally now;
+  const std::lock_guard hold(state.lock);  // keeps the instance
+  report(now);
+  std::vector<uint64_t> values;
+  for (size_t place = 0; place < figures().size(); ++place) {
+    const obs::Gauge gauge = figures()[place].gauge;
+    const uint64_t before = gauge == obs::Gauge::level ? 0 : past.at(place);
+    values.push_back(gauge == obs::Gauge::peak ? std::max(before, now.at(place)) : before + now.at(place));
+  }
+  return values;
+}
+
+uint64_t value_of(const Reading& reading, const std::vector<uint64_t>& now) {
+  return resettable(reading) ? now[reading.place] - reading.base : now[reading.place];
 }
 
 /// Runs `act` on one handle of a session, or on all of them.
@@ -57,9 +69,9 @@ int on_handles(MPI_T_pvar_session session, MPI_T_pvar_handle handle, bool all_al
   return reading && reading->session == in ? act(*reading) : MPI_T_ERR_INVALID_HANDLE;
 }
 
-int reset(Reading& reading, const obs::Tally& now) {
+int reset(Reading& reading, const std::vector<uint64_t>& now) {
   if (!resettable(reading)) return MPI_T_ERR_PVAR_NO_WRITE;
-  reading.base = now.at(reading.place);
+  reading.base = now[reading.place];
   return MPI_SUCCESS;
 }
 
@@ -69,6 +81,8 @@ const std::vector<obs::Figure>& figures() {
   static const std::vector<obs::Figure> all = obs::all_figures();
   return all;
 }
+
+void keep_figures() { report(past); }
 
 void drop_figures() {
   handles.clear();
@@ -161,20 +175,20 @@ int T_pvar_read(MPI_T_pvar_session pe_session, MPI_T_pvar_handle handle, void* b
 int T_pvar_write(MPI_T_pvar_session pe_session, MPI_T_pvar_handle handle, const void* buf) {
   return on_handles(pe_session, handle, false, [&](Reading& reading) {
     if (!resettable(reading)) return MPI_T_ERR_PVAR_NO_WRITE;
-    reading.base = tally().at(reading.place) - *static_cast<const unsigned long long*>(buf);
+    reading.base = tally()[reading.place] - *static_cast<const unsigned long long*>(buf);
     return MPI_SUCCESS;
   });
 }
 
 int T_pvar_reset(MPI_T_pvar_session pe_session, MPI_T_pvar_handle handle) {
-  const obs::Tally now = tally();
+  const std::vector<uint64_t> now = tally();
   return on_handles(pe_session, handle, true, [&](Reading& reading) { return reset(reading, now); });
 }
 
 int T_pvar_readreset(MPI_T_pvar_session pe_session, MPI_T_pvar_handle handle, void* buf) {
-  const obs::Tally now = tally();
+  const std::vector<uint64_t> now = tally();
   return on_handles(pe_session, handle, false, [&](Reading& reading) {
-    if (!resettable(reading)) return MPI_T_ERR_PVAR_NO_WRITE;
+    if (!resettable(reading)) return MPI_T_ERR_PVAR_NO_ATOMIC;
     *static_cast<unsigned long long*>(buf) = value_of(reading, now);
     return reset(reading, now);
   });

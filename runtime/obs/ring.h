@@ -12,6 +12,7 @@ namespace weft::obs {
 
 /// What an operation is. Values are stable: reports and traces print them by name.
 enum class What : uint8_t { none, send, receive, isend, ireceive, probe, collective, wait, put, get, file, way_lost, way_back };
+constexpr size_t kinds = static_cast<size_t>(What::way_back) + 1;
 const char* to_string(What);
 
 /// How far an operation has come, as far as its record was updated.
@@ -38,8 +39,10 @@ class Ring {
   /// The slot of the next record, to be filled by the caller: writing in place spares a copy.
   Record& add(What what, uint64_t context, int32_t peer, int32_t tag, uint64_t bytes) {
     const size_t slot = count_++ % capacity;
-    if (times_) [[unlikely]]
-      (*times_)[slot] = now_ns();
+    if (watch_) [[unlikely]] {
+      watch_->times[slot] = now_ns();
+      ++watch_->counts[static_cast<size_t>(what)];
+    }
     Record& record = records_[slot];
     record.context = context;
     record.bytes = bytes;
@@ -51,12 +54,14 @@ class Ring {
     record.detail = 0;
     return record;
   }
-  /// From now on records have a time; it costs as much as a small send.
+  /// From now on records have a time and are counted by kind; it costs as much as a small send.
   void keep_times() {
-    if (!times_) times_ = std::make_unique<std::array<uint64_t, capacity>>();
+    if (!watch_) watch_ = std::make_unique<Watch>();
   }
   /// When the record `age` operations ago began (ns, CLOCK_MONOTONIC); 0: unknown.
-  uint64_t time(uint64_t age) const { return times_ && latest(age) ? (*times_)[(count_ - 1 - age) % capacity] : 0; }
+  uint64_t time(uint64_t age) const { return watch_ && latest(age) ? watch_->times[(count_ - 1 - age) % capacity] : 0; }
+  /// Records of a kind since keep_times(), overwritten ones included.
+  uint64_t count(What what) const { return watch_ ? watch_->counts[static_cast<size_t>(what)] : 0; }
 
   /// Operations recorded in all, overwritten ones included.
   uint64_t count() const { return count_; }
@@ -65,7 +70,11 @@ class Ring {
 
  private:
   uint64_t count_ = 0;
-  std::unique_ptr<std::array<uint64_t, capacity>> times_;  // null: nobody wants to know
+  struct Watch {
+    std::array<uint64_t, capacity> times{};
+    std::array<uint64_t, kinds> counts{};
+  };
+  std::unique_ptr<Watch> watch_;  // null: nobody wants to know
   std::array<Record, capacity> records_{};
 };
 

@@ -16,9 +16,16 @@ struct KernelPair {
   Kernel3 three = nullptr;
 };
 
+/// To and from float.
+struct Widening {
+  void (*widen)(const void* from, float* to, uint64_t count) = nullptr;
+  void (*narrow)(const float* from, void* to, uint64_t count) = nullptr;
+};
+
 /// Entries are null where an instruction set has nothing of its own, or the standard does not define the pair.
 struct KernelTable {
   KernelPair at[kOps][kBasics];
+  Widening half, bfloat;
 };
 
 const KernelTable& kernels_base();

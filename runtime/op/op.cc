@@ -8,6 +8,7 @@
 #include "runtime/op/kernels.h"
 #include "runtime/type/construct.h"
 #include "runtime/type/cursor.h"
+#include "runtime/type/predefined.h"
 
 namespace weft::op {
 namespace {
@@ -22,6 +23,8 @@ KernelTable best() {
     for (unsigned op = 0; op < kOps; ++op)
       for (unsigned basic = 0; basic < kBasics; ++basic)
         if (better.at[op][basic].two) table.at[op][basic] = better.at[op][basic];
+    table.half = better.half;
+    table.bfloat = better.bfloat;
   };
 #if defined(__x86_64__)
   __builtin_cpu_init();
@@ -33,11 +36,18 @@ KernelTable best() {
   return table;
 }
 
-const KernelPair& entry(OpId id, Basic basic) {
-  static const KernelTable& table = *new KernelTable(best());
-  static constexpr KernelPair none;
-  return id < OpId::user ? table.at[static_cast<unsigned>(id)][static_cast<unsigned>(basic)] : none;
+const KernelTable& table() {
+  static const KernelTable& best_one = *new KernelTable(best());
+  return best_one;
 }
+
+const KernelPair& entry(OpId id, Basic basic) {
+  static constexpr KernelPair none;
+  return id < OpId::user ? table().at[static_cast<unsigned>(id)][static_cast<unsigned>(basic)] : none;
+}
+
+/// Of 16-bit floats.
+const Widening& widening(Basic basic) { return basic == Basic::bfloat16 ? table().bfloat : table().half; }
 
 struct Named {
   uint32_t handle;
@@ -153,6 +163,24 @@ void apply3(const Op& op, const Datatype& type, const void* a, const void* b, vo
   if (kernel && dense(type)) return kernel(at(a, type.origin), at(b, type.origin), at(out, type.origin), count * type.basic_count);
   if (out != b) type::copy(type, count, b, type, count, out);
   apply(op, type, a, out, count);
+}
+
+const Datatype* wide_type(const Op& op, const Datatype& type) {
+  if (op.id != OpId::sum && op.id != OpId::prod) return nullptr;
+  switch (type.basic) {
+    case Basic::float16:
+    case Basic::bfloat16: return &type::of(Basic::float32);
+    case Basic::complex_float16: return &type::of(Basic::complex_float32);
+    default: return nullptr;
+  }
+}
+
+void widen(const Datatype& narrow, const void* from, void* to, uint64_t count) {
+  widening(narrow.basic).widen(from, static_cast<float*>(to), count * narrow.size / 2);
+}
+
+void narrow(const Datatype& narrow, const void* from, void* to, uint64_t count) {
+  widening(narrow.basic).narrow(static_cast<const float*>(from), to, count * narrow.size / 2);
 }
 
 }  // namespace weft::op

@@ -1,4 +1,5 @@
 // MPI_THREAD_MULTIPLE: threads of every rank talk at once, on one communicator and on their own, also in collectives.
+#include <atomic>
 #include <thread>
 
 #include "check.h"
@@ -39,6 +40,50 @@ void on_all_threads(Work work) {
   for (std::thread& t : all) t.join();
 }
 
+/// A generalized request's extra state: whoever has waited for it may give it away.
+struct Promise {
+  std::atomic<bool> freed{false};
+  std::thread::id waiter = std::this_thread::get_id();
+};
+
+/// Another thread completes what this one waits for: its free function has run by then, in this thread (MPI 5.0, 13.2).
+void promises() {
+  const auto query = [](void*, MPI_Status* status) {
+    MPI_Status_set_elements(status, MPI_INT, 0);
+    return MPI_Status_set_cancelled(status, 0);
+  };
+  const auto free = [](void* extra) {
+    auto& promise = *static_cast<Promise*>(extra);
+    CHECK(std::this_thread::get_id() == promise.waiter);
+    promise.freed = true;
+    return MPI_SUCCESS;
+  };
+  for (int round = 0; round < 500; ++round) {
+    Promise promise;
+    MPI_Request request, copy;
+    MPI_Grequest_start(
+        query, free, [](void*, int) { return MPI_SUCCESS; }, &promise, &request);
+    copy = request;
+    std::thread keeper([=] { MPI_Grequest_complete(copy); });
+    if (round % 2) {
+      MPI_Wait(&request, MPI_STATUS_IGNORE);
+    } else {
+      for (int done = 0; !done;) MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    }
+    CHECK(promise.freed);
+    keeper.join();
+  }
+  Promise promise;  // freed before: the end comes with the completion
+  MPI_Request request, copy;
+  MPI_Grequest_start(
+      query, free, [](void*, int) { return MPI_SUCCESS; }, &promise, &request);
+  copy = request;
+  MPI_Request_free(&request);
+  CHECK(!promise.freed);
+  MPI_Grequest_complete(copy);
+  CHECK(promise.freed);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -60,5 +105,6 @@ int main(int argc, char** argv) {
     }
   });
   for (MPI_Comm& comm : own) MPI_Comm_free(&comm);
+  promises();
   return check::end("threads");
 }

@@ -1,7 +1,9 @@
 // The tools interface: variables, categories and events, and that what they say is what happens.
+#include <atomic>
 #include <map>
 #include <set>
 #include <string>
+#include <thread>
 
 #include "check.h"
 
@@ -169,6 +171,7 @@ void test_figures() {
   CHECK(MPI_T_pvar_reset(one.session, arrivals) == MPI_SUCCESS && about(one["pml_unexpected_messages"], 0));
   CHECK(about(two["pml_unexpected_messages"], 80000));
   CHECK(MPI_T_pvar_reset(one.session, one.handles["pml_posted_receives"]) == MPI_T_ERR_PVAR_NO_WRITE);
+  CHECK(MPI_T_pvar_readreset(one.session, one.handles["pml_posted_receives"], &value) == MPI_T_ERR_PVAR_NO_ATOMIC);
   CHECK(MPI_T_pvar_reset(two.session, MPI_T_PVAR_ALL_HANDLES) == MPI_SUCCESS && about(two["pml_unexpected_messages"], 0));
   CHECK(MPI_T_pvar_start(one.session, arrivals) == MPI_T_ERR_PVAR_NO_STARTSTOP);
   CHECK(MPI_T_pvar_start(one.session, MPI_T_PVAR_ALL_HANDLES) == MPI_SUCCESS);
@@ -324,6 +327,99 @@ void test_events() {
   CHECK(sends.tags.size() == quiet);
 }
 
+struct Meeting {
+  MPI_Comm comm;
+  std::atomic<bool> begun{false};
+  int got[2] = {};
+};
+
+/// A callback may receive what another thread of this process sends meanwhile.
+void test_waiting_callback() {
+  Meeting meeting;
+  MPI_Comm_dup(MPI_COMM_SELF, &meeting.comm);
+  int index = 0;
+  MPI_T_event_get_index("coll_collective", &index);
+  MPI_T_event_registration registration;
+  MPI_T_event_handle_alloc(index, nullptr, MPI_INFO_NULL, &registration);
+  const auto callback = [](MPI_T_event_instance, MPI_T_event_registration, MPI_T_cb_safety, void* data) {
+    auto& m = *static_cast<Meeting*>(data);
+    if (m.begun.exchange(true)) return;
+    for (int i = 0; i < 2; ++i) MPI_Recv(&m.got[i], 1, MPI_INT, 0, i, m.comm, MPI_STATUS_IGNORE);
+  };
+  MPI_T_event_register_callback(registration, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL, &meeting, callback);
+  std::thread sender([&] {
+    while (!meeting.begun) std::this_thread::yield();
+    for (int i = 0; i < 2; ++i) MPI_Send(&i, 1, MPI_INT, 0, i, meeting.comm);
+  });
+  MPI_Barrier(MPI_COMM_SELF);
+  sender.join();
+  CHECK(meeting.got[0] == 0 && meeting.got[1] == 1);
+  MPI_T_event_handle_free(registration, nullptr, nullptr);
+  MPI_Comm_free(&meeting.comm);
+}
+
+struct Course {
+  MPI_Count last = 0, dropped = 0;
+  int told = 0, back = 0;
+};
+
+/// Events of several threads come in the order that their source promises; what is not told is counted.
+void test_events_of_threads() {
+  constexpr int each = 500, threads = 3;
+  Course course;
+  int index = 0;
+  MPI_T_event_get_index("pml_isend", &index);
+  MPI_T_event_registration registration;
+  MPI_T_event_handle_alloc(index, nullptr, MPI_INFO_NULL, &registration);
+  MPI_T_event_register_callback(registration, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL, &course,
+                                [](MPI_T_event_instance instance, MPI_T_event_registration, MPI_T_cb_safety, void* data) {
+                                  auto& c = *static_cast<Course*>(data);
+                                  MPI_Count time = 0;
+                                  CHECK(MPI_T_event_get_timestamp(instance, &time) == MPI_SUCCESS);
+                                  c.back += time < c.last;
+                                  c.last = time;
+                                  ++c.told;
+                                });
+  MPI_T_event_set_dropped_handler(registration, [](MPI_Count count, MPI_T_event_registration, int, MPI_T_cb_safety, void* data) {
+    static_cast<Course*>(data)->dropped += count;
+  });
+  std::vector<std::thread> all;
+  for (int t = 0; t < threads; ++t)
+    all.emplace_back([] {
+      MPI_Comm comm;
+      MPI_Comm_dup(MPI_COMM_SELF, &comm);
+      for (int i = 0; i < each; ++i) {
+        MPI_Request requests[2];
+        MPI_Irecv(nullptr, 0, MPI_INT, 0, 0, comm, &requests[0]);
+        MPI_Isend(nullptr, 0, MPI_INT, 0, 0, comm, &requests[1]);
+        MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
+      }
+      MPI_Comm_free(&comm);
+    });
+  for (std::thread& t : all) t.join();
+  MPI_Barrier(MPI_COMM_SELF);  // tells what is left
+  CHECK(course.back == 0);
+  CHECK(course.told + course.dropped >= each * threads);
+  MPI_T_event_handle_free(registration, nullptr, nullptr);
+}
+
+/// A counter of receives, asked before the end of MPI and after it.
+struct Counter {
+  MPI_T_pvar_session session = MPI_T_PVAR_SESSION_NULL;
+  MPI_T_pvar_handle handle = MPI_T_PVAR_HANDLE_NULL;
+  Counter() {
+    int index = 0, count = 0;
+    CHECK(MPI_T_pvar_get_index("pml_operations", MPI_T_PVAR_CLASS_COUNTER, &index) == MPI_SUCCESS);
+    MPI_T_pvar_session_create(&session);
+    MPI_T_pvar_handle_alloc(session, index, nullptr, &handle, &count);
+  }
+  unsigned long long value() const {
+    unsigned long long now = 0;
+    CHECK(MPI_T_pvar_read(session, handle, &now) == MPI_SUCCESS);
+    return now;
+  }
+};
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -333,14 +429,22 @@ int main(int argc, char** argv) {
   CHECK(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) == MPI_SUCCESS);
   test_controls();
   set_controls();
-  begin(argc, argv);
+  begin(argc, argv, MPI_THREAD_MULTIPLE);
   test_set_controls();
   test_figures();
   test_categories();
   test_events();
+  test_waiting_callback();
+  test_events_of_threads();
   CHECK(MPI_T_finalize() == MPI_SUCCESS);
   CHECK(MPI_T_cvar_get_num(&n) == MPI_SUCCESS);
+  const Counter counter;
+  const unsigned long long had = counter.value();
+  MPI_T_pvar_reset(counter.session, counter.handle);
+  const int failed = end("tools");
+  const unsigned long long since = counter.value();  // what end() did
+  CHECK(had > 0 && since > 0 && since < had);
   CHECK(MPI_T_finalize() == MPI_SUCCESS);
   CHECK(MPI_T_finalize() == MPI_T_ERR_NOT_INITIALIZED);
-  return end("tools");
+  return failed || failures != 0;
 }
