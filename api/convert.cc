@@ -1,12 +1,16 @@
 // Handles as integers (for Fortran and for other languages' tables), statuses in Fortran's shape, and what the ABI's user of
 // Fortran told us about its logicals.
 
+#include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <mutex>
 #include <unordered_map>
 #include <vector>
 
 #include "api/generated/bodies.h"
+#include "runtime/op/op.h"
+#include "runtime/type/predefined.h"
 
 namespace weft::body {
 namespace {
@@ -78,6 +82,10 @@ int Abi_set_fortran_booleans(int logical_size, void* logical_true, void* logical
   if (!logical_true || !logical_false) return fail(MPI_ERR_ARG, "logical_true or logical_false is a null pointer");
   std::lock_guard hold(booleans.lock);
   if (booleans.size) return fail(MPI_ERR_ABI, "Fortran's logicals were set already, and cannot be set twice");
+  const auto* zero = static_cast<const unsigned char*>(logical_false);
+  if (std::any_of(zero, zero + logical_size, [](unsigned char byte) { return byte != 0; }))
+    return fail(MPI_ERR_ABI, "logical_false is not 0; logicals whose .FALSE. is another value are not supported");
+  op::set_fortran_truth(logical_size, logical_true);
   booleans.size = logical_size;
   memcpy(booleans.true_value, logical_true, static_cast<size_t>(logical_size));
   memcpy(booleans.false_value, logical_false, static_cast<size_t>(logical_size));
@@ -97,10 +105,27 @@ int Abi_get_fortran_booleans(int logical_size, void* logical_true, void* logical
   return MPI_SUCCESS;
 }
 
+namespace {
+
+/// The value of a key of Fortran's info; 0 if it has none, -1 if it is no number.
+int size_in(const comm::Info& info, const char* key) {
+  const std::string* text = info.find(key);
+  if (!text) return 0;
+  int size = -1;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), size);
+  return error == std::errc() && end == text->data() + text->size() && size > 0 ? size : -1;
+}
+
+}  // namespace
+
 int Abi_set_fortran_info(comm::Info* info) {
   std::lock_guard hold(booleans.lock);
   if (fortran_info) return fail(MPI_ERR_ABI, "the info of Fortran was set already, and cannot be set twice");
   if (!info) return fail(MPI_ERR_INFO, "info is MPI_INFO_NULL");
+  const type::FortranSizes sizes{size_in(*info, "mpi_logical_size"), size_in(*info, "mpi_integer_size"), size_in(*info, "mpi_real_size"),
+                                 size_in(*info, "mpi_double_precision_size")};
+  if (!type::set_fortran_sizes(sizes))
+    return fail(MPI_ERR_ABI, "info names a size that no kind of Fortran has; logicals and integers have 1 to 16 bytes, reals 2 to 16");
   fortran_info = comm::Info::make();
   fortran_info->entries = info->entries;
   return MPI_SUCCESS;

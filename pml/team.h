@@ -45,8 +45,9 @@ constexpr Context context_of(Context c, Traffic traffic) { return c | static_cas
 constexpr Context without_traffic(Context c) { return c & ~Context{3}; }
 constexpr Context united_context(Context c) { return c | 4; }
 
-/// Spreads contexts over lanes: what follows each other comes to lie on different ones, on all processes alike.
-constexpr uint32_t ticket_of(Context c) { return static_cast<uint32_t>(c >> 3) - 1; }
+/// Spreads contexts over lanes: what follows each other comes to lie on different ones, on all processes alike. Those that different
+/// processes lead (the rows and columns of a grid) are told apart by these.
+constexpr uint32_t ticket_of(Context c) { return static_cast<uint32_t>((c & 0x0fffffff) >> 3) - 1 + static_cast<uint32_t>(c >> 28); }
 
 /// What its user has promised about a team's messages between two ranks (hints of a communicator); each process for itself.
 struct Promises {

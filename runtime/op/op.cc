@@ -1,6 +1,7 @@
 #include "runtime/op/op.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <limits>
 
@@ -78,6 +79,22 @@ Pool<Op>& pool() {
   return made;
 }
 
+/// What Fortran's compiler writes for true where that is not 1; set once, before it is of use.
+struct Truth {
+  uint64_t size = 0;
+  std::array<std::byte, 16> value{};
+} truth;
+
+bool logical(OpId id) { return id == OpId::land || id == OpId::lor || id == OpId::lxor; }
+bool fortran_logical(Basic basic) { return basic >= Basic::logical1 && basic <= Basic::logical16; }
+
+/// Kernels give 1 for true.
+void write_truth(std::byte* elements, uint64_t count) {
+  constexpr std::array<std::byte, 16> nothing{};
+  for (uint64_t i = 0; i < count; ++i, elements += truth.size)
+    if (memcmp(elements, nothing.data(), truth.size) != 0) memcpy(elements, truth.value.data(), truth.size);
+}
+
 const std::byte* at(const void* address, int64_t offset) { return static_cast<const std::byte*>(address) + offset; }
 std::byte* at(void* address, int64_t offset) { return static_cast<std::byte*>(address) + offset; }
 
@@ -148,11 +165,20 @@ bool valid_for_accumulate(const Op& op, const Datatype& type) {
   return kernel(op.id, type.basic) != nullptr && (!type.pair() || named(type));
 }
 
+void set_fortran_truth(int size, const void* value) {
+  truth.size = static_cast<uint64_t>(size);
+  memcpy(truth.value.data(), value, truth.size);
+}
+
 void apply(const Op& op, const Datatype& type, const void* in, void* inout, uint64_t count) {
   if (!count || !type.size || op.id == OpId::no_op) return;
   if (op.id == OpId::user) return apply_user(op, type, in, inout, count);
   if (op.id == OpId::replace) return static_cast<void>(type::copy(type, count, in, type, count, inout));
   const KernelPair& kernels = entry(op.id, type.basic);
+  if (truth.size == type.size && logical(op.id) && fortran_logical(type.basic)) [[unlikely]] {
+    kernels.two(in, inout, count);
+    return write_truth(static_cast<std::byte*>(inout), count);
+  }
   if (dense(type)) return kernels.two(at(in, type.origin), at(inout, type.origin), count * type.basic_count);
   apply_runs(kernels, type, in, inout, inout, count);
 }
@@ -160,7 +186,9 @@ void apply(const Op& op, const Datatype& type, const void* in, void* inout, uint
 void apply3(const Op& op, const Datatype& type, const void* a, const void* b, void* out, uint64_t count) {
   if (!count || !type.size) return;
   const Kernel3 kernel = entry(op.id, type.basic).three;
-  if (kernel && dense(type)) return kernel(at(a, type.origin), at(b, type.origin), at(out, type.origin), count * type.basic_count);
+  const bool rewritten = truth.size && logical(op.id) && fortran_logical(type.basic);
+  if (kernel && dense(type) && !rewritten)
+    return kernel(at(a, type.origin), at(b, type.origin), at(out, type.origin), count * type.basic_count);
   if (out != b) type::copy(type, count, b, type, count, out);
   apply(op, type, a, out, count);
 }

@@ -51,6 +51,10 @@ void apply(const Op&, const type::Datatype& type, const void* in, void* inout, u
 /// out = a OP b without reading out. Fast for predefined operations; user operations get a copy of b in out. Out may be b.
 void apply3(const Op&, const type::Datatype& type, const void* a, const void* b, void* out, uint64_t count);
 
+/// From now on logical operations on Fortran's logicals of `size` bytes give the first `size` bytes at `truth` for true, as their compiler
+/// does (MPI 5.0, 20.4); what is not 0 counts as true.
+void set_fortran_truth(int size, const void* truth);
+
 /// The type in which a reduction over many ranks adds or multiplies 16-bit floats, so that only its end is rounded; null: the type itself.
 const type::Datatype* wide_type(const Op&, const type::Datatype&);
 /// `count` elements of a 16-bit float type, to and from wide_type()'s.

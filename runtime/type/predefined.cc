@@ -2,6 +2,8 @@
 
 #include <complex>
 #include <cstddef>
+#include <initializer_list>
+#include <span>
 
 #include "runtime/type/layout.h"
 #include "runtime/type/signature.h"
@@ -33,7 +35,7 @@ using B = Basic;
 using quad = __float128;
 using wide = __int128;
 
-// Each C type stands before its aliases, so that of() finds it first.
+// Each type whose size is fixed stands before its aliases, so that of() finds it first.
 constexpr Row kRows[] = {
     row<char>(583, "MPI_BYTE", B::byte),
     row<char>(519, "MPI_PACKED", B::packed),
@@ -56,7 +58,6 @@ constexpr Row kRows[] = {
     row<double>(532, "MPI_DOUBLE", B::float64),
     complex_row<double>(534, "MPI_C_DOUBLE_COMPLEX", B::complex_float64),
     complex_row<double>(535, "MPI_CXX_DOUBLE_COMPLEX", B::complex_float64),
-    row<int>(536, "MPI_LOGICAL", B::logical4),
     row<int>(537, "MPI_INTEGER", B::int32),
     row<float>(538, "MPI_REAL", B::float32),
     complex_row<float>(539, "MPI_COMPLEX", B::complex_float32),
@@ -88,6 +89,7 @@ constexpr Row kRows[] = {
     row<int64_t>(729, "MPI_INTEGER8", B::int64),
     row<wide>(736, "MPI_LOGICAL16", B::logical16),
     row<wide>(737, "MPI_INTEGER16", B::int128),
+    row<int>(536, "MPI_LOGICAL", B::logical4),
     row<int16_t>(kFloat16Handle, "MPIX_C_FLOAT16", B::float16),
     row<int16_t>(714, "MPI_REAL2", B::float16),
     row<float>(722, "MPI_REAL4", B::float32),
@@ -161,9 +163,55 @@ struct Table {
   }
 };
 
-const Table& table() {
-  static const Table& made = *new Table;
+Table& table() {
+  static Table& made = *new Table;
   return made;
+}
+
+Datatype& at(uint16_t handle) { return *table().types[handle - detail::kFirstHandle]; }
+
+/// Makes one type like another one, which has the wanted size.
+void become(uint16_t handle, const Datatype& like) {
+  Datatype& type = at(handle);
+  type.size = like.size;
+  type.extent = like.extent;
+  type.true_extent = like.true_extent;
+  type.contiguous = like.contiguous;
+  type.alignment = like.alignment;
+  type.basic = like.basic;
+  type.basic_count = like.basic_count;
+  type.layout = like.layout;
+  type.signature = like.signature;
+}
+
+struct Kind {
+  int size;
+  uint16_t handle;
+};
+constexpr Kind kLogicals[] = {{1, 704}, {2, 712}, {4, 720}, {8, 728}, {16, 736}};
+constexpr Kind kIntegers[] = {{1, 705}, {2, 713}, {4, 721}, {8, 729}, {16, 737}};
+constexpr Kind kReals[] = {{2, 714}, {4, 722}, {8, 730}, {16, 738}};
+constexpr Kind kComplexes[] = {{2, 723}, {4, 731}, {8, 739}, {16, 747}};  // by the size of a part
+
+const Datatype* kind(std::span<const Kind> kinds, int size) {
+  for (const Kind& k : kinds)
+    if (k.size == size) return &at(k.handle);
+  return nullptr;
+}
+
+/// Pairs of those that have changed; there are kernels for some sizes only.
+void pair_again(uint16_t handle, uint16_t part, std::initializer_list<Basic> pairs) {
+  const Datatype& value = at(part);
+  for (const Basic pair : pairs)
+    if (const Datatype& like = *table().basics[static_cast<size_t>(pair)]; like.size == 2 * value.size) return become(handle, like);
+  Datatype two;
+  two.size = two.extent = two.true_extent = static_cast<int64_t>(2 * value.size);
+  two.contiguous = true;
+  two.alignment = value.alignment;
+  two.basic_count = 2;
+  two.layout = Layout::block(two.size);
+  two.signature = Signature::sequence({{2, value.signature}});
+  become(handle, two);
 }
 
 }  // namespace
@@ -174,6 +222,25 @@ namespace {
 /// Before any other static object of the process is made, which may want a type already.
 [[gnu::constructor(101)]] void fill() { detail::by_handle = table().types; }
 }  // namespace
+
+bool set_fortran_sizes(const FortranSizes& sizes) {
+  struct Change {
+    uint16_t handle;
+    std::span<const Kind> kinds;
+    int size;
+  };
+  const Change changes[] = {
+      {536, kLogicals, sizes.logical}, {537, kIntegers, sizes.integer},       {538, kReals, sizes.real},
+      {539, kComplexes, sizes.real},   {540, kReals, sizes.double_precision}, {541, kComplexes, sizes.double_precision}};
+  for (const Change& c : changes)
+    if (c.size && !kind(c.kinds, c.size)) return false;
+  for (const Change& c : changes)
+    if (c.size) become(c.handle, *kind(c.kinds, c.size));
+  pair_again(560, 538, {Basic::two_float, Basic::two_double});
+  pair_again(561, 540, {Basic::two_float, Basic::two_double});
+  pair_again(562, 537, {Basic::two_int});
+  return true;
+}
 
 Datatype& of(Basic basic) { return *table().basics[static_cast<size_t>(basic)]; }
 

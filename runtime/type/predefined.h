@@ -23,6 +23,14 @@ inline Datatype* predefined(uintptr_t handle) {
   return handle - kFloat16Handle < detail::kExtensions ? detail::by_handle[detail::kHandles + (handle - kFloat16Handle)] : nullptr;
 }
 
+/// Bytes of Fortran's default kinds; 0: as it is.
+struct FortranSizes {
+  int logical = 0, integer = 0, real = 0, double_precision = 0;
+};
+/// Gives MPI_LOGICAL, MPI_INTEGER, MPI_REAL, MPI_DOUBLE_PRECISION and the types made of them other sizes (options such as -i8;
+/// MPI 5.0, 20.4). False, and nothing is changed, if there is no kind of a size. Not to be called while they are in use.
+bool set_fortran_sizes(const FortranSizes&);
+
 /// The first predefined type made of one such element: of(Basic::int32) is MPI_INT.
 Datatype& of(Basic);
 

@@ -17,7 +17,7 @@ namespace {
 struct Format {
   MPI_Datatype type;
   uint16_t bits_of_first;
-  float first;     ///< from here on neighbours are 2 apart
+  float first;  ///< from here on neighbours are 2 apart
   uint16_t one;
 };
 const Format formats[] = {{MPIX_BFLOAT16, 0x4380, 256, 0x3f80}, {MPIX_C_FLOAT16, 0x6800, 2048, 0x3c00}};
@@ -36,28 +36,33 @@ void all_forms(const Format& f, Way way, int n) {
   const Halves total(size_t(n), sum_of(f, ranks)), so_far(size_t(n), sum_of(f, rank + 1));
   Halves out(size_t(n), 7);
   MPI_Comm world = MPI_COMM_WORLD;
-  run(way, [&] { MPI_Allreduce(mine.data(), out.data(), n, f.type, MPI_SUM, world); },
+  run(
+      way, [&] { MPI_Allreduce(mine.data(), out.data(), n, f.type, MPI_SUM, world); },
       [&](MPI_Request* r) { MPI_Iallreduce(mine.data(), out.data(), n, f.type, MPI_SUM, world, r); },
       [&](MPI_Request* r) { MPI_Allreduce_init(mine.data(), out.data(), n, f.type, MPI_SUM, world, MPI_INFO_NULL, r); });
   CHECK(out == total);
   out = mine;
   if (way != Way::persistent) {
-    run(way, [&] { MPI_Allreduce(MPI_IN_PLACE, out.data(), n, f.type, MPI_SUM, world); },
+    run(
+        way, [&] { MPI_Allreduce(MPI_IN_PLACE, out.data(), n, f.type, MPI_SUM, world); },
         [&](MPI_Request* r) { MPI_Iallreduce(MPI_IN_PLACE, out.data(), n, f.type, MPI_SUM, world, r); }, nullptr);
     CHECK(out == total);
   }
   const int root = ranks - 1;
   out.assign(size_t(n), 7);
-  run(way, [&] { MPI_Reduce(mine.data(), out.data(), n, f.type, MPI_SUM, root, world); },
+  run(
+      way, [&] { MPI_Reduce(mine.data(), out.data(), n, f.type, MPI_SUM, root, world); },
       [&](MPI_Request* r) { MPI_Ireduce(mine.data(), out.data(), n, f.type, MPI_SUM, root, world, r); },
       [&](MPI_Request* r) { MPI_Reduce_init(mine.data(), out.data(), n, f.type, MPI_SUM, root, world, MPI_INFO_NULL, r); });
   CHECK(out == (rank == root ? total : Halves(size_t(n), 7)));
-  run(way, [&] { MPI_Scan(mine.data(), out.data(), n, f.type, MPI_SUM, world); },
+  run(
+      way, [&] { MPI_Scan(mine.data(), out.data(), n, f.type, MPI_SUM, world); },
       [&](MPI_Request* r) { MPI_Iscan(mine.data(), out.data(), n, f.type, MPI_SUM, world, r); },
       [&](MPI_Request* r) { MPI_Scan_init(mine.data(), out.data(), n, f.type, MPI_SUM, world, MPI_INFO_NULL, r); });
   CHECK(out == so_far);
   out.assign(size_t(n), 7);
-  run(way, [&] { MPI_Exscan(mine.data(), out.data(), n, f.type, MPI_SUM, world); },
+  run(
+      way, [&] { MPI_Exscan(mine.data(), out.data(), n, f.type, MPI_SUM, world); },
       [&](MPI_Request* r) { MPI_Iexscan(mine.data(), out.data(), n, f.type, MPI_SUM, world, r); },
       [&](MPI_Request* r) { MPI_Exscan_init(mine.data(), out.data(), n, f.type, MPI_SUM, world, MPI_INFO_NULL, r); });
   CHECK(out == Halves(size_t(n), rank == 0 ? 7 : sum_of(f, rank)));
@@ -72,7 +77,8 @@ void scattered(const Format& f, Way way, int each) {
   Halves out(size_t(rank * each + 1), 7), wanted(size_t(rank * each), sum_of(f, ranks));
   wanted.push_back(7);
   MPI_Comm world = MPI_COMM_WORLD;
-  run(way, [&] { MPI_Reduce_scatter(mine.data(), out.data(), counts.data(), f.type, MPI_SUM, world); },
+  run(
+      way, [&] { MPI_Reduce_scatter(mine.data(), out.data(), counts.data(), f.type, MPI_SUM, world); },
       [&](MPI_Request* r) { MPI_Ireduce_scatter(mine.data(), out.data(), counts.data(), f.type, MPI_SUM, world, r); },
       [&](MPI_Request* r) { MPI_Reduce_scatter_init(mine.data(), out.data(), counts.data(), f.type, MPI_SUM, world, MPI_INFO_NULL, r); });
   CHECK(out == wanted);
