@@ -80,6 +80,7 @@ struct Hints {
   bool no_any_tag = false, no_any_source = false;  ///< no receive and no probe asks for any
   bool exact_length = false, allow_overtaking = false;
   std::optional<std::string> memory_kinds;  ///< the only kinds of memory that messages lie in
+  std::optional<uint32_t> lane;             ///< over which its messages go, from its making on
 };
 
 /// What an MPI_Comm handle points to: a team plus name, attributes, error handler, info, collective state.

@@ -127,11 +127,12 @@ int broadcast_united(Communicator& comm, void* data, uint64_t bytes, int root) {
 
 int dup(Communicator& comm, const Info* info, Communicator** made) {
   const pml::Team& team = *comm.team;
-  pml::Context context = total_rank(team) == 0 ? comm.lane().new_context() : 0;
+  pml::Context context = total_rank(team) == 0 ? comm.lane().new_context(wanted_lane(info)) : 0;
   if (const int error = broadcast_united(comm, &context, sizeof context, 0)) return error;
   Communicator* copy = make_communicator(*comm.instance, context, team.share_members(), team.rank(), &comm, remote_group(team));
   if (comm.topology) attach_topology(*copy, comm.topology);
   set_hints(*copy, info);
+  copy->hints.lane = wanted_lane(info);
   if (const int error = copy_attributes(comm, *copy)) {
     release(copy);
     return error;
@@ -145,12 +146,13 @@ int idup(Communicator& comm, const Info* info, Communicator** made, pml::Request
   Communicator* copy = make_without_team(*comm.instance, &comm);
   copy->topology = comm.topology;  // attached once there is a team
   set_hints(*copy, info);
+  copy->hints.lane = wanted_lane(info);
   if (const int error = copy_attributes(comm, *copy)) {
     release(copy);
     return error;
   }
   auto pending = std::make_unique<PendingDup>(PendingDup{0, copy, team.share_members(), remote_group(team), team.rank()});
-  if (total_rank(team) == 0) pending->context = comm.lane().new_context();
+  if (total_rank(team) == 0) pending->context = comm.lane().new_context(wanted_lane(info));
   if (const int error = coll::start(*comm.coll, broadcast_bytes(&pending->context, sizeof pending->context), request)) {
     release(copy);
     return error;

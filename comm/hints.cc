@@ -1,5 +1,7 @@
 #include "comm/hints.h"
 
+#include <charconv>
+
 #include "runtime/mem/alloc_kinds.h"
 
 namespace weft::comm {
@@ -13,6 +15,7 @@ constexpr Assertion assertions[] = {{"mpi_assert_no_any_tag", &Hints::no_any_tag
                                     {"mpi_assert_no_any_source", &Hints::no_any_source},
                                     {"mpi_assert_exact_length", &Hints::exact_length},
                                     {"mpi_assert_allow_overtaking", &Hints::allow_overtaking}};
+constexpr std::string_view kLane = "weft_lane";
 constexpr std::string_view kKinds = "mpi_memory_alloc_kinds", kAssertedKinds = "mpi_assert_memory_alloc_kinds";
 
 }  // namespace
@@ -28,12 +31,20 @@ void set_hints(Communicator& comm, const Info* info) {
   if (comm.team) apply_hints(comm);
 }
 
+std::optional<uint32_t> wanted_lane(const Info* info) {
+  const std::string* text = info ? info->find(kLane) : nullptr;
+  uint32_t number = 0;
+  if (!text || std::from_chars(text->data(), text->data() + text->size(), number).ptr != text->data() + text->size()) return {};
+  return text->empty() ? std::nullopt : std::optional(number);
+}
+
 void apply_hints(Communicator& comm) { comm.team->promise({comm.hints.exact_length, comm.hints.allow_overtaking}); }
 
 Info* hints_in_use(const Communicator& comm) {
   Info* used = Info::make();
   for (const Assertion& assertion : assertions) used->set(assertion.key, comm.hints.*assertion.value ? "true" : "false");
   used->set(kKinds, comm.instance->memory_kinds(comm.session));
+  if (comm.hints.lane) used->set(kLane, std::to_string(*comm.hints.lane));
   if (comm.hints.memory_kinds) used->set(kAssertedKinds, *comm.hints.memory_kinds);
   return used;
 }

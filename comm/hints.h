@@ -8,6 +8,9 @@ namespace weft::comm {
 /// Adds hints: those that a communicator is made with, or later ones (MPI_Comm_set_info). Null: none. Each process for itself.
 void set_hints(Communicator&, const Info*);
 
+/// The lane that hints of a communicator to be made ask for ("weft_lane", a number from 0 on); nothing if they do not.
+std::optional<uint32_t> wanted_lane(const Info*);
+
 /// Tells the communicator's team what of the hints concerns its messages. For communicators that get their team after their hints.
 void apply_hints(Communicator&);
 

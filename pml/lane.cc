@@ -217,13 +217,15 @@ void Lane::poison(Status status) {
   alarm_->wake();
 }
 
-Context Lane::new_context() {
-  if (first_ != this) return first_->new_context();
+Context Lane::new_context(std::optional<uint32_t> number) {
+  if (first_ != this) return first_->new_context(number);
   std::lock_guard hold(lock_);
-  const boot::Job& job = boot_.job();
+  const uint64_t leader = uint64_t{boot_.job().rank & 0x0fffffffu} << 28;
   constexpr uint32_t reserved = 64;  // for what comm numbers itself
-  const uint64_t counter = (reserved + 8 * uint64_t{next_context_++}) & 0x0ffffff8;
-  return uint64_t{job.rank & 0x0fffffffu} << 28 | counter;
+  for (;;) {
+    const Context context = leader | ((reserved + 8 * uint64_t{next_context_++}) & 0x0ffffff8);
+    if (!number || ticket_of(context) % kMostLanes == *number % kMostLanes) return context;
+  }
 }
 
 bool Lane::same_node(const Team& team, uint32_t rank) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -196,8 +197,9 @@ class Lane final : private btl::Sink {
     work();
   }
 
-  /// A fresh context id led by this process; see Context.
-  Context new_context();
+  /// A fresh context id led by this process; see Context. With a `number` its traffic goes over the lane of that number, modulo how many
+  /// there are (a power of two).
+  Context new_context(std::optional<uint32_t> number = {});
 
   /// True if a team member shares memory with this process (same node, shm works).
   bool same_node(const Team&, uint32_t rank);

@@ -117,7 +117,8 @@ void handles() {
   for (MPI_Op o : {op, MPI_SUM, MPI_OP_NULL}) there_and_back(o, MPI_Op_toint, MPI_Op_fromint);
   for (MPI_Request r : {request, MPI_REQUEST_NULL}) there_and_back(r, MPI_Request_toint, MPI_Request_fromint);
   for (MPI_Message m : {message, MPI_MESSAGE_NO_PROC, MPI_MESSAGE_NULL}) there_and_back(m, MPI_Message_toint, MPI_Message_fromint);
-  for (MPI_Errhandler e : {handler, MPI_ERRORS_RETURN, MPI_ERRHANDLER_NULL}) there_and_back(e, MPI_Errhandler_toint, MPI_Errhandler_fromint);
+  for (MPI_Errhandler e : {handler, MPI_ERRORS_RETURN, MPI_ERRHANDLER_NULL})
+    there_and_back(e, MPI_Errhandler_toint, MPI_Errhandler_fromint);
   there_and_back<MPI_Session>(MPI_SESSION_NULL, MPI_Session_toint, MPI_Session_fromint);
   there_and_back<MPI_File>(MPI_FILE_NULL, MPI_File_toint, MPI_File_fromint);
   there_and_back<MPI_Win>(MPI_WIN_NULL, MPI_Win_toint, MPI_Win_fromint);

@@ -1,5 +1,6 @@
 // MPI_THREAD_MULTIPLE: threads of every rank talk at once, on one communicator and on their own, also in collectives.
 #include <atomic>
+#include <string>
 #include <thread>
 
 #include "check.h"
@@ -38,6 +39,33 @@ void on_all_threads(Work work) {
   std::vector<std::thread> all;
   for (int i = 0; i < threads; ++i) all.emplace_back([=] { work(i); });
   for (std::thread& t : all) t.join();
+}
+
+/// Communicators on lanes of their own, where the implementation knows the hint.
+void on_lanes() {
+  MPI_Comm own[threads];
+  for (int i = 0; i < threads; ++i) {
+    MPI_Info info, used;
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "weft_lane", std::to_string(i).c_str());
+    if (i % 2) {
+      MPI_Request request;
+      MPI_Comm_idup_with_info(MPI_COMM_WORLD, info, &own[i], &request);
+      MPI_Wait(&request, MPI_STATUS_IGNORE);
+    } else {
+      MPI_Comm_dup_with_info(MPI_COMM_WORLD, info, &own[i]);
+    }
+    char text[8] = "";
+    int length = sizeof text, found = 0;
+    MPI_Comm_get_info(own[i], &used);
+    MPI_Info_get_string(used, "weft_lane", &length, text, &found);
+    CHECK(!found || text == std::to_string(i));
+    MPI_Info_free(&used);
+    MPI_Info_free(&info);
+  }
+  on_all_threads([&](int i) { talk(i, own[i]); });
+  on_all_threads([&](int i) { meet(own[i]); });
+  for (MPI_Comm& comm : own) MPI_Comm_free(&comm);
 }
 
 /// A generalized request's extra state: whoever has waited for it may give it away.
@@ -105,6 +133,7 @@ int main(int argc, char** argv) {
     }
   });
   for (MPI_Comm& comm : own) MPI_Comm_free(&comm);
+  on_lanes();
   promises();
   return check::end("threads");
 }

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <set>
 
 #include "include/mpi.h"
 #include "pml/buffered.h"
@@ -94,6 +95,18 @@ TEST_CASE("threads on their own teams meet, whatever numbers of lanes the proces
 TEST_CASE("teams on consecutive contexts lie on different lanes, on all ranks alike") {
   run_lanes({3, 3}, 6, true, [](Seat& me, boot::FakeJob&) {
     for (uint32_t t = 0; t < 6; ++t) NEED(&me.teams[t]->lane() == me.lanes.all()[t % 3].get());
+  });
+}
+
+TEST_CASE("a context that is to lie on a lane does, whoever leads it") {
+  run_lanes({4, 4, 4}, 1, true, [](Seat& me, boot::FakeJob&) {
+    std::set<pml::Context> all;
+    for (uint32_t number = 0; number < 9; ++number) {
+      const pml::Context context = me.lanes.all()[me.rank]->new_context(number);
+      NEED(&me.lanes.at(context) == me.lanes.all()[number % 4].get());
+      NEED(all.insert(context).second);
+    }
+    NEED(all.insert(me.lanes.first().new_context()).second);
   });
 }
 
