@@ -383,21 +383,21 @@ void test_events_of_threads() {
   MPI_T_event_set_dropped_handler(registration, [](MPI_Count count, MPI_T_event_registration, int, MPI_T_cb_safety, void* data) {
     static_cast<Course*>(data)->dropped += count;
   });
+  MPI_Comm comms[threads];
+  for (MPI_Comm& comm : comms) MPI_Comm_dup(MPI_COMM_SELF, &comm);
   std::vector<std::thread> all;
-  for (int t = 0; t < threads; ++t)
-    all.emplace_back([] {
-      MPI_Comm comm;
-      MPI_Comm_dup(MPI_COMM_SELF, &comm);
+  for (const MPI_Comm comm : comms)
+    all.emplace_back([comm] {
       for (int i = 0; i < each; ++i) {
         MPI_Request requests[2];
         MPI_Irecv(nullptr, 0, MPI_INT, 0, 0, comm, &requests[0]);
         MPI_Isend(nullptr, 0, MPI_INT, 0, 0, comm, &requests[1]);
         MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
       }
-      MPI_Comm_free(&comm);
     });
   for (std::thread& t : all) t.join();
   MPI_Barrier(MPI_COMM_SELF);  // tells what is left
+  for (MPI_Comm& comm : comms) MPI_Comm_free(&comm);
   CHECK(course.back == 0);
   CHECK(course.told + course.dropped >= each * threads);
   MPI_T_event_handle_free(registration, nullptr, nullptr);
