@@ -40,9 +40,10 @@ size_t Lane::exposing_wires(const Peer& to, uint64_t bytes, std::array<uint32_t,
   size_t count = 0;
   for (uint32_t wire : to.rails->order) {
     const Track& track = to.rails->tracks[wire];
-    if (track.wire != best->wire || track.state == Track::State::down || count == out.size()) continue;
+    if (track.wire != best->wire || track.state == Track::State::down || count == out.size() || track.rail >= kMaxStripes) continue;
     if (bytes >= kStripeFrom || &track == best) out[count++] = wire;
   }
+  std::ranges::sort(out.begin(), out.begin() + count, {}, [&](uint32_t wire) { return to.rails->tracks[wire].rail; });
   return count;
 }
 
@@ -52,7 +53,7 @@ Exposure Lane::expose(Transfer& t, Peer& to, uint64_t bytes, size_t most) {
   const size_t count = exposing_wires(to, bytes, wires);
   if (!count || !bytes) return {};
   const btl::Caps& caps = wires_[wires[0]]->transport->caps();
-  most = std::min(most, (caps.max_buffered - sizeof(Announcement)) / sizeof(btl::Region) / count);
+  most = std::min(most, std::min(kMaxRegions, (caps.max_buffered - sizeof(Announcement)) / sizeof(btl::Region)) / count);
   std::array<iovec, kMaxPieces> runs;
   type::Cursor cursor(t.buffer.address, t.buffer.count, *t.buffer.type);
   const size_t n = cursor.runs(std::span(runs.data(), most), bytes);
@@ -62,7 +63,7 @@ Exposure Lane::expose(Transfer& t, Peer& to, uint64_t bytes, size_t most) {
   exposure.pieces = static_cast<uint16_t>(n);
   for (size_t i = 0; i < count; ++i) {
     const auto endpoint = to.rails ? to.rails->tracks[wires[i]].endpoint : reading_way(to)->endpoint;
-    exposure.rails[exposure.ways++] = endpoint->rail();
+    exposure.rails |= 1u << endpoint->rail();
     for (size_t k = 0; k < n; ++k)
       t.bulk->exposed.emplace_back(wires[i], wires_[wires[i]]->transport->expose(runs[k].iov_base, runs[k].iov_len));
   }
@@ -71,32 +72,35 @@ Exposure Lane::expose(Transfer& t, Peer& to, uint64_t bytes, size_t most) {
 
 // The other side's
 
-/// The ways over which its memory can be reached now.
+/// Can a way be used for reading, or for writing, now?
+bool Lane::is_open(const Transfer& t, const Outlet& way) {
+  if (t.bulk->broken >> way.slot & 1) return false;
+  return t.stage == Stage::writing ? way.caps->put && way.endpoint->can_put() : way.caps->get && way.endpoint->can_get();
+}
+
+/// The ways over which its memory can be reached now, best first.
 size_t Lane::open_ways(Transfer& t, std::array<Outlet, kMaxStripes>& out) {
-  const Bulkwork& bulk = *t.bulk;
+  const Exposure& theirs = t.bulk->theirs;
   Peer& peer = *t.peer;
-  const bool writes = t.stage == Stage::writing;
   size_t count = 0;
-  for (size_t i = 0; i < bulk.theirs.ways; ++i) {
-    if (bulk.broken >> i & 1) continue;
-    Outlet way{nullptr, nullptr, nullptr, i, 0};
-    if (peer.rails) {
-      way.track = peer.rails->find(bulk.theirs.wire, bulk.theirs.rails[i]);
-      if (way.track && way.track->state == Track::State::asleep) {
-        peer.rails->wanted = true;
-        queue(peer);
-      }
-      if (!way.track || !way.track->usable()) continue;
-      way.endpoint = way.track->endpoint;
-      way.caps = way.track->caps;
-    } else if (const Way* only = peer.way(bulk.theirs.wire); only && only->endpoint->rail() == bulk.theirs.rails[i]) {
-      way.endpoint = only->endpoint;
-      way.caps = only->caps;
-    }
-    if (!way.endpoint || !(writes ? way.caps->put && way.endpoint->can_put() : way.caps->get && way.endpoint->can_get())) continue;
-    out[count++] = way;
+  if (!peer.rails) {
+    const Way* only = theirs.rails ? peer.way(theirs.wire) : nullptr;
+    if (!only || !theirs.has(only->endpoint->rail())) return 0;
+    out[0] = {only->endpoint, only->caps, nullptr, theirs.place_of(only->endpoint->rail()), 0};
+    count = is_open(t, out[0]);
   }
-  share_out(std::span(out.data(), count), bulk.total, kPieceAlone);
+  for (size_t i = 0; peer.rails && i < peer.rails->order.size() && count < out.size(); ++i) {
+    Track& track = peer.rails->tracks[peer.rails->order[i]];
+    if (track.wire != theirs.wire || !theirs.has(track.rail)) continue;
+    if (track.state == Track::State::asleep && !(t.bulk->broken >> theirs.place_of(track.rail) & 1)) {
+      peer.rails->wanted = true;
+      queue(peer);
+    }
+    if (!track.usable()) continue;
+    out[count] = {track.endpoint, track.caps, &track, theirs.place_of(track.rail), 0};
+    count += is_open(t, out[count]);
+  }
+  share_out(std::span(out.data(), count), t.bulk->total, kPieceAlone);
   return count;
 }
 

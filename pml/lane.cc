@@ -318,7 +318,7 @@ void Lane::release_bulk(Transfer& t) {
 Bulkwork& Lane::bulk_of(Transfer& t) {
   if (!t.bulk) {
     t.bulk = std::make_unique<Bulkwork>();
-    for (TransferOperation& operation : t.bulk->operations) operation.bulk = t.bulk.get();
+    t.bulk->provide(t, kReadsAWay);
   }
   for (TransferOperation& operation : t.bulk->operations) operation.transfer = &t;
   return *t.bulk;

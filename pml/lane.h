@@ -302,6 +302,7 @@ class Lane final : private btl::Sink {
   Status put_in_place(Peer&, btl::Endpoint&, const btl::Caps&, const btl::Header&, std::span<const iovec> payload, btl::Operation&);
   Status put_over(Peer&, btl::Endpoint&, const btl::Caps&, const btl::Header&, const void* payload);
   Status put_on_wire(Peer&, btl::Header&, const void* payload);
+  Status put_control(Peer&, Control&);
   void answer(Peer&, Control&);
   void control(Peer&, MessageKind, uint64_t context, uint64_t number = 0);
   void queue(Peer&);
@@ -374,7 +375,7 @@ class Lane final : private btl::Sink {
     btl::Endpoint* endpoint;
     const btl::Caps* caps;
     Track* track;    ///< null: the only way
-    size_t slot;     ///< among the transfer's operations, or the ways of an exposure
+    size_t slot;     ///< among the ways to the peer, or those of an exposure
     uint64_t limit;  ///< bytes of a piece
   };
   static void share_out(std::span<Outlet>, uint64_t total, uint64_t alone);
@@ -382,6 +383,7 @@ class Lane final : private btl::Sink {
   // reading and writing the other side's memory (direct.cc)
   Exposure expose(Transfer&, Peer&, uint64_t bytes, size_t most);
   size_t exposing_wires(const Peer&, uint64_t bytes, std::array<uint32_t, kMaxStripes>&);
+  static bool is_open(const Transfer&, const Outlet&);
   size_t open_ways(Transfer&, std::array<Outlet, kMaxStripes>&);
   static bool better_written(const Transfer&, const Outlet&);
   void advance(Transfer&);

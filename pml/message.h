@@ -2,8 +2,10 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "btl/btl.h"
 #include "pml/team.h"
@@ -36,18 +38,23 @@ constexpr bool matchable(uint8_t kind) { return kind <= static_cast<uint8_t>(Mes
 using OperationId = uint64_t;
 
 /// Ways that one message is spread over at most, and pieces of memory that it may consist of if the other side is to reach them.
-constexpr size_t kMaxStripes = 4;
+constexpr size_t kMaxStripes = 32;
 constexpr size_t kMaxPieces = 16;
+constexpr size_t kMaxRegions = 64;  ///< pieces times ways: over many ways a message must lie in fewer pieces
 
 /// How the other side can reach memory of this one: over each of some ways by `pieces` regions, which follow the message; those of the
-/// first way come first.
+/// way with the lowest rail come first.
 struct Exposure {
   uint32_t wire = 0;    ///< name of the ways' kind
+  uint32_t rails = 0;   ///< btl::Endpoint::rail() of each way, as a bit; 0: it cannot be reached
   uint16_t pieces = 0;  ///< in the order of the data
-  uint8_t ways = 0;     ///< 0: it cannot be reached
-  uint8_t zero = 0;
-  std::array<uint8_t, kMaxStripes> rails{};  ///< btl::Endpoint::rail() of each
+  uint16_t zero = 0;
   uint32_t zeros = 0;
+
+  size_t ways() const { return static_cast<size_t>(std::popcount(rails)); }
+  bool has(uint8_t rail) const { return rail < kMaxStripes && rails >> rail & 1; }
+  /// The place of its way among all.
+  size_t place_of(uint8_t rail) const { return static_cast<size_t>(std::popcount(rails & ((1u << rail) - 1))); }
 };
 
 /// The data waits at the sender, and can be read there if the exposure says so.
@@ -68,9 +75,8 @@ struct ClearToSend {
 struct Control {
   btl::Header header;
   ClearToSend clear;
-  std::array<btl::Region, kMaxStripes> regions;
+  std::vector<btl::Region> regions;  ///< follow `clear`
 };
-static_assert(offsetof(Control, regions) == offsetof(Control, clear) + sizeof(ClearToSend), "they travel together");
 
 inline void set_offset(btl::Header& header, uint64_t offset) {
   header.tag = static_cast<int32_t>(static_cast<uint32_t>(offset));

@@ -286,7 +286,7 @@ void Lane::close_life(Peer& peer, Track& track) {
   track.greeted = false;
   Control word{};
   word.header = bookkeeping(MessageKind::resume, track, track.life, track.received);
-  peer.controls.push_back(word);
+  peer.controls.push_back(std::move(word));
   queue(peer);
 }
 

@@ -11,17 +11,19 @@ namespace weft::pml {
 namespace {
 
 /// Takes over how the other side's memory can be reached, if what it says makes sense for so many bytes.
-void take_exposure(Bulkwork& bulk, const Exposure& memory, const std::byte* regions, size_t bytes) {
-  const size_t count = size_t{memory.pieces} * memory.ways;
-  if (count == 0 || memory.ways > kMaxStripes || bytes < count * sizeof(btl::Region)) return;
+void take_exposure(Transfer& t, const Exposure& memory, const std::byte* regions, size_t bytes) {
+  Bulkwork& bulk = *t.bulk;
+  const size_t count = memory.pieces * memory.ways();
+  if (count == 0 || bytes < count * sizeof(btl::Region)) return;
   bulk.regions.resize(count);
   memcpy(bulk.regions.data(), regions, count * sizeof(btl::Region));
-  for (size_t way = 0; way < memory.ways; ++way) {
+  for (size_t way = 0; way < memory.ways(); ++way) {
     uint64_t room = 0;
     for (size_t i = 0; i < memory.pieces && room < bulk.total; ++i) room += bulk.regions[way * memory.pieces + i].length;
     if (room < bulk.total) return;
   }
   bulk.theirs = memory;
+  bulk.provide(t, memory.ways() * kReadsAWay);
 }
 
 bool sends(const Transfer& t) { return t.request_kind == RequestKind::send || t.request_kind == RequestKind::persistent_send; }
@@ -38,7 +40,7 @@ void Lane::on_announcement(Transfer& t, const btl::Header& h, Peer& from, const 
   bulk.used = true;
   bulk.remote = head.sender;
   bulk.total = std::min(head.total, t.capacity);
-  take_exposure(bulk, head.memory, payload + sizeof head, h.length - sizeof head);
+  take_exposure(t, head.memory, payload + sizeof head, h.length - sizeof head);
   t.peer = &from;
   t.outcome.source = h.source;
   t.outcome.tag = h.tag;
@@ -65,7 +67,7 @@ void Lane::start_moving(Transfer& t) {
   t.stage = Stage::reading;
   if (open_ways(t, ways) == 0) return ask_for_data(t);
   if (better_written(t, ways[0])) bulk.mine = expose(t, from, bulk.total, 1);
-  if (bulk.mine.ways) return ask_for_data(t);
+  if (bulk.mine.rails) return ask_for_data(t);
   advance(t);
 }
 
@@ -87,7 +89,7 @@ void Lane::ask_for_data(Transfer& t) {
   word.header.kind = static_cast<uint8_t>(MessageKind::clear);
   word.header.length = static_cast<uint32_t>(sizeof word.clear + bulk.exposed.size() * sizeof(btl::Region));
   word.clear = {bulk.id, bulk.total, bulk.mine};
-  for (size_t i = 0; i < bulk.exposed.size(); ++i) word.regions[i] = bulk.exposed[i].second;
+  for (const auto& [wire, region] : bulk.exposed) word.regions.push_back(region);
   answer(*t.peer, word);
 }
 
@@ -149,8 +151,8 @@ void Lane::on_clear(Peer& from, const btl::Header& h, const std::byte* payload) 
   bulk.total = std::min(clear.wanted, t->capacity);
   bulk.moved = 0;
   bulk.cursor = type::Cursor(t->buffer.address, t->buffer.count, *t->buffer.type);
-  take_exposure(bulk, clear.memory, payload + sizeof clear, h.length - sizeof clear);
-  if (bulk.theirs.ways == 0) return stream(*t);
+  take_exposure(*t, clear.memory, payload + sizeof clear, h.length - sizeof clear);
+  if (!bulk.theirs.rails) return stream(*t);
   t->stage = Stage::writing;
   move_later(*t);
 }

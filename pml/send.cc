@@ -172,10 +172,7 @@ Status Lane::emit_synchronous(Transfer& t, Peer& to) {
 
 /// Says that a message waits here, and where it can be read if the peer can read our memory.
 Status Lane::emit_announcement(Transfer& t, Peer& to) {
-  struct {
-    Announcement head;
-    std::array<btl::Region, kMaxPieces * kMaxStripes> regions;
-  } payload;
+  std::array<std::byte, sizeof(Announcement) + kMaxRegions * sizeof(btl::Region)> payload;
   Bulkwork& bulk = bulk_of(t);
   if (!bulk.id) {
     bulk.id = operations_.add(t);
@@ -184,17 +181,18 @@ Status Lane::emit_announcement(Transfer& t, Peer& to) {
     const Protocols& protocols = to.protocols[static_cast<size_t>(t.buffer.memory)];
     if (protocols.bulk == Bulk::get && t.capacity >= protocols.get_from) bulk.mine = expose(t, to, t.capacity, kMaxPieces);
   }
-  payload.head = {bulk.id, t.capacity, bulk.mine};
-  for (size_t i = 0; i < bulk.exposed.size(); ++i) payload.regions[i] = bulk.exposed[i].second;
+  const Announcement head{bulk.id, t.capacity, bulk.mine};
+  std::byte* at = static_cast<std::byte*>(memcpy(payload.data(), &head, sizeof head)) + sizeof head;
+  for (const auto& [wire, region] : bulk.exposed) at = static_cast<std::byte*>(memcpy(at, &region, sizeof region)) + sizeof region;
   btl::Header header{t.match_context,
                      t.tag,
                      t.source,
-                     static_cast<uint32_t>(sizeof payload.head + bulk.exposed.size() * sizeof(btl::Region)),
+                     static_cast<uint32_t>(at - payload.data()),
                      to.next_sequence,
                      static_cast<uint8_t>(MessageKind::announce),
                      0};
   if (!has_reserve(to, header.length)) return hold_up(to);
-  const Status status = put_on_wire(to, header, &payload);
+  const Status status = put_on_wire(to, header, payload.data());
   if (status != Status::ok) return status;
   ++to.next_sequence;
   charge(to, header.length);
@@ -228,12 +226,20 @@ Status Lane::put_on_wire(Peer& to, btl::Header& header, const void* payload) {
   return put_over(to, *to.endpoint, *to.ways.front().caps, header, payload);
 }
 
+Status Lane::put_control(Peer& to, Control& word) {
+  if (word.regions.empty()) return put_on_wire(to, word.header, &word.clear);
+  std::array<std::byte, sizeof word.clear + kMaxStripes * sizeof(btl::Region)> payload;
+  memcpy(payload.data(), &word.clear, sizeof word.clear);
+  memcpy(payload.data() + sizeof word.clear, word.regions.data(), word.regions.size() * sizeof(btl::Region));
+  return put_on_wire(to, word.header, payload.data());
+}
+
 /// Answers the peer, at once if nothing stands in the way.
 void Lane::answer(Peer& to, Control& word) {
   if (!to.connected && phase_ != Phase::polling) connect(to);
   if (to.failed) return;
-  if (to.connected && phase_ != Phase::polling && to.controls.empty() && put_on_wire(to, word.header, &word.clear) == Status::ok) return;
-  to.controls.push_back(word);
+  if (to.connected && phase_ != Phase::polling && to.controls.empty() && put_control(to, word) == Status::ok) return;
+  to.controls.push_back(std::move(word));
   queue(to);
 }
 
@@ -265,7 +271,7 @@ void Lane::restore_quick(Peer& peer) {
 /// True if none is left. A peer that has taken its leave needs none of them; one that is lost is about to fail.
 bool Lane::flush_controls(Peer& peer) {
   size_t sent = 0;
-  while (sent < peer.controls.size() && put_on_wire(peer, peer.controls[sent].header, &peer.controls[sent].clear) != Status::again) ++sent;
+  while (sent < peer.controls.size() && put_control(peer, peer.controls[sent]) != Status::again) ++sent;
   peer.controls.erase(peer.controls.begin(), peer.controls.begin() + static_cast<ptrdiff_t>(sent));
   return peer.controls.empty();
 }

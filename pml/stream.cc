@@ -44,7 +44,7 @@ size_t Lane::outlets(Peer& to, uint64_t total, std::array<Outlet, kMaxStripes>& 
   }
   size_t count = 0;
   const Track* first = to.rails->best();
-  for (size_t slot = 0; slot < to.rails->order.size() && slot < kMaxStripes; ++slot) {
+  for (size_t slot = 0; slot < to.rails->order.size() && count < out.size(); ++slot) {
     Track& track = to.rails->tracks[to.rails->order[slot]];
     if (!track.usable() || track.wire != first->wire) continue;
     out[count++] = {track.endpoint, track.caps, &track, slot, 0};
@@ -59,6 +59,7 @@ void Lane::stream(Transfer& t) {
   t.stage = Stage::streaming;
   to.streams.push_back(t);
   if (to.rails && t.bulk->total >= kStripeFrom) to.rails->wanted = true;
+  if (to.rails) t.bulk->provide(t, to.rails->order.size());
   queue(to);
 }
 

@@ -4,7 +4,6 @@
 #include <sys/uio.h>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -57,7 +56,7 @@ constexpr size_t kReadsAWay = 2;  ///< reads or writes under way at a time, so t
 /// Memory and progress of a transfer that did not end with its first message; absent for most.
 struct Bulkwork {
   type::Cursor cursor;
-  std::array<TransferOperation, kMaxStripes * kReadsAWay> operations;
+  std::vector<TransferOperation> operations;  ///< of one way to begin with; see provide()
   OperationId id = 0;
   OperationId remote = 0;                                 ///< the other side's operation
   uint64_t total = 0;                                     ///< bytes to be moved
@@ -78,6 +77,12 @@ struct Bulkwork {
   std::vector<iovec> runs;
   std::vector<Piece> again;  ///< what was lost with its way
 
+  /// Sees to it that there are so many operations. Only while none is under way.
+  void provide(Transfer& t, size_t count) {
+    if (operations.size() >= count) return;
+    operations.resize(count);
+    for (TransferOperation& operation : operations) operation.transfer = &t, operation.bulk = this;
+  }
   /// Is there anything that has not been handed over?
   bool left() const { return moved < total || !again.empty(); }
   /// The next bytes to hand over, `limit` at most.

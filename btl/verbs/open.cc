@@ -53,7 +53,11 @@ Options options_from_settings() {
 Result<std::vector<std::unique_ptr<Rail>>> open_rails(const Site& site, const Options& options) {
   auto ports = net::usable_rdma_ports();
   if (!ports) return ports.failure();
-  if (ports->size() > Card::kRails) ports->resize(Card::kRails);
+  static_assert(Card::kRails <= mem::kMaxDevices);
+  if (ports->size() > Card::kRails) {
+    log(Level::warning, "verbs: of %zu ports only the first %zu are used; WEFT_VERBS_DEVICES chooses", ports->size(), Card::kRails);
+    ports->resize(Card::kRails);
+  }
   auto interfaces = interfaces_for(site.boot.job(), options.interfaces);
   if (!interfaces) return interfaces.failure();
   auto library = net::verbs_library();
@@ -79,7 +83,7 @@ Result<std::vector<std::unique_ptr<Rail>>> open_rails(const Site& site, const Op
     if (fds.empty()) continue;
     listeners.push_back(std::move(fds));
     card->rails.push_back(std::move(rail));
-    shared->cache.add(**device);
+    if (auto number = shared->cache.add(**device); !number) return number.failure();
     shared->devices.push_back(std::move(*device));
   }
   if (card->rails.empty()) return Failure{"verbs cannot use any port: " + why};

@@ -34,7 +34,8 @@ RegistrationCache::~RegistrationCache() { clear(); }
 
 void RegistrationCache::report(obs::Tally& tally) const { tally.add(figures, counters_); }
 
-size_t RegistrationCache::add(Registrar& registrar) {
+Result<size_t> RegistrationCache::add(Registrar& registrar) {
+  if (devices_.size() == kMaxDevices) return Failure{"memory can be registered with " + std::to_string(kMaxDevices) + " devices at most"};
   devices_.push_back(&registrar);
   return devices_.size() - 1;
 }
@@ -44,6 +45,7 @@ Result<Registration*> RegistrationCache::acquire(Range range, size_t device, boo
   const Range pages = dmabuf ? range : whole_pages(range);
   if (Registration* known = find(pages, writable)) {
     if (known->users++ == 0) unlink(known);
+    known->handles.resize(devices_.size());  // one may have come since
     if (!known->handles[device]) {
       bool as_known = known->writable;
       auto handle = enroll(device, known->range, as_known, dmabuf);
@@ -108,6 +110,7 @@ Result<Registration*> RegistrationCache::enter(Range range, size_t device, bool 
   auto* made = new Registration;
   made->range = all;
   made->writable = granted;
+  made->handles.resize(devices_.size());
   made->handles[device] = *handle;
   made->users = 1;
   made->kept = kept;
@@ -166,7 +169,7 @@ void RegistrationCache::drop(Map::iterator at) {
 }
 
 void RegistrationCache::destroy(Registration* gone) {
-  for (size_t device = 0; device < devices_.size(); ++device)
+  for (size_t device = 0; device < gone->handles.size(); ++device)
     if (gone->handles[device]) devices_[device]->dismiss(gone->handles[device]);
   delete gone;
 }

@@ -4,7 +4,6 @@
 // that cannot be watched is registered for each use and forgotten after it.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -63,12 +62,12 @@ class Watcher {
 /// until a thread of the watcher has heard of it. Truncating a file is not noticed, only unmapping it.
 std::unique_ptr<Watcher> watch_process(std::string* why = nullptr);
 
-constexpr size_t kMaxDevices = 8;
+constexpr size_t kMaxDevices = 32;  ///< of one cache
 
 /// Memory in use by, or kept for, operations. Whole pages.
 struct Registration {
   Range range;
-  std::array<void*, kMaxDevices> handles{};  ///< by device; null where not made known yet
+  std::vector<void*> handles;  ///< by device; null where not made known yet
   bool writable = true;
 
  private:
@@ -97,8 +96,8 @@ class RegistrationCache {
   ~RegistrationCache();
   RegistrationCache(const RegistrationCache&) = delete;
 
-  /// A device's number, for acquire(). At most kMaxDevices; the registrar must outlive the cache.
-  size_t add(Registrar&);
+  /// A device's number, for acquire(). The registrar must outlive the cache. A Failure if there are kMaxDevices already.
+  Result<size_t> add(Registrar&);
 
   /// A registration that covers the range and is known to `device`; valid until release(). `dmabuf`: the range is device memory, whose
   /// owner calls forget() when it is freed.

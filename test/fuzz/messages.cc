@@ -262,7 +262,7 @@ const std::string progress(1, char(14));
 std::string receives(uint8_t hundreds) { return std::string("\x0a\1\1", 3) + char(hundreds); }
 std::string sends(bool synchronous, uint8_t size) { return std::string("\x0b") + char(synchronous) + char(size); }
 
-pml::Exposure of_rails(uint8_t rails) { return {pml::wire_name(kWire), 1, rails, 0, {0, 1}, 0}; }
+pml::Exposure of_rails(uint8_t rails) { return {pml::wire_name(kWire), (1u << rails) - 1, 1, 0, 0}; }
 
 /// Announcement of memory of the peer's, that can be reached over some rails.
 std::string announced(uint64_t total, uint64_t region_bytes, uint8_t rails) {

@@ -308,7 +308,7 @@ TEST_CASE("device memory is registered by its dma-buf, and host memory by its ad
     auto device = Device::open(library, fake);
     REQUIRE(device);
     mem::RegistrationCache cache(nullptr, {1 << 20, 16});
-    cache.add(**device);
+    REQUIRE(cache.add(**device));
     const mem::DmaBuf dmabuf{17, 4096};
     const mem::Range range{0x7f0000010000, 0x7f0000030000};
     auto got = cache.acquire(range, 0, true, &dmabuf);

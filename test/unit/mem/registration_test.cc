@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <map>
+#include <memory>
 #include <random>
 #include <set>
+#include <string>
 #include <vector>
 
 using namespace weft;
@@ -111,8 +113,8 @@ struct World {
   RegistrationCache cache;
   explicit World(RegistrationCache::Limits limits = {}, bool watched = true)
       : cache(watched ? std::make_unique<FakeWatcher>(space) : nullptr, limits) {
-    cache.add(device);
-    cache.add(other);
+    REQUIRE(cache.add(device));
+    REQUIRE(cache.add(other));
   }
   Registration* acquire(Range r, size_t which = 0, bool writable = true) {
     auto got = cache.acquire(r, which, writable);
@@ -172,6 +174,36 @@ TEST_CASE("Neighbours that overlap become one registration") {
   Registration* all = w.acquire(Space::range(0, 6));
   w.cache.release(all);
   CHECK(w.device.enrolled == 2);
+}
+
+TEST_CASE("As many devices as a host has each get their own handles, and more are refused") {
+  Space space;
+  std::vector<std::unique_ptr<FakeDevice>> devices;
+  for (size_t i = 0; i < kMaxDevices; ++i) devices.push_back(std::make_unique<FakeDevice>(space));
+  FakeDevice none(space);
+  RegistrationCache cache(std::make_unique<FakeWatcher>(space), {});
+  const auto know = [&](size_t device) {
+    auto got = cache.acquire(Space::range(1, 4), device, true);
+    REQUIRE(got);
+    devices[device]->check((*got)->handles[device], Space::range(1, 4), true);
+    cache.release(*got);
+  };
+  for (size_t i = 0; i < kMaxDevices; ++i) {
+    const auto number = cache.add(*devices[i]);
+    REQUIRE(number);
+    CHECK(*number == i);
+    if (i == 10) know(10);  // what is known already is made known to those that come later
+  }
+  const auto refused = cache.add(none);
+  REQUIRE(!refused);
+  CHECK(refused.failure().text.find(std::to_string(kMaxDevices)) != std::string::npos);
+  for (size_t i = 0; i < kMaxDevices; ++i) know(i);
+  CHECK(cache.count() == 1);
+  cache.forget(Space::range(0, kPages));
+  for (const auto& device : devices) {
+    CHECK(device->enrolled == 1);
+    CHECK(device->known.empty());
+  }
 }
 
 TEST_CASE("Devices learn of memory only when they need it, and forget it together") {

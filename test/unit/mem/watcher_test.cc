@@ -147,7 +147,7 @@ TEST_CASE("A cache over real memory never gives out what was mapped anew, while 
     void dismiss(void* handle) override { delete[] static_cast<std::byte*>(handle); }
   } device;
   RegistrationCache cache(watch_process(), {64 << 20, 64});
-  cache.add(device);
+  REQUIRE(cache.add(device));
   std::atomic<bool> stop{false};
   std::thread noise([&] {
     std::mt19937 random(1);

@@ -72,7 +72,7 @@ struct Line {
 
 /// All lines of a job.
 struct Yard {
-  Yard(uint32_t r, uint32_t n) : ranks(r), rails(n), lines(size_t{r} * r * n) {
+  Yard(uint32_t r, uint32_t n) : ranks(r), rails(n), lines(size_t{r} * r * n), loads(n) {
     for (auto& line : lines) line = std::make_unique<Line>();
   }
   uint32_t ranks, rails;
@@ -87,7 +87,7 @@ struct Yard {
   struct Load {
     std::atomic<uint64_t> messages{0}, bytes{0};
   };
-  std::array<Load, 8> loads;  ///< by rail: what has payload
+  std::vector<Load> loads;  ///< by rail: what has payload, and what is read or written
 
   Line& line(uint32_t a, uint32_t b, uint32_t rail) { return *lines[(size_t{std::min(a, b)} * ranks + std::max(a, b)) * rails + rail]; }
   /// No connection over this rail any more.
@@ -197,6 +197,7 @@ class BrokenRail final : public btl::Transport {
         if (breaks) return;
       }
       reaches_.pop_front();
+      for (const iovec& run : next.local) rail_.yard_->loads[rail_.rail_].bytes += run.iov_len;
       next.operation->done(*next.operation, Status::ok);
     }
     /// All of them end without.

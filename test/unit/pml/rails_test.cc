@@ -1,5 +1,6 @@
 // Several ways to one peer that break again and again: every message arrives once, in order, with the right bytes.
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -181,6 +182,64 @@ TEST_CASE("memory is read and written over rails that break at any moment") {
   }
   CHECK(lost > 0);
   CHECK(again > 0);
+}
+
+namespace {
+
+/// Both of two ranks send the other so much, and check what comes; false if that takes for ever.
+bool swap_large(Rank& me, size_t size, uint32_t number) {
+  const int other = 1 - static_cast<int>(me.rank);
+  std::vector<std::byte> out(size), in(size);
+  for (size_t i = 0; i < size; ++i) out[i] = pattern(me.rank, number, i);
+  pml::Request* r = me.lane.ireceive(me.world, other, 7, pml::Traffic::user, bytes(in.data(), size));
+  pml::Request* s = me.lane.isend(me.world, other, 7, pml::Traffic::user, bytes(out.data(), size));
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!(r->complete && s->complete))
+    if (me.lane.progress(); std::chrono::steady_clock::now() > end) return false;
+  const bool right = r->outcome.error == 0 && s->outcome.error == 0;
+  release(r);
+  release(s);
+  for (size_t i = 0; i < size; ++i)
+    if (in[i] != pattern(static_cast<uint32_t>(other), number, i)) return false;
+  return right;
+}
+
+}  // namespace
+
+TEST_CASE("large messages go over all of many rails") {
+  for (const bool reads : {false, true}) {
+    Bed bed = bed_of(2, 12, 0, true, 1);
+    bed.yard->get = reads;
+    std::array<std::atomic<uint32_t>, 40> swapped{}, decided{};  // the first ones wake them
+    std::atomic<bool> all{false};
+    run_ranks(2, bed, false, [&](Rank& me) {
+      for (uint32_t i = 0; i < swapped.size() && !all; ++i) {
+        NEED(swap_large(me, 4 << 20, i));
+        meet(me, swapped[i]);
+        if (me.rank == 0) all = std::ranges::all_of(bed.yard->loads, [](auto& load) { return load.bytes > 0; });
+        meet(me, decided[i]);
+      }
+    });
+    CAPTURE(reads);
+    CHECK(all);
+  }
+}
+
+TEST_CASE("large messages go over the last of many rails when all others are down") {
+  for (const bool reads : {false, true}) {
+    Bed bed = bed_of(2, 6, 0, true, 1);
+    bed.yard->get = reads;
+    std::atomic<uint32_t> awake{0}, done{0};
+    run_ranks(2, bed, false, [&](Rank& me) {
+      for (uint32_t i = 0; i < 4; ++i) NEED(swap_large(me, 1 << 20, i));
+      meet(me, awake);
+      if (me.rank == 0)
+        for (uint32_t rail = 0; rail < 5; ++rail) bed.yard->pull(rail);
+      for (uint32_t i = 0; i < 4; ++i) NEED(swap_large(me, 1 << 20, i));
+      NEED(me.lane.counters().ways_lost >= 1);
+      meet(me, done);
+    });
+  }
 }
 
 TEST_CASE("a rail lost for good is done without") {
