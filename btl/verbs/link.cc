@@ -173,6 +173,7 @@ bool Link::leave() {
 /// Ends the queue pairs; the hardware then touches no memory any more. Returns the operations that are over with them.
 std::vector<Bulk*> Link::release_queues() {
   std::vector<Bulk*> over(bulks_.begin(), bulks_.end());
+  if (!queues_.empty()) rail_.withdraw(*this);
   for (Queue& queue : queues_) {
     if (queue.pair) {
       rail_.by_number_.erase(queue.pair->qp_num);

@@ -29,6 +29,7 @@ const obs::Figures<Counters> figures("verbs",
 constexpr uint32_t kSendSlots = 512;
 constexpr uint32_t kFewestReceives = 1024;   // of the shared queue
 constexpr size_t kRefillFrom = 4;            // emptied slots; fewer than the spare ones of a peer that credit and farewells leave
+constexpr int kFlushPolls = 64;              // in vain, before nothing more is expected of queue pairs in error
 constexpr uint32_t kPollsPerLook = 64;       // polls between looks at the clock
 constexpr uint64_t kLookEvery = 400'000;     // ns between looks at sockets
 constexpr uint64_t kLookEveryBusy = 10'000;  // while ways are being set up
@@ -186,11 +187,10 @@ Result<Endpoint*> Rail::connect(ProcessId who, const boot::Blob& address, void* 
 
 int Rail::poll(Sink& sink) {
   int events = 0;
-  if (!stash_.empty()) [[unlikely]]
-    events += take(std::exchange(stash_, {}), sink);
   ibv_wc completions[kBatch];
-  const int n = ibv_poll_cq(completions_, kBatch, completions);
-  if (n > 0)
+  if (!stash_.empty()) [[unlikely]]
+    events += take(std::exchange(stash_, {}), sink);  // may leave others there, which come before what lies in the queue
+  else if (const int n = ibv_poll_cq(completions_, kBatch, completions); n > 0)
     events += take({completions, size_t(n)}, sink);
   else if (!empty_.empty())
     refill();  // while there is nothing to do: whoever waits for an answer to what has come gets it sooner
@@ -250,6 +250,33 @@ void Rail::take_report(const ibv_wc& completion) {
     link->fail(explain(completion.status, completion.vendor_err));
 }
 
+/// Takes what has come for a way out of the completion queue before its queue pairs end: with them hardware (mlx5) drops what nobody has
+/// looked at, and the slots of the shared receive queue that it lies in would be lost. A pair that is put into error also gives back the
+/// slot of a message that was just coming.
+void Rail::withdraw(Link& link) {
+  for (const Queue& queue : link.queues_) {
+    ibv_qp_attr error{};
+    error.qp_state = IBV_QPS_ERR;
+    if (queue.pair) verbs_.modify_qp(queue.pair, &error, IBV_QP_STATE);  // if it cannot be, it ends as it is
+  }
+  const auto gone = [&](const ibv_wc& completion) {
+    if (!(completion.wr_id & kArrival)) return false;  // reports are known by names that end with the pair
+    const auto known = by_number_.find(completion.qp_num);
+    if (known == by_number_.end() || known->second.first != &link) return false;
+    empty_.push_back(uint32_t(completion.wr_id));
+    ++counters_.strays;
+    return true;
+  };
+  std::erase_if(stash_, gone);
+  ibv_wc completions[kBatch];
+  for (int idle = 0; idle < kFlushPolls;) {
+    const int n = ibv_poll_cq(completions_, kBatch, completions);
+    idle = n > 0 ? 0 : idle + 1;
+    for (int i = 0; i < n; ++i)
+      if (!gone(completions[i])) stash_.push_back(completions[i]);
+  }
+}
+
 /// Posts emptied slots again. False: the device does not take them, and they are lost.
 bool Rail::refill() {
   ibv_recv_wr requests[kBatch], *bad = nullptr;
@@ -273,7 +300,7 @@ bool Rail::refill() {
 
 /// Posts `n` more slots for arrivals.
 bool Rail::reserve_slots(uint32_t n) {
-  if (receive_slots_.count() + n > receives_most_ + 64) {
+  if (slots_reserved_ + n > receives_most_) {
     log(Level::info, "verbs %s: all %u receives of the shared queue are in use", caps_.device.c_str(), receives_most_);
     return false;
   }
@@ -281,6 +308,7 @@ bool Rail::reserve_slots(uint32_t n) {
     const uint32_t slot = receive_slots_.take();
     if (slot == Slots::kNone) return false;
     empty_.push_back(slot);
+    ++slots_reserved_;
   }
   return refill();
 }

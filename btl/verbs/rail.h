@@ -168,6 +168,7 @@ class Link final : public Endpoint, public net::Watched {
   void exchange();
   void propose();
   void take_proposal();
+  bool reserve();
   bool make_queues();
   bool raise_queues(const Proposal& theirs);
   Proposal proposal() const;
@@ -188,6 +189,7 @@ class Link final : public Endpoint, public net::Watched {
   uint32_t granted_ = 0;       // what this side has given
   uint32_t owed_ = 0;          // slots emptied and not yet given back as credit
   uint32_t slots_ = 0;         // posted for this peer
+  uint32_t replaced_ = 0;      // and those posted for what queue pairs that broke may have kept
   Header last_out_, last_in_;  // of messages in this way
   std::vector<Queue> queues_;  // messages, then bulk
   uint32_t flow_ = 0;
@@ -243,6 +245,7 @@ class Rail final : public Transport {
   void take_arrival(const ibv_wc& completion, Sink& sink);
   void take_report(const ibv_wc& completion);
   bool refill();
+  void withdraw(Link& link);
   bool reserve_slots(uint32_t n);
   bool reserve_reports(uint32_t n);
   void pay_debts();
@@ -273,7 +276,7 @@ class Rail final : public Transport {
   ibv_cq* completions_ = nullptr;
   ibv_srq* receives_ = nullptr;
   uint32_t receives_most_ = 0;
-  uint32_t reports_reserved_ = 0;
+  uint32_t slots_reserved_ = 0, reports_reserved_ = 0;
   Slots send_slots_, receive_slots_;
   std::vector<uint32_t> empty_;  // slots to be posted again
   std::vector<ibv_wc> stash_;    // found by arm()

@@ -187,17 +187,26 @@ void Link::take_proposal() {
   opened();
 }
 
+/// Room for what the peer sends. False: the way has failed.
+bool Link::reserve() {
+  granted_ = grant_for(rail_.links_.size());
+  const uint32_t slots = granted_ + kSpareSlots;
+  const bool anew = slots_ > 0;
+  if (slots > slots_ && !rail_.reserve_slots(slots - slots_))
+    return fail("there is no memory for messages of another peer; WEFT_LOG=info says more"), false;
+  if (!anew && !rail_.reserve_reports(kMessageDepth + rail_.options_.flows * kBulkDepth))
+    return fail("the device's completion queue cannot grow for another peer"), false;
+  slots_ = std::max(slots_, slots);
+  // A queue pair that broke may have kept the slot of a message that was coming, though hardware gives it back as a rule: see withdraw().
+  if (anew && replaced_ < kSpareSlots && rail_.reserve_slots(1)) ++replaced_;
+  return true;
+}
+
 /// The queue pairs of a way, ready to be connected. False: the way has failed.
 bool Link::make_queues() {
   release_queues();
-  granted_ = grant_for(rail_.links_.size());
-  const uint32_t slots = granted_ + kSpareSlots;
-  if (!rail_.reserve_slots(slots > slots_ ? slots - slots_ : 1))
-    return fail("there is no memory for messages of another peer; WEFT_LOG=info says more"), false;
+  if (!reserve()) return false;
   const uint32_t count = 1 + rail_.options_.flows;
-  if (slots_ == 0 && !rail_.reserve_reports(kMessageDepth + rail_.options_.flows * kBulkDepth))
-    return fail("the device's completion queue cannot grow for another peer"), false;
-  slots_ = std::max(slots_, slots);
   queues_.resize(count);
   for (uint32_t i = 0; i < count; ++i) {
     Queue& queue = queues_[i];
