@@ -27,10 +27,8 @@ const SchedulePtr& Plans::find(const Agreed& a, bool in_place, Rank me) {
 }
 
 SchedulePtr Plans::make(const Agreed& a, bool in_place, Rank me) const {
-  Agreed of_class = a;
-  of_class.bytes = class_bytes(size_class(a.bytes));
-  if (a.front > 0) return std::make_shared<Schedule>(between_groups(of_class, topology_, me));
-  const Choice choice = choose(of_class, topology_);
+  if (a.front > 0) return std::make_shared<Schedule>(between_groups(of_class(a), topology_, me));
+  const Choice choice = choose(of_class(a), topology_);
   const Parameters p{.root = a.root, .commutative = a.commutative, .in_place = in_place, .segments = choice.segments};
   return std::make_shared<Schedule>(choice.algorithm->build(topology_, me, a.size, p));
 }

@@ -38,6 +38,12 @@ constexpr int size_class(uint64_t bytes) { return 64 - __builtin_clzll(bytes | 1
 /// The smallest size of a class, which stands for it.
 constexpr uint64_t class_bytes(int size_class) { return size_class == 0 ? 0 : uint64_t{1} << (size_class - 1); }
 
+/// What a plan is made for: the smallest size of its class.
+inline Agreed of_class(Agreed a) {
+  a.bytes = class_bytes(size_class(a.bytes));
+  return a;
+}
+
 /// The plan for a call. Thresholds today; a cost model and measured tables come in here.
 Choice choose(const Agreed&, const Topology&);
 

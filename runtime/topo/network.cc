@@ -90,6 +90,31 @@ std::string flaw(std::string_view list) {
   return {};
 }
 
+/// The names of a file's hosts, each once, at most `most`.
+struct Names {
+  size_t most;
+  std::vector<std::string> list;
+  std::unordered_set<std::string> known;
+
+  /// Adds those that a pattern stands for, behind `head`.
+  void add(std::string_view pattern, const std::string& head = "") {
+    const size_t open = pattern.find('['), close = pattern.find(']');
+    if (open == pattern.npos) {
+      std::string name = head + std::string(pattern);
+      if (known.insert(name).second) list.push_back(std::move(name));
+      return;
+    }
+    for (std::string_view items = pattern.substr(open + 1, close - open - 1); !items.empty();) {
+      const auto range = Range::parse(take(items, ','));
+      for (uint64_t n = range->first; n <= range->last && list.size() < most; ++n) {
+        std::string digits = std::to_string(n);
+        digits.insert(0, range->width - std::min(range->width, digits.size()), '0');
+        add(pattern.substr(close + 1), head + std::string(pattern.substr(0, open)) + digits);
+      }
+    }
+  }
+};
+
 bool same_letters(std::string_view a, std::string_view b) {
   return std::ranges::equal(a, b, [](unsigned char x, unsigned char y) { return tolower(x) == tolower(y); });
 }
@@ -174,6 +199,13 @@ Result<std::vector<std::string>> Network::above(std::string_view host) const {
     at = std::ranges::find_if(switches_, [&](const Switch& s) { return names(s.switches, path.back()); });
   }
   return path;
+}
+
+std::vector<std::string> Network::hosts(size_t most) const {
+  Names names{most, {}, {}};
+  for (const Switch& s : switches_)
+    for (std::string_view list = s.nodes; !list.empty() && names.list.size() < most;) names.add(take_name(list));
+  return std::move(names.list);
 }
 
 }  // namespace weft::topo

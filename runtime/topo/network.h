@@ -30,6 +30,9 @@ class Network {
   /// before its first dot. Fails where more than kLevels are above each other, as in a circle.
   Result<std::vector<std::string>> above(std::string_view host) const;
 
+  /// The first hosts that it names, in the file's order, each once; at most `most`.
+  std::vector<std::string> hosts(size_t most) const;
+
  private:
   struct Switch {
     std::string name, nodes, switches;

@@ -72,3 +72,16 @@ TEST_CASE("what a network's file cannot say", "[topo]") {
   CHECK_FALSE(Network::read("/nowhere/at/all"));
   CHECK_FALSE(Network::read("/"));
 }
+
+TEST_CASE("the hosts that a network's file names, in its order, each once") {
+  const auto network =
+      Network::parse("SwitchName=t Switches=a,b\nSwitchName=a Nodes=n[08-11,9-8x],m1\nSwitchName=b Nodes=n[10-12],k", "file");
+  CHECK_FALSE(network);
+  const auto good =
+      Network::parse("SwitchName=t Switches=a,b\nSwitchName=a Nodes=n[08-11],m1\nSwitchName=b Nodes=n[10-12],r[1-2]c[3,5]", "file");
+  REQUIRE(good);
+  CHECK(good->hosts(100) == std::vector<std::string>{"n08", "n09", "n10", "n11", "m1", "n12", "r1c3", "r1c5", "r2c3", "r2c5"});
+  CHECK(good->hosts(3) == std::vector<std::string>{"n08", "n09", "n10"});
+  CHECK(Network::parse("SwitchName=a Nodes=n[1-999999999999999999]", "file")->hosts(2).size() == 2);
+  for (const std::string& host : good->hosts(100)) CHECK_FALSE(good->above(host)->empty());
+}

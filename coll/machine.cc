@@ -1,0 +1,71 @@
+#include "coll/machine.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+namespace weft::coll {
+
+namespace {
+
+template <int level, double Path::*field>
+double& of_path(Machine& m) {
+  return m.paths[level].*field;
+}
+
+template <double Machine::*field>
+double& of_machine(Machine& m) {
+  return m.*field;
+}
+
+constexpr MachineField kFields[] = {
+    {"cache.latency", "ns", of_path<0, &Path::latency>},
+    {"cache.per_byte", "ns/B", of_path<0, &Path::per_byte>},
+    {"cache.send", "ns", of_path<0, &Path::send>},
+    {"cache.receive", "ns", of_path<0, &Path::receive>},
+    {"host.latency", "ns", of_path<1, &Path::latency>},
+    {"host.per_byte", "ns/B", of_path<1, &Path::per_byte>},
+    {"host.send", "ns", of_path<1, &Path::send>},
+    {"host.receive", "ns", of_path<1, &Path::receive>},
+    {"leaf.latency", "ns", of_path<2, &Path::latency>},
+    {"leaf.per_byte", "ns/B", of_path<2, &Path::per_byte>},
+    {"leaf.send", "ns", of_path<2, &Path::send>},
+    {"leaf.receive", "ns", of_path<2, &Path::receive>},
+    {"far.latency", "ns", of_path<3, &Path::latency>},
+    {"far.per_byte", "ns/B", of_path<3, &Path::per_byte>},
+    {"far.send", "ns", of_path<3, &Path::send>},
+    {"far.receive", "ns", of_path<3, &Path::receive>},
+    {"host_link", "ns/B", of_machine<&Machine::host_link>},
+    {"uplink", "ns/B", of_machine<&Machine::uplink>},
+    {"reduce", "ns/B", of_machine<&Machine::reduce>},
+    {"copy", "ns/B", of_machine<&Machine::copy>},
+};
+
+}  // namespace
+
+const char* to_string(Level level) {
+  static constexpr const char* names[kLevels] = {"cache", "host", "leaf", "far"};
+  return names[static_cast<int>(level)];
+}
+
+std::span<const MachineField> machine_fields() { return kFields; }
+
+std::string set_fields(Machine& machine, std::string_view settings) {
+  while (!settings.empty()) {
+    const size_t end = std::min(settings.find(','), settings.size());
+    const std::string_view entry = settings.substr(0, end);
+    settings.remove_prefix(std::min(end + 1, settings.size()));
+    const size_t sign = std::min(entry.find('='), entry.size());
+    const std::string_view name = entry.substr(0, sign), digits = entry.substr(std::min(sign + 1, entry.size()));
+    const auto field = std::ranges::find_if(kFields, [&](const MachineField& f) { return name == f.name; });
+    if (field == std::end(kFields)) return "\"" + std::string(name) + "\" is no number of the machine";
+    double value = 0;
+    const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    if (error != std::errc() || stop != digits.data() + digits.size() || !std::isfinite(value) || value < 0)
+      return "\"" + std::string(entry) + "\" does not give " + field->name + " in " + field->unit + ", such as " + field->name + "=0.08";
+    field->of(machine) = value;
+  }
+  return {};
+}
+
+}  // namespace weft::coll
