@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "coll/team_state.h"
+#include "coll/wish.h"
 #include "include/mpi.h"
 #include "runtime/base/error.h"
 
@@ -11,8 +12,6 @@ namespace {
 
 /// How many calls a team makes by message first.
 constexpr int kPatience = 4;
-
-bool has_kernel(Pattern p) { return p == Pattern::barrier || p == Pattern::bcast || p == Pattern::reduce || p == Pattern::allreduce; }
 
 /// True if all members are on this node, as the launcher tells it: the same answer on all of them.
 bool on_one_node(const pml::Team& team) {
@@ -28,10 +27,10 @@ bool on_one_node(const pml::Team& team) {
 }  // namespace
 
 bool TeamState::node_wanted(const Call& c, const Agreed& a) {
-  if (a.size == 1 || !has_kernel(a.pattern)) return false;
+  if (a.size == 1 || !has_node_kernel(a.pattern)) return false;
   if (a.front > 0 && a.pattern != Pattern::barrier) return false;
   if (c.op && (!node::Segment::fits(working_type(c)) || working_type(c).size == 0)) return false;
-  const Forced user = forced(a.pattern);
+  const Forced user = forced(a.pattern, a.bytes);
   return user.anything ? user.node : node_kernel_pays(a, a.bytes);
 }
 
@@ -62,7 +61,7 @@ bool TeamState::try_node(const Call& c, const Agreed& a, int& error) {
       node_state_ = Node::impossible;
       return false;
     }
-    if (++node_chances_ <= kPatience && !forced(a.pattern).node) return false;
+    if (++node_chances_ <= kPatience && !forced(a.pattern, a.bytes).node) return false;
     node_ = node::Segment::wire(team_, next_tag(Form::blocking));
     node_state_ = node_ ? Node::ready : Node::impossible;
     if (!node_) return false;

@@ -8,27 +8,29 @@ namespace weft::coll {
 
 namespace {
 
-uint64_t key_of(const Agreed& a, bool in_place) {
+uint64_t key_of(const Agreed& a, bool in_place, const Forced& user) {
   return static_cast<uint64_t>(a.pattern) | uint64_t(size_class(a.bytes)) << 8 | uint64_t(in_place) << 16 | uint64_t(a.commutative) << 17 |
-         uint64_t(a.uneven) << 18 | uint64_t(a.front > 0) << 19 | uint64_t(static_cast<uint32_t>(a.root)) << 32;
+         uint64_t(user.number) << 20 | uint64_t(a.uneven) << 18 | uint64_t(a.front > 0) << 19 |
+         uint64_t(static_cast<uint32_t>(a.root)) << 32;
 }
 
 }  // namespace
 
 const SchedulePtr& Plans::find(const Agreed& a, bool in_place, Rank me) {
-  const uint64_t key = key_of(a, in_place);
+  const Forced user = forced(a.pattern, a.bytes);
+  const uint64_t key = key_of(a, in_place, user);
   if (key == last_key_) [[likely]]
     return last_;
   if (all_.size() >= kMost) all_.clear();
   SchedulePtr& found = all_[key];
-  if (!found) found = make(a, in_place, me);
+  if (!found) found = make(a, in_place, me, user);
   last_key_ = key;
   return last_ = found;
 }
 
-SchedulePtr Plans::make(const Agreed& a, bool in_place, Rank me) const {
+SchedulePtr Plans::make(const Agreed& a, bool in_place, Rank me, const Forced& user) const {
   if (a.front > 0) return std::make_shared<Schedule>(between_groups(of_class(a), topology_, me));
-  const Choice choice = choose(of_class(a), topology_);
+  const Choice choice = choose(of_class(a), topology_, user);
   const Parameters p{.root = a.root, .commutative = a.commutative, .in_place = in_place, .segments = choice.segments};
   return std::make_shared<Schedule>(choice.algorithm->build(topology_, me, a.size, p));
 }

@@ -15,7 +15,8 @@ namespace weft::coll {
 /// A cached schedule. Shared with nonblocking and persistent operations, which may outlive its place in the cache.
 using SchedulePtr = std::shared_ptr<const Schedule>;
 
-/// The plans of a team by key: {pattern, size class, operation class, root} and the local in_place. The last one is at hand.
+/// The plans of a team by key: {pattern, size class, entry of WEFT_COLL, operation class, root} and the local in_place. The last one is at
+/// hand.
 class Plans {
  public:
   explicit Plans(const Topology& topology) : topology_(topology) {}
@@ -23,7 +24,7 @@ class Plans {
 
  private:
   static constexpr size_t kMost = 512;  // roots may be many; then all is made anew
-  SchedulePtr make(const Agreed&, bool in_place, Rank me) const;
+  SchedulePtr make(const Agreed&, bool in_place, Rank me, const Forced&) const;
 
   uint64_t last_key_ = ~uint64_t{0};
   SchedulePtr last_;

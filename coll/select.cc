@@ -4,6 +4,7 @@
 #include <atomic>
 #include <string>
 
+#include "coll/wish.h"
 #include "runtime/base/log.h"
 #include "runtime/config/config.h"
 
@@ -11,9 +12,11 @@ namespace weft::coll {
 
 namespace {
 
-config::Text coll_setting("", "COLL", "",
-                          "collective algorithms by name, such as \"allreduce=ring;bcast=binomial\"; \"node\" names the kernels in "
-                          "shared memory. Empty: chosen by size");
+config::Text coll_setting(
+    "", "COLL", "",
+    "collective algorithms by name, where wanted by size, such as \"allreduce:64K-1M=ring;bcast=binomial\" (64K included, 1M "
+    "not; the last entry that fits counts); \"node\" names the kernels in shared memory. Empty: chosen by size. weft explain "
+    "shows what there is");
 
 constexpr uint64_t kKiB = 1024;
 
@@ -65,43 +68,48 @@ const char* name_of(const Agreed& a) {
   return "";
 }
 
-Forced parse(Pattern pattern, std::string_view all) {
-  Forced found;
-  while (!all.empty()) {
-    const size_t end = std::min(all.find(';'), all.size());
-    const std::string_view entry = all.substr(0, end);
-    all.remove_prefix(std::min(end + 1, all.size()));
-    const size_t sign = entry.find('=');
-    if (sign == std::string_view::npos || entry.substr(0, sign) != to_string(pattern)) continue;
-    const std::string_view name = entry.substr(sign + 1);
-    found.node = name == "node";
-    found.algorithm = find_algorithm(pattern, name);
-    found.anything = found.node || found.algorithm;
-    static std::atomic<bool> said{false};
-    if (!found.anything && !said.exchange(true)) {
-      log(Level::warning, "WEFT_COLL names no algorithm of %s: %.*s", to_string(pattern), static_cast<int>(name.size()), name.data());
-    }
+/// WEFT_COLL, read when its text has changed.
+const Wishes& wishes() {
+  thread_local std::string text;
+  thread_local Wishes read;
+  static std::atomic<bool> said{false};
+  if (text != coll_setting.get()) {
+    text = coll_setting.get();
+    read = Wishes::read(text);
+    if (!read.wrong.empty() && !said.exchange(true)) log(Level::warning, "WEFT_COLL, ignored in part: %s", read.wrong.c_str());
   }
-  return found;
+  return read;
 }
 
 }  // namespace
 
-Forced forced(Pattern pattern) {
-  const std::string& text = coll_setting.get();
-  return text.empty() ? Forced{} : parse(pattern, text);
+Forced forced(Pattern pattern, uint64_t bytes) {
+  if (coll_setting.get().empty()) [[likely]]
+    return {};
+  const std::vector<Wish>& all = wishes().all;
+  for (size_t i = all.size(); i-- > 0;)
+    if (all[i].fits(pattern, bytes)) return {all[i].algorithm, all[i].node, true, static_cast<uint32_t>(i + 1)};
+  return {};
 }
 
-Choice choose(const Agreed& a, const Topology&) {
+Choice choose(const Agreed& a, const Topology&, const Forced& user) {
   const Parameters p{.root = a.root, .commutative = a.commutative};
   Choice choice;
-  if (const Forced user = forced(a.pattern); user.algorithm && user.algorithm->usable(a.size, p, a.uneven)) {
-    choice.algorithm = user.algorithm;
-  } else {
-    choice.algorithm = find_algorithm(a.pattern, name_of(a));
-  }
+  choice.algorithm = user.algorithm && user.algorithm->usable(a.size, p, a.uneven) ? user.algorithm : find_algorithm(a.pattern, name_of(a));
   if (choice.algorithm->segmented) choice.segments = cut(a.bytes, 16 * kKiB);
   return choice;
+}
+
+Decision decide(const Agreed& a, bool one_node) {
+  const Forced user = forced(a.pattern, a.bytes);
+  Decision d;
+  d.node = one_node && a.size > 1 && has_node_kernel(a.pattern) && (user.anything ? user.node : node_kernel_pays(a, a.bytes));
+  d.choice = choose(of_class(a), {}, user);
+  if (!user.anything) return d;
+  d.wish = wishes().all[user.number - 1].text;
+  d.by_user = user.node ? d.node : user.algorithm == d.choice.algorithm;
+  d.unusable = !d.by_user;
+  return d;
 }
 
 bool node_kernel_pays(const Agreed& a, uint64_t bytes) {

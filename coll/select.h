@@ -1,7 +1,7 @@
 // Which algorithm runs: one function of what all ranks agree on.
 #pragma once
 
-#include <string_view>
+#include <string>
 
 #include "coll/algorithms/algorithms.h"
 
@@ -24,14 +24,15 @@ struct Choice {
   int32_t segments = 1;
 };
 
-/// What the user's WEFT_COLL says of one pattern.
+/// What the user's WEFT_COLL says of one pattern and size.
 struct Forced {
   const Algorithm* algorithm = nullptr;
   bool node = false;      ///< "node": the kernels in shared memory, whatever the size
-  bool anything = false;  ///< there is a word of the user's on this pattern
+  bool anything = false;  ///< there is a word of the user's
+  uint32_t number = 0;    ///< of the entry in WEFT_COLL, from 1; 0: none
 };
-/// Reads WEFT_COLL; unknown names are said once in a warning.
-Forced forced(Pattern);
+/// Reads WEFT_COLL; entries that cannot be understood are said once, in one warning.
+Forced forced(Pattern, uint64_t bytes);
 
 /// Sizes are agreed on by class: all sizes of a class get the same plan.
 constexpr int size_class(uint64_t bytes) { return 64 - __builtin_clzll(bytes | 1) - (bytes == 0); }
@@ -44,10 +45,23 @@ inline Agreed of_class(Agreed a) {
   return a;
 }
 
-/// The plan for a call. Thresholds today; a cost model and measured tables come in here.
-Choice choose(const Agreed&, const Topology&);
+/// The plan for a call: what the user forces where it can be used, else thresholds by size. Between groups, phases have sizes of their own,
+/// and all sizes of a class have the same plan.
+Choice choose(const Agreed&, const Topology&, const Forced&);
+inline Choice choose(const Agreed& a, const Topology& topology) { return choose(a, topology, forced(a.pattern, a.bytes)); }
 
-/// True if the kernel in shared memory should run for ranks on one node.
+/// True if the kernel in shared memory should run for ranks on one node, which there is.
 bool node_kernel_pays(const Agreed&, uint64_t bytes);
+
+/// The same in one: what ranks run, for people to read.
+struct Decision {
+  bool node = false;      ///< the kernel in shared memory; the first calls of a communicator, and types that it does not know, run `choice`
+  Choice choice;          ///< by messages
+  bool by_user = false;   ///< WEFT_COLL has decided
+  bool unusable = false;  ///< WEFT_COLL names what these ranks cannot use
+  std::string wish;       ///< its entry
+};
+/// `one_node`: all ranks are on one.
+Decision decide(const Agreed&, bool one_node);
 
 }  // namespace weft::coll

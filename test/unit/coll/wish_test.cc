@@ -1,0 +1,120 @@
+// WEFT_COLL: what is understood, what is said of the rest, and what it decides.
+#include "coll/wish.h"
+
+#include <catch2/catch.hpp>
+
+#include "coll/plan.h"
+#include "runtime/config/config.h"
+
+using namespace weft;
+using namespace weft::coll;
+
+namespace {
+
+/// For the duration of a test.
+struct Setting {
+  explicit Setting(const char* text) { set(text); }
+  ~Setting() { set(""); }
+  static void set(const char* text) {
+    config::Variable* const v = config::find("WEFT_COLL");
+    REQUIRE(v);
+    REQUIRE(v->set(text, config::Origin::program));
+  }
+};
+
+const char* chosen(Pattern p, uint64_t bytes) { return choose({.pattern = p, .size = 6, .bytes = bytes}, {}).algorithm->name; }
+
+}  // namespace
+
+TEST_CASE("entries of WEFT_COLL") {
+  const Wishes w =
+      Wishes::read("allreduce:64K-1M=ring; bcast = binomial ;;barrier=node;reduce:-8=binomial;scan:3G-=chain;bcast:0-1m=node;");
+  CHECK(w.wrong == "");
+  REQUIRE(w.all.size() == 6);
+  CHECK(w.all[0].pattern == Pattern::allreduce);
+  CHECK(w.all[0].algorithm == find_algorithm(Pattern::allreduce, "ring"));
+  CHECK(w.all[0].first == 65536);
+  CHECK(w.all[0].end == 1048576);
+  CHECK(w.all[0].text == "allreduce:64K-1M=ring");
+  CHECK(w.all[1].algorithm == find_algorithm(Pattern::bcast, "binomial"));
+  CHECK(w.all[1].fits(Pattern::bcast, 0));
+  CHECK(w.all[1].fits(Pattern::bcast, UINT64_MAX));
+  CHECK_FALSE(w.all[1].fits(Pattern::reduce, 0));
+  CHECK(w.all[2].node);
+  CHECK(w.all[3].fits(Pattern::reduce, 7));
+  CHECK_FALSE(w.all[3].fits(Pattern::reduce, 8));
+  CHECK(w.all[4].first == uint64_t{3} << 30);
+  CHECK(w.all[5].end == 1048576);
+}
+
+TEST_CASE("entries that cannot be understood are named, with what would do") {
+  const char* const sizes[] = {"allreduce:=ring",      "allreduce:64K=ring",   "allreduce:-=ring",    "allreduce:1M-64K=ring",
+                               "allreduce:4-4=ring",   "allreduce:1X-2X=ring", "allreduce:1KK-=ring", "allreduce:99999999999G-=ring",
+                               "allreduce:1-2-3=ring", "allreduce:--2=ring",   "allreduce: K-=ring"};
+  for (const char* entry : sizes) {
+    const Wishes w = Wishes::read(std::string("bcast=chain;") + entry + ";scan=chain");
+    CHECK(w.all.size() == 2);
+    CHECK(w.wrong == "\"" + std::string(entry) + "\": sizes are written 64K-1M, 1M- or -64K, the first one below the second");
+  }
+  CHECK(Wishes::read("ring").wrong.find("COLLECTIVE:FROM-TO=ALGORITHM") != std::string::npos);
+  CHECK(Wishes::read("alreduce=ring").wrong.find("allgather, alltoall, reduce, allreduce") != std::string::npos);
+  CHECK(Wishes::read("=").wrong.find("the collectives are") != std::string::npos);
+  CHECK(Wishes::read("allreduce=rign").wrong ==
+        "\"allreduce=rign\": the algorithms of allreduce are recursive_doubling, rabenseifner, ring, node");
+  CHECK(Wishes::read("gather=node").wrong == "\"gather=node\": the algorithms of gather are linear, binomial");
+  CHECK(Wishes::read("gather=node;x").wrong.find("binomial; \"x\": ") != std::string::npos);
+  std::string many;
+  for (size_t i = 0; i <= Wishes::kMost; ++i) many += "barrier=node;";
+  const Wishes w = Wishes::read(many);
+  CHECK(w.all.size() == Wishes::kMost);
+  CHECK(w.wrong == "\"barrier=node\": there are too many entries");
+}
+
+TEST_CASE("what is forced depends on the size, and the last word counts") {
+  const Setting setting("allreduce:64K-1M=ring;bcast=chain;bcast:1K-2K=binary_tree;barrier=dissemination");
+  CHECK(chosen(Pattern::allreduce, 65535) == std::string("rabenseifner"));
+  CHECK(chosen(Pattern::allreduce, 65536) == std::string("ring"));
+  CHECK(chosen(Pattern::allreduce, 1048575) == std::string("ring"));
+  CHECK(forced(Pattern::allreduce, 1048575).number == 1);
+  CHECK_FALSE(forced(Pattern::allreduce, 1048576).anything);
+  CHECK(chosen(Pattern::bcast, 1023) == std::string("chain"));
+  CHECK(chosen(Pattern::bcast, 1024) == std::string("binary_tree"));
+  CHECK(chosen(Pattern::bcast, 2048) == std::string("chain"));
+  // What cannot run is not forced.
+  const Agreed ordered{.pattern = Pattern::allreduce, .size = 6, .bytes = 70000, .commutative = false};
+  CHECK(choose(ordered, {}).algorithm->name == std::string("rabenseifner"));
+}
+
+TEST_CASE("plans keep sizes of one class apart where WEFT_COLL does") {
+  const Setting setting("bcast:100K-110K=chain;bcast:110K-120K=binomial");
+  Plans plans({});
+  const auto steps = [&](uint64_t bytes) {
+    const Agreed a{.pattern = Pattern::bcast, .size = 6, .bytes = bytes};
+    return plans.find(a, false, 0)->blocks;
+  };
+  const int32_t chain = steps(100 << 10), whole = steps(110 << 10), pieces = steps(120 << 10);
+  CHECK(chain == 4);  // of 16 KiB in the smallest size of the class
+  CHECK(whole == 1);
+  CHECK(pieces == 6);  // scatter_allgather
+  CHECK(steps(99 << 10) == 6);
+  CHECK(steps((110 << 10) - 1) == chain);
+}
+
+TEST_CASE("decisions say by whose word") {
+  Agreed a{.pattern = Pattern::allreduce, .size = 6, .bytes = 70000, .commutative = false};
+  CHECK_FALSE(decide(a, false).by_user);
+  CHECK(decide({.pattern = Pattern::barrier, .size = 6}, true).node);
+  CHECK_FALSE(decide({.pattern = Pattern::barrier, .size = 6}, false).node);
+  CHECK_FALSE(decide({.pattern = Pattern::gather, .size = 6}, true).node);
+  const Setting setting("allreduce:64K-1M=ring;reduce=node;barrier=dissemination");
+  CHECK(decide(a, true).unusable);
+  CHECK(decide(a, true).wish == "allreduce:64K-1M=ring");
+  a.commutative = true;
+  CHECK(decide(a, true).by_user);
+  CHECK(decide(a, true).choice.algorithm->name == std::string("ring"));
+  CHECK_FALSE(decide({.pattern = Pattern::barrier, .size = 6}, true).node);
+  const Agreed large{.pattern = Pattern::reduce, .size = 6, .bytes = 1 << 20};
+  CHECK(decide(large, true).node);
+  CHECK(decide(large, true).by_user);
+  CHECK(decide(large, false).unusable);
+}
