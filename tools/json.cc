@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "tools/explain.h"
 #include "tools/report.h"
 
 namespace weft::tools {
@@ -72,6 +73,61 @@ std::string to_json(const std::vector<boot::JobRecord>& jobs) {
     if (!j.origin.empty()) list.back().update({{"origin", j.origin}, {"origin-pid", j.origin_pid}});
   }
   return list.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+namespace {
+
+Json priced(const coll::Candidate& c) {
+  Json out = {{"algorithm", c.algorithm->name}, {"segments", c.segments}};
+  if (!c.unpriced.empty()) {
+    out["unpriced"] = c.unpriced;
+    return out;
+  }
+  const coll::Clock& t = c.price.time;
+  const coll::Traffic& traffic = c.price.traffic;
+  out.update({{"ns", t.at},
+              {"latency_ns", t.latency},
+              {"transfer_ns", t.transfer},
+              {"waiting_ns", t.waiting},
+              {"work_ns", t.work},
+              {"hops", t.hops},
+              {"shortened", c.price.shortened},
+              {"messages", traffic.messages},
+              {"bytes", traffic.bytes},
+              {"between_hosts", traffic.between_hosts},
+              {"bytes_between_hosts", traffic.bytes_between_hosts},
+              {"between_switches", traffic.between_switches},
+              {"bytes_between_switches", traffic.bytes_between_switches},
+              {"busiest_host_link", traffic.busiest_host_link},
+              {"busiest_uplink", traffic.busiest_uplink}});
+  return out;
+}
+
+}  // namespace
+
+std::string to_json(const Explanation& e) {
+  Json list = Json::array(), machine = Json::object();
+  for (const coll::Candidate& c : e.candidates) list.push_back(priced(c));
+  coll::Machine numbers = e.machine;
+  for (const coll::MachineField& field : coll::machine_fields()) machine[field.name] = field.of(numbers);
+  const coll::Decision& d = e.decision;
+  const Json runs = {{"algorithm", d.node ? "node" : d.choice.algorithm->name},
+                     {"segments", d.choice.segments},
+                     {"by", d.by_user ? "WEFT_COLL" : "thresholds"},
+                     {"entry", d.wish},
+                     {"entry_unusable", d.unusable}};
+  const Json all = {{"collective", e.question.collective},
+                    {"ranks", e.agreed.size},
+                    {"bytes", e.agreed.bytes},
+                    {"hosts", e.hosts},
+                    {"switches", e.switches},
+                    {"candidates", list},
+                    {"unfit", e.unfit},
+                    {"runs", runs},
+                    {"reason", e.reason},
+                    {"verdict", e.verdict},
+                    {"machine", machine}};
+  return all.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace weft::tools

@@ -1,4 +1,5 @@
-// The `weft` command: what is installed (info), whether this machine is fit for it (doctor), the jobs that run (ps, kill).
+// The `weft` command: what is installed (info), whether this machine is fit for it (doctor), the jobs that run (ps, kill), what
+// collectives cost (explain).
 #include <config.h>
 
 #include <CLI/CLI.hpp>
@@ -6,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/explain.h"
 #include "tools/report.h"
 
 namespace {
@@ -73,10 +75,34 @@ int doctor(bool json) {
   return problems ? 1 : 0;
 }
 
+CLI::App* add_explain(CLI::App& app, ExplainQuestion& q) {
+  constexpr int32_t kMostRanks = 65536;  // whose schedules have room in memory
+  auto* const sub = app.add_subcommand(
+      "explain", "what a collective would cost by each algorithm, which one the library runs, and by whose word; nothing is measured");
+  sub->add_option("collective", q.collective, "such as allreduce or bcast")->required();
+  sub->add_option("--ranks", q.ranks, "ranks of the communicator")->required()->check(CLI::Range(1, kMostRanks));
+  sub->add_option("--bytes", q.bytes,
+                  "of the whole vector (bcast, reductions, scans), else of the block of one rank; K, M, G: powers of 1024")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(uint64_t{0}, uint64_t{1} << 50));
+  sub->add_option("--hosts", q.hosts, "ranks are on so many, one after the other [64 ranks on each]")->check(CLI::Range(1, kMostRanks));
+  sub->add_option("--hosts-per-switch", q.hosts_per_switch, "hosts behind each of several switches [one switch]")
+      ->check(CLI::Range(1, kMostRanks));
+  sub->add_option("--ranks-per-cache", q.ranks_per_cache, "ranks of a host that share a cache [all]")->check(CLI::Range(1, kMostRanks));
+  sub->add_option("--network", q.network, "a file that tells which hosts share a switch, as for WEFT_NETWORK; the hosts are its first ones")
+      ->envname("WEFT_NETWORK");
+  sub->add_option("--root", q.root, "rank of the root [0]")->check(CLI::Range(0, kMostRanks));
+  sub->add_flag("--ordered", q.ordered, "the operation does not commute");
+  sub->add_flag("--uneven", q.uneven, "blocks of different sizes, as in the v forms; --bytes is their average");
+  sub->add_option("--machine", q.machine, "other numbers than the built-in ones, such as leaf.latency=1500,host_link=0.04");
+  sub->add_flag("--json", q.json, "as JSON");
+  return sub;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"weft: what is installed, whether this machine is fit for it, and the jobs that run here", "weft"};
+  CLI::App app{"weft: what is installed, whether this machine is fit for it, and the jobs that run here, what collectives cost", "weft"};
   app.set_version_flag("--version", "weft " PACKAGE_VERSION);
   app.require_subcommand(1);
   bool json = false, variables = false, now = false;
@@ -96,10 +122,13 @@ int main(int argc, char** argv) {
   auto* ways = app.add_subcommand(
       "paths", "which ways messages take within and between hosts, and why: by a trial job; options as for mpirun, and --measure");
   ways->prefix_command()->set_help_flag("--help", "Print this help message and exit");  // -h begins -hostfile
-  auto* trial = app.add_subcommand("trial-rank", "")->group("");                        // the program of that job
+  ExplainQuestion question;
+  auto* costs = add_explain(app, question);
+  auto* trial = app.add_subcommand("trial-rank", "")->group("");  // the program of that job
   CLI11_PARSE(app, argc, argv);
   if (trial->parsed()) return be_trial_rank();
   if (ways->parsed()) return show_paths(ways->remaining());
+  if (costs->parsed()) return show_explanation(question);
   if (list->parsed()) return job.empty() ? list_jobs(json) : show_job(job);
   if (end->parsed()) return kill_jobs(jobs, now);
   return about->parsed() ? info(json, variables) : doctor(json);

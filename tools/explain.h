@@ -1,0 +1,48 @@
+// `weft explain`: what a collective would cost by each algorithm, and what the library runs.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "coll/model.h"
+#include "runtime/base/status.h"
+
+namespace weft::tools {
+
+struct ExplainQuestion {
+  std::string collective;
+  int32_t ranks = 0, root = 0;
+  uint64_t bytes = 0;  ///< as coll::Agreed means them
+  int32_t hosts = 0;   ///< 0: of 64 ranks each; with a network those of its file, as far as there are ranks for them
+  int32_t hosts_per_switch = 0, ranks_per_cache = 0;  ///< 0: all of them
+  bool ordered = false, uneven = false;
+  std::string network;  ///< file; empty: none
+  std::string machine;  ///< changes, see coll::set_fields
+  bool json = false;
+};
+
+struct Explanation {
+  ExplainQuestion question;
+  coll::Agreed agreed;
+  coll::Machine machine;
+  int32_t hosts = 1, switches = 1;
+  std::vector<coll::Candidate> candidates;  ///< the cheapest first; at least one with a price
+  std::vector<std::string> unfit;           ///< algorithms that these ranks, or this operation, cannot use
+  coll::Decision decision;
+  std::optional<size_t> runs;  ///< what the library runs, among the candidates; nothing: the kernel in shared memory
+  std::string reason;          ///< why the first one is the cheapest
+  std::string verdict;         ///< what the library runs, by whose word, and what the model thinks of it
+};
+
+/// "312.5 us".
+std::string show_time(double ns);
+
+Result<Explanation> explain(const ExplainQuestion&);
+std::string to_json(const Explanation&);
+
+/// The command: exit code.
+int show_explanation(const ExplainQuestion&);
+
+}  // namespace weft::tools
