@@ -8,6 +8,8 @@
 #include <fstream>
 
 #include "btl/wrap/plan.h"
+#include "coll/machine.h"
+#include "coll/wish.h"
 #include "launcher/options.h"
 #include "launcher/place/config_file.h"
 #include "launcher/place/hosts.h"
@@ -69,8 +71,26 @@ void add_networks(Targets& all) {
                  {"SwitchName=s1 Nodes=n[1-4],m[01-10]x\nSwitchName=s2 Nodes=n[5-8] LinkSpeed=1\nSwitchName=top Switches=s[1-2]\n",
                   "SwitchName=a Nodes=n[1-2]r[3-4]q[5,6]\\\n\nSwitchName=b Switches=a,c\nSwitchName=c Switches=b # x\n"},
                  [](std::string_view in) {
-                   if (const auto network = topo::Network::parse(in, "file"))
-                     for (const char* host : {"n1", "m07x", "n1r3q6", "n9.example"}) (void)network->above(host);
+                   const auto network = topo::Network::parse(in, "file");
+                   if (!network) return;
+                   for (const char* host : {"n1", "m07x", "n1r3q6", "n9.example"}) (void)network->above(host);
+                   const auto hosts = network->hosts(100);
+                   need(hosts.size() <= 100, "more hosts than asked for");
+                   for (const std::string& host : hosts)
+                     if (const auto above = network->above(host)) need(!above->empty(), "a host that the file names hangs on no switch");
+                 }});
+  all.push_back({"coll/wishes",
+                 {"allreduce:64K-1M=ring; bcast = binomial;barrier=node", "reduce:-8=binomial;scan:3G-=chain"},
+                 [](std::string_view in) {
+                   for (const coll::Wish& wish : coll::Wishes::read(in).all) {
+                     need(wish.first < wish.end, "an empty range of sizes");
+                     need(coll::Wishes::read(wish.text).all.size() == 1, "an entry cannot be read again");
+                   }
+                 }});
+  all.push_back({"coll/machine", {"leaf.latency=1500,host_link=0.04", "copy=1e-3"}, [](std::string_view in) {
+                   coll::Machine machine;
+                   (void)coll::set_fields(machine, in);
+                   for (const coll::MachineField& field : coll::machine_fields()) need(field.of(machine) >= 0, "a negative cost");
                  }});
 }
 
