@@ -3,9 +3,11 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "btl/list.h"
+#include "coll/select.h"
 #include "runtime/base/json.h"
 #include "runtime/config/config.h"
 
@@ -77,7 +79,8 @@ std::vector<std::string_view> transports() {
 /// JSON: {"version", "abi", "transports", "built_with", "variables": [...], "complaints": [...]}. The text lives as long as the library.
 extern "C" [[gnu::visibility("default")]] const char* weft_describe() {
   static std::string text;
-  const auto complaints = config::load_environment();
+  auto complaints = config::load_environment();
+  if (std::string wrong = coll::complaint(); !wrong.empty()) complaints.push_back(std::move(wrong));
   std::string variables = "[";
   for (const config::Variable* v = config::all(); v; v = v->next()) variables.append(variables.size() > 1 ? "," : "").append(describe(*v));
   text = "{" + field("version", PACKAGE_VERSION) + "," + field("abi", "MPI 5.0 standard ABI 1.0") +

@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <cstdlib>
 #include <string>
+#include <utility>
 
 #include "api/buffers.h"
 #include "api/generated/bodies.h"
 #include "api/handles.h"
 #include "api/state.h"
+#include "coll/select.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 #include "runtime/boot/boot.h"
@@ -69,7 +71,8 @@ int open_instance(int wanted_level, int* provided) {
     if (wanted_level == MPI_THREAD_MULTIPLE && !state.instance->threads()) *provided = MPI_THREAD_SERIALIZED;
     return MPI_SUCCESS;
   }
-  const auto complaints = config::load_environment();
+  auto complaints = config::load_environment();
+  if (std::string wrong = coll::complaint(); !wrong.empty()) complaints.push_back(std::move(wrong));
   auto bootstrap = boot::open();
   if (!bootstrap) return fail(MPI_ERR_OTHER, "cannot join the job: %s", bootstrap.failure().text.c_str());
   speak_as((*bootstrap)->job());

@@ -1,11 +1,9 @@
 #include "coll/select.h"
 
 #include <algorithm>
-#include <atomic>
 #include <string>
 
 #include "coll/wish.h"
-#include "runtime/base/log.h"
 #include "runtime/config/config.h"
 
 namespace weft::coll {
@@ -72,16 +70,16 @@ const char* name_of(const Agreed& a) {
 const Wishes& wishes() {
   thread_local std::string text;
   thread_local Wishes read;
-  static std::atomic<bool> said{false};
   if (text != coll_setting.get()) {
     text = coll_setting.get();
     read = Wishes::read(text);
-    if (!read.wrong.empty() && !said.exchange(true)) log(Level::warning, "WEFT_COLL, ignored in part: %s", read.wrong.c_str());
   }
   return read;
 }
 
 }  // namespace
+
+std::string complaint() { return wishes().wrong.empty() ? std::string() : "WEFT_COLL, ignored in part: " + wishes().wrong; }
 
 Forced forced(Pattern pattern, uint64_t bytes) {
   if (coll_setting.get().empty()) [[likely]]

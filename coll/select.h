@@ -31,8 +31,10 @@ struct Forced {
   bool anything = false;  ///< there is a word of the user's
   uint32_t number = 0;    ///< of the entry in WEFT_COLL, from 1; 0: none
 };
-/// Reads WEFT_COLL; entries that cannot be understood are said once, in one warning.
+/// Reads WEFT_COLL. Entries that cannot be understood count for nothing.
 Forced forced(Pattern, uint64_t bytes);
+/// What to say of these, in one line; empty: there are none.
+std::string complaint();
 
 /// Sizes are agreed on by class: all sizes of a class get the same plan.
 constexpr int size_class(uint64_t bytes) { return 64 - __builtin_clzll(bytes | 1) - (bytes == 0); }

@@ -231,7 +231,8 @@ Result<Explanation> explain(const ExplainQuestion& q) {
 }
 
 int show_explanation(const ExplainQuestion& q) {
-  config::load_environment();  // WEFT_COLL; what is wrong with other variables programs say
+  config::load_environment();  // what is wrong with other variables than WEFT_COLL programs say
+  if (const std::string wrong = coll::complaint(); !wrong.empty()) std::fprintf(stderr, "weft explain: %s\n", wrong.c_str());
   const auto e = explain(q);
   if (!e) {
     std::fprintf(stderr, "weft explain: %s\n", e.failure().text.c_str());

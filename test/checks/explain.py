@@ -87,6 +87,13 @@ def words_of_the_user():
     has("the warning", wrong.stderr, '"bcast=chian": the algorithms of bcast are binomial, ')
 
 
+def one_warning_a_job():
+    """Ranks say it once, too."""
+    job = subprocess.run([WEFT.parent / "mpirun", "-n", "3", WEFT, "trial-rank"], capture_output=True, text=True, env={**os.environ, "WEFT_COLL": "barrier=bar"}, timeout=60)
+    want("status of a job", job.returncode, 0)
+    want("warnings of a job", job.stderr.count('"barrier=bar": the algorithms of barrier are dissemination, node'), 1)
+
+
 def for_people():
     text = ask("allreduce", "--ranks", "4096", "--bytes", "1M").stdout
     for part in ("1 MiB (the whole vector), 4096 ranks on 64 hosts behind 1 switch", "<- runs", "Cheapest by the model: ", "host_link 0.08 ns/B", "ring ~"):
@@ -109,7 +116,7 @@ def wrong_questions():
         has(f"{words}", done.stderr, part)
 
 
-for test in (sums_and_order, crossings, words_of_the_user, for_people, wrong_questions):
+for test in (sums_and_order, crossings, words_of_the_user, one_warning_a_job, for_people, wrong_questions):
     test()
 print("\n".join(failures) or "result: weft explain answers as it should")
 sys.exit(1 if failures else 0)

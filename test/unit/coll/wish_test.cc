@@ -80,9 +80,16 @@ TEST_CASE("what is forced depends on the size, and the last word counts") {
   CHECK(chosen(Pattern::bcast, 1023) == std::string("chain"));
   CHECK(chosen(Pattern::bcast, 1024) == std::string("binary_tree"));
   CHECK(chosen(Pattern::bcast, 2048) == std::string("chain"));
+  CHECK(complaint() == "");
   // What cannot run is not forced.
   const Agreed ordered{.pattern = Pattern::allreduce, .size = 6, .bytes = 70000, .commutative = false};
   CHECK(choose(ordered, {}).algorithm->name == std::string("rabenseifner"));
+}
+
+TEST_CASE("what of a setting cannot be understood is said, and the rest holds") {
+  const Setting setting("bcast=chain;bcast=chian");
+  CHECK(chosen(Pattern::bcast, 8) == std::string("chain"));
+  CHECK(complaint().find("WEFT_COLL, ignored in part: \"bcast=chian\": ") == 0);
 }
 
 TEST_CASE("plans keep sizes of one class apart where WEFT_COLL does") {
