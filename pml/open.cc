@@ -24,7 +24,8 @@ std::string names() {
   return text;
 }
 
-Result<std::vector<std::string>> wished(std::string_view rest) {
+/// `first`: of several processes that read the same, the one that speaks.
+Result<std::vector<std::string>> wished(std::string_view rest, bool first) {
   std::vector<std::string> list;
   while (!rest.empty()) {
     const size_t comma = std::min(rest.find(','), rest.size());
@@ -33,7 +34,10 @@ Result<std::vector<std::string>> wished(std::string_view rest) {
     if (name.empty()) continue;
     if (name != "auto" && !kind_called(name))
       return Failure{"WEFT_NET names a transport \"" + name + "\" that does not exist; there are: auto, " + names()};
-    list.push_back(std::move(name));
+    if (std::ranges::find(list, name) == list.end())
+      list.push_back(std::move(name));
+    else if (first)
+      log(Level::warning, "WEFT_NET names %s twice; it is used once", name.c_str());
   }
   return list;
 }
@@ -52,7 +56,7 @@ Result<std::unique_ptr<Lane>> Lane::assemble(boot::Bootstrap& boot, bool threads
 }
 
 Result<std::unique_ptr<Lane>> Lane::assemble_named(boot::Bootstrap& boot, bool threads, std::string_view names_wished) {
-  auto wish = wished(names_wished);
+  auto wish = wished(names_wished, boot.job().rank == 0);
   if (!wish) return wish.failure();
   const bool automatic = wish->empty() || std::ranges::find(*wish, "auto") != wish->end();
   if (automatic) {

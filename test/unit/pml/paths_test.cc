@@ -1,6 +1,7 @@
 // What is said of the ways between processes.
 #include "pml/paths.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 
 #include "test/unit/pml/ranks.h"
@@ -21,7 +22,7 @@ TEST_CASE("rows become a short text") {
 }
 
 TEST_CASE("a lane knows its ways to others before it connects to them") {
-  for (const char* names : {"shm", "tcp", "shm,tcp", "tcp,shm"}) {
+  for (const char* names : {"shm", "tcp", "shm,tcp", "tcp,shm", "shm,tcp,shm"}) {
     auto boots = boot::open_fake(2);
     std::vector<std::unique_ptr<pml::Lane>> lanes;
     for (auto& boot : boots) {
@@ -37,6 +38,7 @@ TEST_CASE("a lane knows its ways to others before it connects to them") {
     REQUIRE(!paths->empty());
     const std::string wish = names, first = wish.substr(0, wish.find(','));
     CHECK(paths->front().transport == first);
+    CHECK(std::ranges::count(*paths, "shm", &Path::transport) <= 1);  // however often it is named
     for (const Path& path : *paths) CHECK(wish.find(path.transport) != std::string::npos);
     for (const pml::Unused& unused : lanes[0]->unused()) {
       CHECK(wish.find(unused.transport) == std::string::npos);
