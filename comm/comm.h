@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "coll/coll.h"
+#include "comm/mailbox.h"
 #include "include/mpi.h"
 #include "pml/lanes.h"
 #include "runtime/base/attributes.h"
@@ -122,6 +123,8 @@ class Instance {
   Communicator* self() { return self_; }
   /// All processes of the job with a context of its own, for agreement among groups that have no communicator yet.
   pml::Team& carrier() { return *carrier_; }
+  /// Where letters of such agreements arrive, on any team.
+  Mailbox& mailbox() { return mailbox_; }
   /// The kinds of memory that objects of a session (0: the world model) may be used with: a list as mem::offered_alloc_kinds gives it.
   std::string memory_kinds(uint64_t session) const;
   /// Says so of a session, until it ends: an empty list.
@@ -134,6 +137,7 @@ class Instance {
   std::unique_ptr<boot::Bootstrap> boot_;
   std::unique_ptr<pml::Lanes> lanes_;
   std::unique_ptr<pml::Team> carrier_;
+  Mailbox mailbox_;
   Communicator* world_ = nullptr;
   Communicator* self_ = nullptr;
   bool threads_ = false;

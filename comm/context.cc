@@ -1,33 +1,29 @@
 #include "comm/context.h"
 
-#include "runtime/type/predefined.h"
+#include "comm/mailbox.h"
 
 namespace weft::comm {
 
-Status broadcast(pml::Team& carrier, const pml::Members& group, uint32_t rank, uint32_t root, int tag, const pml::Buffer& buffer) {
-  pml::Lane& lane = carrier.lane();
-  const uint32_t size = group.size(), self = (rank + size - root) % size;
-  const auto carrier_rank = [&](uint32_t distance) { return static_cast<int>(carrier.members().find(group.at((root + distance) % size))); };
+Status agree_on_context(Mailbox& mailbox, pml::Team& carrier, const pml::Members& group, uint32_t rank, std::string_view name,
+                        pml::Context& context) {
+  const uint32_t size = group.size();
+  const auto carrier_rank = [&](uint32_t member) { return static_cast<int>(carrier.members().find(group.at(member))); };
+  if (rank == 0) context = carrier.lane().new_context();
 
   uint32_t reach = 1;  // distance to the parent, then to the children
   for (; reach < size; reach <<= 1) {
-    if (!(self & reach)) continue;
-    pml::Outcome outcome;
-    const Status status = lane.receive(carrier, carrier_rank(self - reach), tag, pml::Traffic::collective, buffer, outcome);
+    if (!(rank & reach)) continue;
+    const Status status = mailbox.receive(carrier, carrier_rank(rank - reach), name, &context, sizeof context);
     if (status != Status::ok) return status;
     break;
   }
+  const Letter letter = write_letter(name, &context, sizeof context);
   for (reach >>= 1; reach > 0; reach >>= 1) {
-    if (self + reach >= size) continue;
-    const Status status = lane.send(carrier, carrier_rank(self + reach), tag, pml::Traffic::collective, buffer);
+    if (rank + reach >= size) continue;
+    const Status status = carrier.lane().send(carrier, carrier_rank(rank + reach), kLetterTag, pml::Traffic::agreement, sealed(letter));
     if (status != Status::ok) return status;
   }
   return Status::ok;
-}
-
-Status agree_on_context(pml::Team& carrier, const pml::Members& group, uint32_t rank, int tag, pml::Context& context) {
-  if (rank == 0) context = carrier.lane().new_context();
-  return broadcast(carrier, group, rank, 0, tag, {&context, sizeof context, &type::of(type::Basic::byte)});
 }
 
 }  // namespace weft::comm

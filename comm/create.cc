@@ -100,6 +100,18 @@ void finish_dup(pml::Request& request) {
   if (pending->made->topology) attach_topology(*pending->made, pending->made->topology);
 }
 
+/// A communicator over a part of another one; `name`: of the agreement on it.
+int create_named(Communicator& comm, const Group& group, std::string_view name, Communicator** made) {
+  *made = nullptr;
+  if (group.rank == MPI_UNDEFINED) return MPI_SUCCESS;
+  pml::Context context = 0;
+  const auto rank = static_cast<uint32_t>(group.rank);
+  const Status status = agree_on_context(comm.instance->mailbox(), *comm.team, *group.members, rank, name, context);
+  if (status != Status::ok) return fail(status);
+  *made = make_communicator(*comm.instance, context, group.members, rank, &comm);
+  return MPI_SUCCESS;
+}
+
 }  // namespace
 
 void Communicator::destroy(Communicator* comm) {
@@ -194,30 +206,23 @@ int split(Communicator& comm, int color, int key, Communicator** made) {
 }
 
 int create_group(Communicator& comm, const Group& group, int tag, Communicator** made) {
-  *made = nullptr;
-  if (group.rank == MPI_UNDEFINED) return MPI_SUCCESS;
-  pml::Context context = 0;
-  const auto rank = static_cast<uint32_t>(group.rank);
-  const Status status = agree_on_context(*comm.team, *group.members, rank, agreement_tag(tag), context);
-  if (status != Status::ok) return fail(status);
-  *made = make_communicator(*comm.instance, context, group.members, rank, &comm);
-  return MPI_SUCCESS;
+  return create_named(comm, group, agreement_name("group", tag), made);
 }
 
 int create(Communicator& comm, const Group& group, Communicator** made) {
   if (comm.team->inter()) return split(comm, group.rank == MPI_UNDEFINED ? MPI_UNDEFINED : 0, group.rank, made);
-  // A tag that no MPI_Comm_create_group can have (user tags end below), so that both may run on one communicator.
-  constexpr int tag_of_create = 0x3fffffff;
-  return create_group(comm, group, tag_of_create, made);
+  return create_named(comm, group, "create", made);  // both may run on one communicator at once
 }
 
 int create_from_group(const Group& group, std::string_view stringtag, const Info* info, Errhandler& errhandler, Communicator** made) {
   *made = nullptr;
   pml::Context context = 0;
   const auto rank = static_cast<uint32_t>(group.rank);
-  const Status status = agree_on_context(group.instance->carrier(), *group.members, rank, agreement_tag(stringtag), context);
+  Instance& instance = *group.instance;
+  const std::string name = agreement_name("from group", stringtag);
+  const Status status = agree_on_context(instance.mailbox(), instance.carrier(), *group.members, rank, name, context);
   if (status != Status::ok) return fail(status);
-  *made = make_communicator(*group.instance, context, group.members, rank, nullptr);
+  *made = make_communicator(instance, context, group.members, rank, nullptr);
   (*made)->errhandler = retain(&errhandler);
   (*made)->session = group.session;
   set_hints(**made, info);

@@ -22,6 +22,7 @@ constexpr int any_source = -1;  // MPI_ANY_SOURCE
 constexpr int any_tag = -2;     // MPI_ANY_TAG
 constexpr int proc_null = -3;   // MPI_PROC_NULL
 
-enum class Traffic : uint8_t { user = 0, collective = 1, partitioned = 2 };  ///< separate matching spaces of one team: bits of a context
+/// Separate matching spaces of one team: bits of a context. `agreement`: of members who agree on a new communicator (comm/mailbox.h).
+enum class Traffic : uint8_t { user = 0, collective = 1, partitioned = 2, agreement = 3 };
 
 }  // namespace weft::pml

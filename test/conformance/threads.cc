@@ -1,5 +1,8 @@
 // MPI_THREAD_MULTIPLE: threads of every rank talk at once, on one communicator and on their own, also in collectives.
+#include <unistd.h>
+
 #include <atomic>
+#include <climits>
 #include <string>
 #include <thread>
 
@@ -112,6 +115,83 @@ void promises() {
   CHECK(promise.freed);
 }
 
+/// Every thread makes a communicator, each rank in another order: those of one thread must come together.
+template <class Make>
+void make_at_once(Make make) {
+  on_all_threads([&](int i) {
+    usleep(static_cast<useconds_t>((i + rank) % threads) * 3000);
+    MPI_Comm made = make(i);
+    int inter = 0, got[2] = {i, -1};
+    CHECK(made != MPI_COMM_NULL);
+    MPI_Comm_test_inter(made, &inter);
+    if (inter)
+      MPI_Allreduce(&got[0], &got[1], 1, MPI_INT, MPI_MAX, made);
+    else if (MPI_Bcast(got, 1, MPI_INT, 0, made) == MPI_SUCCESS)
+      got[1] = got[0];
+    CHECK(got[1] == i);
+    MPI_Comm_free(&made);
+  });
+}
+
+/// What tells agreements apart is all of a tag and all of a string. The first two strings have the same hash in libstdc++, to 30 bits.
+const int tags[threads] = {5, 5 + (1 << 30), INT_MAX, INT_MAX - 1};
+const char* const names[threads] = {"org.example.lib6162", "org.example.lib43713", "", "org.example.lib"};
+
+void agree_at_once() {
+  MPI_Group group;
+  MPI_Comm_group(MPI_COMM_WORLD, &group);
+  make_at_once([&](int i) {
+    MPI_Comm made = MPI_COMM_NULL;
+    MPI_Comm_create_group(MPI_COMM_WORLD, group, tags[i], &made);
+    return made;
+  });
+  make_at_once([&](int i) {
+    MPI_Comm made = MPI_COMM_NULL;
+    if (i == 0)
+      MPI_Comm_create(MPI_COMM_WORLD, group, &made);
+    else
+      MPI_Comm_create_group(MPI_COMM_WORLD, group, (1 << 30) - i, &made);
+    return made;
+  });
+  make_at_once([&](int i) {
+    MPI_Comm made = MPI_COMM_NULL;
+    MPI_Comm_create_from_group(group, names[i], MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &made);
+    return made;
+  });
+  MPI_Group_free(&group);
+}
+
+/// Between the even ranks and the odd ones; the leaders meet over the world, where groups agree at the same time.
+void agree_between_groups() {
+  MPI_Comm side[threads];
+  MPI_Group group, others;
+  for (MPI_Comm& comm : side) MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &comm);
+  make_at_once([&](int i) {
+    MPI_Comm made = MPI_COMM_NULL;
+    MPI_Intercomm_create(side[i], 0, MPI_COMM_WORLD, 1 - rank % 2, tags[i], &made);
+    return made;
+  });
+  MPI_Comm_group(side[0], &group);
+  MPI_Comm_group(MPI_COMM_WORLD, &others);
+  make_at_once([&](int i) {
+    MPI_Comm made = MPI_COMM_NULL;
+    if (i == 0)
+      MPI_Intercomm_create(side[0], 0, MPI_COMM_WORLD, 1 - rank % 2, 7, &made);
+    else
+      MPI_Comm_create_group(MPI_COMM_WORLD, others, 6 + i, &made);
+    return made;
+  });
+  const MPI_Group all = others;
+  MPI_Group_difference(all, group, &others);
+  make_at_once([&](int i) {
+    MPI_Comm made = MPI_COMM_NULL;
+    MPI_Intercomm_create_from_groups(group, 0, others, 0, names[i], MPI_INFO_NULL, MPI_ERRORS_ARE_FATAL, &made);
+    return made;
+  });
+  for (MPI_Group used : {group, others, all}) MPI_Group_free(&used);
+  for (MPI_Comm& comm : side) MPI_Comm_free(&comm);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -135,5 +215,7 @@ int main(int argc, char** argv) {
   for (MPI_Comm& comm : own) MPI_Comm_free(&comm);
   on_lanes();
   promises();
+  agree_at_once();
+  if (ranks > 1) agree_between_groups();
   return check::end("threads");
 }
