@@ -154,6 +154,16 @@ int value(const char* function, Owner owner, const char* name, const char* value
                fail(MPI_ERR_INFO_VALUE, "%s has %zu characters, but values have at most %d", name, strlen(value), MPI_MAX_INFO_VAL - 1));
 }
 
+int stringtag(const char* function, Owner owner, const char* name, const char* value) {
+  if (!value) return null(function, owner, name);
+  return raise(function, owner,
+               fail(MPI_ERR_ARG, "%s has %zu characters, but at most %d are allowed", name, strlen(value), MPI_MAX_STRINGTAG_LEN - 1));
+}
+
+int split(const char* function, Owner owner, const char* name, int value) {
+  return raise(function, owner, fail(MPI_ERR_ARG, "%s is %d, which is none of MPI_COMM_TYPE_* and not MPI_UNDEFINED", name, value));
+}
+
 int op_type(const char* function, Owner owner, const char* name, const op::Op&, const type::Datatype& type) {
   return raise(function, owner,
                fail(MPI_ERR_OP, "%s is not defined for the datatype %s: use another operation, or one made by MPI_Op_create", name,

@@ -140,6 +140,8 @@ WEFT_COLD int topology(const char* function, comm::Communicator& comm, const cha
 WEFT_COLD int tag(const char* function, Owner owner, const char* name, int value, bool any_allowed);
 WEFT_COLD int key(const char* function, Owner owner, const char* name, const char* value);
 WEFT_COLD int value(const char* function, Owner owner, const char* name, const char* value);
+WEFT_COLD int stringtag(const char* function, Owner owner, const char* name, const char* value);
+WEFT_COLD int split(const char* function, Owner owner, const char* name, int value);
 WEFT_COLD int op_type(const char* function, Owner owner, const char* name, const op::Op& op, const type::Datatype& type);
 /// These return 0 if the buffer is good after all.
 WEFT_COLD int buffer(const char* function, Owner owner, const char* name, const void* address, MPI_Count count, const type::Datatype* type,
@@ -154,6 +156,11 @@ WEFT_COLD int alias(const char* function, Owner owner, const char* name, const c
 }  // namespace err
 
 inline bool good_key(const char* key) { return key && *key && __builtin_strlen(key) < MPI_MAX_INFO_KEY; }
+inline bool good_stringtag(const char* tag) { return tag && __builtin_strlen(tag) < MPI_MAX_STRINGTAG_LEN; }
+inline bool good_split(int type) {
+  return type == MPI_COMM_TYPE_SHARED || type == MPI_COMM_TYPE_HW_UNGUIDED || type == MPI_COMM_TYPE_HW_GUIDED ||
+         type == MPI_COMM_TYPE_RESOURCE_GUIDED || type == MPI_UNDEFINED;
+}
 inline bool good_value(const char* value) { return value && __builtin_strlen(value) < MPI_MAX_INFO_VAL; }
 
 /// The owner that a handle names if it is good, else null.

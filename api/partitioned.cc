@@ -49,6 +49,8 @@ int Pready_range(int partition_low, int partition_high, pml::Request& request) {
 int Pready(int partition, pml::Request& request) { return Pready_range(partition, partition, request); }
 
 int Pready_list(int length, const int* array_of_partitions, pml::Request& request) {
+  if (request.request_kind != pml::RequestKind::partitioned_send)
+    return answer(request, fail(MPI_ERR_REQUEST, "request was not made by MPI_Psend_init"));
   for (int i = 0; i < length; ++i)
     if (const int error = Pready(array_of_partitions[i], request)) return error;
   return MPI_SUCCESS;

@@ -18,18 +18,19 @@ thread_local std::string last_text;
 comm::Errhandler& handler_of(Owner owner) {
   if (owner && owner->kind == Kind::communicator) return *static_cast<comm::Communicator*>(owner)->errhandler;
   if (owner && owner->kind == Kind::session) return *static_cast<comm::Session*>(owner)->errhandler;
+  if (owner && owner->kind == Kind::errhandler) return *static_cast<comm::Errhandler*>(owner);
   if (state.self) return *state.self->errhandler;
   return state.initial_errhandler ? *state.initial_errhandler : comm::errors_are_fatal();
 }
 
 /// Calls the user's function, which is of the kind that the handler was made for.
 void call_user(const comm::Errhandler& handler, Owner owner, int error) {
-  if (owner && owner->kind == Kind::session) {
-    MPI_Session handle = encode(static_cast<comm::Session*>(owner));
+  if (handler.target == comm::Errhandler::For::session) {
+    MPI_Session handle = owner && owner->kind == Kind::session ? encode(static_cast<comm::Session*>(owner)) : MPI_SESSION_NULL;
     reinterpret_cast<MPI_Session_errhandler_function*>(handler.function)(&handle, &error);
     return;
   }
-  comm::Communicator* comm = owner && owner->kind == Kind::communicator ? static_cast<comm::Communicator*>(owner) : state.self;
+  comm::Communicator* comm = owner && owner->kind == Kind::communicator ? static_cast<comm::Communicator*>(owner) : state.self;  // or null
   MPI_Comm handle = encode(comm);
   reinterpret_cast<MPI_Comm_errhandler_function*>(handler.function)(&handle, &error);
 }

@@ -10,8 +10,8 @@
 
 namespace weft::api {
 
-/// Whose error handler applies: a communicator, session, window or file; null for none of them (then MPI_COMM_SELF's, or the
-/// initial one while there is no MPI_COMM_SELF).
+/// Whose error handler applies: a communicator, session, window or file, or the error handler of one to be made; null for none of them
+/// (then MPI_COMM_SELF's, or the initial one while there is no MPI_COMM_SELF).
 using Owner = Object*;
 
 /// Runs the error handler for `error` (a class or code; its text waits in last_failure()) raised by `function`. Returns

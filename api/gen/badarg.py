@@ -18,8 +18,8 @@ GOOD_SCALAR = {
     "COUNT": "1", "ELEMENTS": "1", "BLOCK": "1", "STRIDE": "1", "EXTENT": "1", "BYTES": "64", "PACKSIZE": "64", "NUMBER": "1", "ASIZE": "8",
     "PEER": "MPI_PROC_NULL", "SOURCE": "MPI_PROC_NULL", "ROOT": "0", "TARGET": "0", "TAG": "7", "RTAG": "7", "LEN": "1", "KEYVAL": "good.keyval",
     "STRING": '"name"', "KEYSTR": '"key"', "VALSTR": '"value"', "ATTR": "good.word", "STATE": "good.word", "CODE": "MPI_ERR_OTHER",
-    "FBOOL": "good.word", "TOOLOBJ": "good.word", "CVAR": "0", "PVAR": "0", "PSESSION": "0", "TENUM": "0", "EVENT": "0", "EVENTREG": "0",
-    "CBSAFETY": "MPI_T_CB_REQUIRE_NONE",
+    "FBOOL": "good.word", "TOOLOBJ": "good.word", "CVAR": "0", "PVAR": "0", "PSESSION": "good.psession", "TENUM": "0", "EVENT": "0", "EVENTREG": "0",
+    "CBSAFETY": "MPI_T_CB_REQUIRE_NONE", "STRINGTAG": '"tag"', "SPLIT": "MPI_COMM_TYPE_SHARED",
 }
 GOOD_KEYVAL = {"Type_": "good.type_keyval", "Win_": "good.win_keyval"}
 # Kinds of handles of the tools interface -> error code.
@@ -27,6 +27,7 @@ TOOL_HANDLES = {
     "CVAR": "MPI_T_ERR_INVALID_HANDLE", "PVAR": "MPI_T_ERR_INVALID_HANDLE", "PSESSION": "MPI_T_ERR_INVALID_SESSION",
     "TENUM": "MPI_T_ERR_INVALID_HANDLE", "EVENT": "MPI_T_ERR_INVALID_HANDLE", "EVENTREG": "MPI_T_ERR_INVALID_HANDLE",
 }
+FREED_TOOLS = {"CVAR", "PVAR", "PSESSION", "EVENTREG"}
 ARRAYS = {"DATA": "good.types", "TYPE": "good.types", "REQUEST": "good.requests", "INFO": "good.infos", "WEIGHT": "MPI_UNWEIGHTED"}
 
 # Communicators with the topology that a function asks for.
@@ -53,8 +54,33 @@ USES = {
     "Request": ("MPI_Request_get_status", "request", "REQUEST", "MPI_Request_get_status({}, good.out_ints, good.statuses)"),
     "Message": ("MPI_Mrecv", "message", "MESSAGE", "MPI_Mrecv(good.buffer1, 1, MPI_INT, (MPI_Message[]){{{}}}, good.statuses)"),
 }
-# Functions whose entry checks nothing of these.
-NULL_ALLOWED = {("MPI_Info_get_string", "value"), ("MPI_Session_get_nth_pset", "pset_name")}
+# Good values of what is no handle where the kind alone does not tell: (function, parameter) -> value.
+GOOD = {
+    ("MPI_Pready", "request"): "good.partitioned_send", ("MPI_Parrived", "request"): "good.partitioned_receive",
+    ("MPI_Type_create_darray", "size"): "1", ("MPI_Type_create_darray", "order"): "MPI_ORDER_C",
+    ("MPI_Type_create_darray", "array_of_distribs"): "(int[]){MPI_DISTRIBUTE_BLOCK}",
+    ("MPI_Type_create_darray", "array_of_dargs"): "(int[]){MPI_DISTRIBUTE_DFLT_DARG}",
+    ("MPI_Type_create_darray", "array_of_psizes"): "good.ones", ("MPI_Type_create_subarray", "order"): "MPI_ORDER_C",
+    ("MPI_Type_create_subarray", "array_of_starts"): "(int[]){0}",
+}
+# Bad values of plain numbers: (function, parameter) -> values, error class.
+BAD_NUMBERS = {
+    ("MPI_Pready", "partition"): (("-1", "2", "INT_MAX", "INT_MIN"), "MPI_ERR_ARG"),
+    ("MPI_Parrived", "partition"): (("-1", "2", "INT_MAX", "INT_MIN"), "MPI_ERR_ARG"),
+    ("MPI_Psend_init", "partitions"): (("-1", "INT_MIN"), "MPI_ERR_ARG"),
+    ("MPI_Precv_init", "partitions"): (("-1", "INT_MIN"), "MPI_ERR_ARG"),
+    ("MPI_Cart_shift", "direction"): (("-1", "1", "INT_MAX", "INT_MIN"), "MPI_ERR_DIMS"),
+    ("MPI_Cart_coords", "rank"): (("-1", "1", "MPI_PROC_NULL", "INT_MAX"), "MPI_ERR_RANK"),
+    ("MPI_Graph_neighbors", "rank"): (("-1", "1", "INT_MAX"), "MPI_ERR_RANK"),
+    ("MPI_Graph_neighbors_count", "rank"): (("-1", "1", "INT_MAX"), "MPI_ERR_RANK"),
+    ("MPI_Type_create_darray", "rank"): (("-1", "1", "INT_MAX"), "MPI_ERR_ARG"),
+    ("MPI_Type_create_darray", "order"): (("0", "99", "-1"), "MPI_ERR_ARG"),
+    ("MPI_Type_create_subarray", "order"): (("0", "99", "-1"), "MPI_ERR_ARG"),
+    ("MPI_Error_class", "errorcode"): (("-1", "INT_MAX"), "MPI_ERR_ARG"),
+    ("MPI_Error_string", "errorcode"): (("-1", "INT_MAX"), "MPI_ERR_ARG"),
+    ("MPI_Info_get_nthkey", "n"): (("-1", "99", "INT_MAX"), "MPI_ERR_ARG"),
+    ("MPI_Session_get_nth_pset", "n"): (("-1", "9999", "INT_MAX"), "MPI_ERR_ARG"),
+}
 
 
 def c_array(p, kind, large):
@@ -72,6 +98,8 @@ class Case:
 
     def good(self, p):
         kind = self.api.kinds[p.kind]
+        if (self.f.name, p.name) in GOOD:
+            return GOOD[self.f.name, p.name].replace("int[]", "MPI_Count[]" if self.large and kind.poly else "int[]")
         if p.kind == "BUF":
             buffers = [q for q in self.params if q.kind == "BUF"]
             return f"good.buffer{buffers.index(p) + 1}"
@@ -111,6 +139,8 @@ class Case:
         base = kind.large if self.large else kind.narrow
         if p.kind in ("STRING",):
             return "good.text"
+        if p.kind == "STRLEN" and p.direction == "inout":
+            return "(int[]){64}"
         if p.kind in ("BASE", "ATTR", "FBOOL", "STATE"):
             return "&good.pointer" if p.kind != "FBOOL" else "good.word"
         if base == "int":
@@ -122,7 +152,7 @@ class Case:
     def bad(self, p):
         """(value, error class) of each wrong value of a parameter."""
         kind = p.kind
-        if p.unchecked and (self.f.name, p.name) not in CHECKED_BY_BODY or (self.name.removesuffix("_c"), p.name) in NULL_ALLOWED:
+        if p.unchecked and (self.f.name, p.name) not in CHECKED_BY_BODY:
             return
         if kind in HANDLES:
             yield from self.bad_handle(p)
@@ -134,15 +164,25 @@ class Case:
                     yield "NULL", "MPI_ERR_ARG"
             elif kind not in ("ARGC", "ARGV", "STATE", "WEIGHT"):
                 yield "NULL", "MPI_ERR_ARG"
+            if kind == "STRLEN" and p.direction == "inout":
+                yield "(int[]){-1}", "MPI_ERR_ARG"
+            if kind == "KEYVAL" and p.direction == "inout":
+                for value in self.bad_keyvals(p):
+                    yield f"(int[]){{{value}}}", "MPI_ERR_KEYVAL"
         elif p.array:
             yield from self.bad_array(p)
         else:
             yield from self.bad_scalar(p)
 
+    def bad_keyvals(self, p):
+        """None at all, one that was freed, one of another kind of object."""
+        good = next((v for k, v in GOOD_KEYVAL.items() if k in self.name), "good.keyval")
+        return "MPI_KEYVAL_INVALID", "987654", "good.freed_keyval", "good.type_keyval" if good == "good.keyval" else "good.keyval"
+
     def bad_handle(self, p):
         error = HANDLE_ERRORS[p.kind][0]
         handle = HANDLES[p.kind]
-        values = [f"({handle})good.freed_{'type' if p.kind == 'DATA' else p.kind.lower()}", f"({handle})good.other_kind[{int(p.kind in ('TYPE', 'DATA'))}]",
+        values = [f"({handle})good.freed_{'type' if p.kind == 'DATA' else p.kind.lower()}", f"({handle})wrong",
                   f"({handle})(uintptr_t)7", f"({handle})(uintptr_t)123457"]
         if p.kind in ("WIN", "FILE"):
             values.pop(0)
@@ -236,23 +276,37 @@ class Case:
         elif kind in ("STATUS", "FSTATUS", "F08STATUS", "FBOOL") or (kind == "FN" and not p.nullable):
             yield "NULL", "MPI_ERR_ARG"
         elif kind == "KEYVAL":
-            for value in ("MPI_KEYVAL_INVALID", "987654"):
+            for value in self.bad_keyvals(p):
                 yield value, "MPI_ERR_KEYVAL"
+        elif kind == "STRINGTAG":
+            for value in ("NULL", "too_long"):
+                yield value, "MPI_ERR_ARG"
+        elif kind in ("COLOR", "PRECISION"):
+            for value in ("-1", "-7", "INT_MIN"):
+                yield value, "MPI_ERR_ARG"
+        elif kind == "SPLIT":
+            for value in ("-1", "12345", "INT_MAX"):
+                yield value, "MPI_ERR_ARG"
+        values, error = BAD_NUMBERS.get((self.f.name, p.name), ((), ""))
+        for value in values:
+            yield value, error
 
     def bad_tool(self, p):
         """The tools interface has error codes of its own."""
         if p.direction == "in" and p.name.endswith("_index") and p.name != "element_index":
             yield "-1", "MPI_T_ERR_INVALID_INDEX"
             yield "INT_MAX", "MPI_T_ERR_INVALID_INDEX"
-        elif p.kind in TOOL_HANDLES and p is next(q for q in self.params if q.kind in TOOL_HANDLES):
+        elif p.kind in TOOL_HANDLES:
             handle = self.api.kinds[p.kind].narrow
-            for value in ("0", "(uintptr_t)7", "good.word"):
+            freed = [f"good.freed_{p.kind.lower()}"] if p.kind in FREED_TOOLS else []
+            other = "good.cvar" if p.kind != "CVAR" else "good.psession"
+            for value in ["0", "(uintptr_t)7", "good.word", "wrong", other] + freed:
                 if p.direction == "in":
                     yield f"({handle}){value}", TOOL_HANDLES[p.kind]
                 elif p.direction == "inout":
                     yield f"({handle}[]){{({handle}){value}}}", TOOL_HANDLES[p.kind]
         if p.kind == "INFO" and p.direction == "in":
-            for value in ("good.freed_info", "good.other_kind[0]", "(uintptr_t)7", "(uintptr_t)123457"):
+            for value in ("good.freed_info", "wrong", "(uintptr_t)7", "(uintptr_t)123457"):
                 yield f"(MPI_Info){value}", "MPI_T_ERR_INVALID_HANDLE"
         if (p.direction != "in" or p.kind in ("STRING", "BUF")) and not p.nullable:
             yield "NULL", "MPI_T_ERR_INVALID"
@@ -267,7 +321,8 @@ class Case:
             for i, p in enumerate(self.params):
                 for value, error in self.bad_tool(p) if self.f.chapter == "tool" else self.bad(p):
                     args = ", ".join(good[:i] + [value] + good[i + 1:])
-                    out.append(f'  TRY("{self.name}", "{p.name}", {error}, {self.name}({args}));\n')
+                    each = f"EACH_WRONG({HANDLES.get(p.kind, 'NULL')}) " if "wrong" in value else ""
+                    out.append(f'  {each}TRY("{self.name}", "{p.name}", {error}, {self.name}({args}));\n')
         out.append("}\n\n")
         return "".join(out) if len(out) > 2 else ""
 

@@ -26,7 +26,7 @@ HANDLE_ERRORS = {
 # Scalars that may not be negative -> error class.
 NOT_NEGATIVE = {
     "COUNT": "MPI_ERR_COUNT", "ELEMENTS": "MPI_ERR_COUNT", "BLOCK": "MPI_ERR_ARG", "BYTES": "MPI_ERR_ARG", "PACKSIZE": "MPI_ERR_ARG",
-    "NUMBER": "MPI_ERR_ARG", "ASIZE": "MPI_ERR_SIZE",
+    "NUMBER": "MPI_ERR_ARG", "ASIZE": "MPI_ERR_SIZE", "DIGITS": "MPI_ERR_ARG",
 }
 
 # Functions whose handle argument, given by address, may be predefined.
@@ -80,8 +80,9 @@ class Entry:
         self.name = function.name + ("_c" if large else "")
         self.params = function.parameters(large)
         self.lines = []
-        self.owner = next((p for p in self.params if p.kind in ("COMM", "WIN", "FILE", "SESSION") and p.direction == "in" and
-                           not p.array and not p.unchecked), None)
+        owners = ("COMM", "WIN", "FILE", "SESSION")
+        self.owner = next((p for p in self.params if p.name == function.attributes.get("owner") or p.kind in owners and
+                           p.direction == "in" and not p.array and not p.unchecked), None)
         self.at = f"{self.owner.name}_" if self.owner else "nullptr"
         self.root = next((p for p in self.params if p.kind == "ROOT"), None)
         self.sided = any(p.kind == "COUNT" and "root" in p.flags for p in self.params)
@@ -291,9 +292,15 @@ class Entry:
         elif p.array:
             n = next((q.name for q in self.params if q.kind == "LEN" and q.direction == "in"), None)
             self.check(f"{n} > 0 && !{p.name}" if n else f"!{p.name}", self.call("null", f'"{p.name}"'))
-        elif not p.nullable and not (self.f.name == "MPI_Info_get_string" and p.name == "value") and \
-                not (self.f.name == "MPI_Session_get_nth_pset" and p.name == "pset_name"):
+        elif p.kind == "STRLEN" and p.direction == "inout":
             self.check(f"!{p.name}", self.call("null", f'"{p.name}"'))
+            self.check(f"*{p.name} < 0", self.call("negative", f'"{p.name}"', f"*{p.name}", "MPI_ERR_ARG"))
+        elif not p.nullable:
+            self.check(" && ".join([f"!{p.name}"] + [f"*{room} > 0" for room in self.room(p)]), self.call("null", f'"{p.name}"'))
+
+    def room(self, p):
+        """The length of a string that may be null where that is 0."""
+        return [q.name for q in self.params if p.kind == "STRING" and q.kind == "STRLEN" and q.direction == "inout"]
 
     def array(self, p):
         where = self.where(p)
@@ -328,6 +335,12 @@ class Entry:
             self.check(f"!good_receive_tag(*{self.at}, {name})", self.call("tag", quoted, name, "true"))
         elif p.kind == "STRING":
             self.check(f"!{name}", self.call("null", quoted))
+        elif p.kind == "STRINGTAG":
+            self.check(f"!good_stringtag({name})", self.call("stringtag", quoted, name))
+        elif p.kind in ("COLOR", "PRECISION"):
+            self.check(f"{name} < 0 && {name} != MPI_UNDEFINED", self.call("negative", quoted, name, "MPI_ERR_ARG"))
+        elif p.kind == "SPLIT":
+            self.check(f"!good_split({name})", self.call("split", quoted, name))
         elif p.kind == "KEYSTR":
             self.check(f"!good_key({name})", self.call("key", quoted, name))
         elif p.kind == "VALSTR":

@@ -49,7 +49,7 @@ class Param:
             poly = function in ("MPI_User_function", "MPI_Datarep_conversion_function")
             by_value = function.startswith("MPI_T_")
             return f"{function}{'_c' if large and poly else ''}{' ' if by_value else ' *'}{name}"
-        if self.kind in ("STRING", "KEYSTR", "VALSTR"):
+        if self.kind in ("STRING", "KEYSTR", "VALSTR", "STRINGTAG"):
             return f"{const}char *{name}"
         if self.kind == "STRINGS":
             return f"char *{name}[]"

@@ -195,20 +195,20 @@ WEFT_MPI_NAME(MPI_Comm_create);
 extern "C" int PMPI_Comm_create_from_group(MPI_Group group, const char *stringtag, MPI_Info info, MPI_Errhandler errhandler, MPI_Comm *newcomm) {
   if (!state.active) [[unlikely]]
     return err::inactive("MPI_Comm_create_from_group");
-  auto* const group_ = decode(group);
-  if (!group_) [[unlikely]]
-    return err::handle("MPI_Comm_create_from_group", nullptr, "group", bits(group), MPI_ERR_GROUP, "group");
-  if (!stringtag) [[unlikely]]
-    return err::null("MPI_Comm_create_from_group", nullptr, "stringtag");
-  auto* const info_ = decode(info);
-  if (!info_ && info != MPI_INFO_NULL) [[unlikely]]
-    return err::handle("MPI_Comm_create_from_group", nullptr, "info", bits(info), MPI_ERR_INFO, "info");
   auto* const errhandler_ = decode(errhandler);
   if (!errhandler_) [[unlikely]]
     return err::handle("MPI_Comm_create_from_group", nullptr, "errhandler", bits(errhandler), MPI_ERR_ERRHANDLER, "error handler");
+  auto* const group_ = decode(group);
+  if (!group_) [[unlikely]]
+    return err::handle("MPI_Comm_create_from_group", errhandler_, "group", bits(group), MPI_ERR_GROUP, "group");
+  if (!good_stringtag(stringtag)) [[unlikely]]
+    return err::stringtag("MPI_Comm_create_from_group", errhandler_, "stringtag", stringtag);
+  auto* const info_ = decode(info);
+  if (!info_ && info != MPI_INFO_NULL) [[unlikely]]
+    return err::handle("MPI_Comm_create_from_group", errhandler_, "info", bits(info), MPI_ERR_INFO, "info");
   if (!newcomm) [[unlikely]]
-    return err::null("MPI_Comm_create_from_group", nullptr, "newcomm");
-  return run("MPI_Comm_create_from_group", nullptr, [&] { return body::Comm_create_from_group(*group_, stringtag, info_, *errhandler_, newcomm); });
+    return err::null("MPI_Comm_create_from_group", errhandler_, "newcomm");
+  return run("MPI_Comm_create_from_group", errhandler_, [&] { return body::Comm_create_from_group(*group_, stringtag, info_, *errhandler_, newcomm); });
 }
 WEFT_MPI_NAME(MPI_Comm_create_from_group);
 
@@ -454,6 +454,8 @@ extern "C" int PMPI_Comm_split(MPI_Comm comm, int color, int key, MPI_Comm *newc
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Comm_split", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (color < 0 && color != MPI_UNDEFINED) [[unlikely]]
+    return err::negative("MPI_Comm_split", comm_, "color", color, MPI_ERR_ARG);
   if (!newcomm) [[unlikely]]
     return err::null("MPI_Comm_split", comm_, "newcomm");
   return run("MPI_Comm_split", comm_, [&] { return body::Comm_split(*comm_, color, key, newcomm); });
@@ -466,6 +468,8 @@ extern "C" int PMPI_Comm_split_type(MPI_Comm comm, int split_type, int key, MPI_
   auto* const comm_ = decode(comm);
   if (!comm_) [[unlikely]]
     return err::handle("MPI_Comm_split_type", nullptr, "comm", bits(comm), MPI_ERR_COMM, "communicator");
+  if (!good_split(split_type)) [[unlikely]]
+    return err::split("MPI_Comm_split_type", comm_, "split_type", split_type);
   auto* const info_ = decode(info);
   if (!info_ && info != MPI_INFO_NULL) [[unlikely]]
     return err::handle("MPI_Comm_split_type", comm_, "info", bits(info), MPI_ERR_INFO, "info");
@@ -895,20 +899,20 @@ WEFT_MPI_NAME(MPI_Intercomm_create);
 extern "C" int PMPI_Intercomm_create_from_groups(MPI_Group local_group, int local_leader, MPI_Group remote_group, int remote_leader, const char *stringtag, MPI_Info info, MPI_Errhandler errhandler, MPI_Comm *newintercomm) {
   if (!state.active) [[unlikely]]
     return err::inactive("MPI_Intercomm_create_from_groups");
-  auto* const local_group_ = decode(local_group);
-  if (!local_group_) [[unlikely]]
-    return err::handle("MPI_Intercomm_create_from_groups", nullptr, "local_group", bits(local_group), MPI_ERR_GROUP, "group");
-  if (!stringtag) [[unlikely]]
-    return err::null("MPI_Intercomm_create_from_groups", nullptr, "stringtag");
-  auto* const info_ = decode(info);
-  if (!info_ && info != MPI_INFO_NULL) [[unlikely]]
-    return err::handle("MPI_Intercomm_create_from_groups", nullptr, "info", bits(info), MPI_ERR_INFO, "info");
   auto* const errhandler_ = decode(errhandler);
   if (!errhandler_) [[unlikely]]
     return err::handle("MPI_Intercomm_create_from_groups", nullptr, "errhandler", bits(errhandler), MPI_ERR_ERRHANDLER, "error handler");
+  auto* const local_group_ = decode(local_group);
+  if (!local_group_) [[unlikely]]
+    return err::handle("MPI_Intercomm_create_from_groups", errhandler_, "local_group", bits(local_group), MPI_ERR_GROUP, "group");
+  if (!good_stringtag(stringtag)) [[unlikely]]
+    return err::stringtag("MPI_Intercomm_create_from_groups", errhandler_, "stringtag", stringtag);
+  auto* const info_ = decode(info);
+  if (!info_ && info != MPI_INFO_NULL) [[unlikely]]
+    return err::handle("MPI_Intercomm_create_from_groups", errhandler_, "info", bits(info), MPI_ERR_INFO, "info");
   if (!newintercomm) [[unlikely]]
-    return err::null("MPI_Intercomm_create_from_groups", nullptr, "newintercomm");
-  return run("MPI_Intercomm_create_from_groups", nullptr, [&] { return body::Intercomm_create_from_groups(*local_group_, local_leader, remote_group, remote_leader, stringtag, info_, *errhandler_, newintercomm); });
+    return err::null("MPI_Intercomm_create_from_groups", errhandler_, "newintercomm");
+  return run("MPI_Intercomm_create_from_groups", errhandler_, [&] { return body::Intercomm_create_from_groups(*local_group_, local_leader, remote_group, remote_leader, stringtag, info_, *errhandler_, newintercomm); });
 }
 WEFT_MPI_NAME(MPI_Intercomm_create_from_groups);
 

@@ -457,6 +457,10 @@ extern "C" int PMPI_Info_get_string(MPI_Info info, const char *key, int *buflen,
     return err::key("MPI_Info_get_string", nullptr, "key", key);
   if (!buflen) [[unlikely]]
     return err::null("MPI_Info_get_string", nullptr, "buflen");
+  if (*buflen < 0) [[unlikely]]
+    return err::negative("MPI_Info_get_string", nullptr, "buflen", *buflen, MPI_ERR_ARG);
+  if (!value && *buflen > 0) [[unlikely]]
+    return err::null("MPI_Info_get_string", nullptr, "value");
   if (!flag) [[unlikely]]
     return err::null("MPI_Info_get_string", nullptr, "flag");
   return run("MPI_Info_get_string", nullptr, [&] { return body::Info_get_string(*info_, key, buflen, value, flag); });
@@ -663,6 +667,10 @@ extern "C" int PMPI_Session_get_nth_pset(MPI_Session session, MPI_Info info, int
     return err::handle("MPI_Session_get_nth_pset", session_, "info", bits(info), MPI_ERR_INFO, "info");
   if (!pset_len) [[unlikely]]
     return err::null("MPI_Session_get_nth_pset", session_, "pset_len");
+  if (*pset_len < 0) [[unlikely]]
+    return err::negative("MPI_Session_get_nth_pset", session_, "pset_len", *pset_len, MPI_ERR_ARG);
+  if (!pset_name && *pset_len > 0) [[unlikely]]
+    return err::null("MPI_Session_get_nth_pset", session_, "pset_name");
   return run("MPI_Session_get_nth_pset", session_, [&] { return body::Session_get_nth_pset(*session_, info_, n, pset_len, pset_name); });
 }
 WEFT_MPI_NAME(MPI_Session_get_nth_pset);
@@ -697,15 +705,15 @@ extern "C" int PMPI_Session_get_pset_info(MPI_Session session, const char *pset_
 WEFT_MPI_NAME(MPI_Session_get_pset_info);
 
 extern "C" int PMPI_Session_init(MPI_Info info, MPI_Errhandler errhandler, MPI_Session *session) {
-  auto* const info_ = decode(info);
-  if (!info_ && info != MPI_INFO_NULL) [[unlikely]]
-    return err::handle("MPI_Session_init", nullptr, "info", bits(info), MPI_ERR_INFO, "info");
   auto* const errhandler_ = decode(errhandler);
   if (!errhandler_) [[unlikely]]
     return err::handle("MPI_Session_init", nullptr, "errhandler", bits(errhandler), MPI_ERR_ERRHANDLER, "error handler");
+  auto* const info_ = decode(info);
+  if (!info_ && info != MPI_INFO_NULL) [[unlikely]]
+    return err::handle("MPI_Session_init", errhandler_, "info", bits(info), MPI_ERR_INFO, "info");
   if (!session) [[unlikely]]
-    return err::null("MPI_Session_init", nullptr, "session");
-  return run("MPI_Session_init", nullptr, [&] { return body::Session_init(info_, *errhandler_, session); });
+    return err::null("MPI_Session_init", errhandler_, "session");
+  return run("MPI_Session_init", errhandler_, [&] { return body::Session_init(info_, *errhandler_, session); });
 }
 WEFT_MPI_NAME(MPI_Session_init);
 

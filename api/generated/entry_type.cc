@@ -408,6 +408,10 @@ WEFT_MPI_NAME(MPI_Type_create_darray_c);
 extern "C" int PMPI_Type_create_f90_complex(int p, int r, MPI_Datatype *newtype) {
   if (!state.active) [[unlikely]]
     return err::inactive("MPI_Type_create_f90_complex");
+  if (p < 0 && p != MPI_UNDEFINED) [[unlikely]]
+    return err::negative("MPI_Type_create_f90_complex", nullptr, "p", p, MPI_ERR_ARG);
+  if (r < 0 && r != MPI_UNDEFINED) [[unlikely]]
+    return err::negative("MPI_Type_create_f90_complex", nullptr, "r", r, MPI_ERR_ARG);
   if (!newtype) [[unlikely]]
     return err::null("MPI_Type_create_f90_complex", nullptr, "newtype");
   return run("MPI_Type_create_f90_complex", nullptr, [&] { return body::Type_create_f90_complex(p, r, newtype); });
@@ -417,6 +421,8 @@ WEFT_MPI_NAME(MPI_Type_create_f90_complex);
 extern "C" int PMPI_Type_create_f90_integer(int r, MPI_Datatype *newtype) {
   if (!state.active) [[unlikely]]
     return err::inactive("MPI_Type_create_f90_integer");
+  if (r < 0) [[unlikely]]
+    return err::negative("MPI_Type_create_f90_integer", nullptr, "r", r, MPI_ERR_ARG);
   if (!newtype) [[unlikely]]
     return err::null("MPI_Type_create_f90_integer", nullptr, "newtype");
   return run("MPI_Type_create_f90_integer", nullptr, [&] { return body::Type_create_f90_integer(r, newtype); });
@@ -426,6 +432,10 @@ WEFT_MPI_NAME(MPI_Type_create_f90_integer);
 extern "C" int PMPI_Type_create_f90_real(int p, int r, MPI_Datatype *newtype) {
   if (!state.active) [[unlikely]]
     return err::inactive("MPI_Type_create_f90_real");
+  if (p < 0 && p != MPI_UNDEFINED) [[unlikely]]
+    return err::negative("MPI_Type_create_f90_real", nullptr, "p", p, MPI_ERR_ARG);
+  if (r < 0 && r != MPI_UNDEFINED) [[unlikely]]
+    return err::negative("MPI_Type_create_f90_real", nullptr, "r", r, MPI_ERR_ARG);
   if (!newtype) [[unlikely]]
     return err::null("MPI_Type_create_f90_real", nullptr, "newtype");
   return run("MPI_Type_create_f90_real", nullptr, [&] { return body::Type_create_f90_real(p, r, newtype); });

@@ -255,6 +255,36 @@ void apart() {
   MPI_Session_finalize(&two);
 }
 
+int refusals = 0;
+void comm_handler(MPI_Comm* comm, int*, ...) { refusals += *comm == MPI_COMM_NULL; }
+void session_handler(MPI_Session* session, int*, ...) { refusals += *session == MPI_SESSION_NULL; }
+
+/// What a call would give its new object also hears of its own errors, without any world model.
+void refused() {
+  MPI_Errhandler of_comm, of_session;
+  MPI_Session_create_errhandler(session_handler, &of_session);
+  MPI_Session session = MPI_SESSION_NULL;
+  MPI_Session_init(MPI_INFO_NULL, of_session, &session);
+  CHECK(check::error_class(MPI_Session_init(MPI_INFO_NULL, of_session, nullptr)) == MPI_ERR_ARG && refusals == 1);
+  MPI_Comm_create_errhandler(comm_handler, &of_comm);
+  MPI_Group group;
+  MPI_Comm comm;
+  MPI_Group_from_session_pset(session, "mpi://SELF", &group);
+  CHECK(check::error_class(MPI_Comm_create_from_group(group, nullptr, MPI_INFO_NULL, of_comm, &comm)) == MPI_ERR_ARG && refusals == 2);
+  const std::string longest(MPI_MAX_STRINGTAG_LEN - 1, 'x'), too_long = longest + "x";
+  CHECK(check::error_class(MPI_Comm_create_from_group(group, too_long.c_str(), MPI_INFO_NULL, of_comm, &comm)) == MPI_ERR_ARG &&
+        refusals == 3);
+  const int error = MPI_Intercomm_create_from_groups(group, 0, group, 0, "overlap", MPI_INFO_NULL, of_comm, &comm);
+  CHECK(check::error_class(error) == MPI_ERR_GROUP && refusals == 4);
+  MPI_Comm world = communicator_of(session, "mpi://WORLD", longest.c_str());
+  use(world);
+  MPI_Comm_free(&world);
+  MPI_Group_free(&group);
+  MPI_Errhandler_free(&of_comm);
+  MPI_Errhandler_free(&of_session);
+  MPI_Session_finalize(&session);
+}
+
 /// mpirun --memory-alloc-kinds.
 void asked_for() {
   const char* wanted = std::getenv("WANTED_KINDS");
@@ -271,9 +301,9 @@ void asked_for() {
 
 int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "alone";
-  const std::pair<const char*, void (*)()> tests[] = {
-      {"alone", alone}, {"left_behind", left_behind},   {"threads", threads},    {"with_world", with_world}, {"after_world", after_world},
-      {"apart", apart}, {"process_sets", process_sets}, {"asked_for", asked_for}};
+  const std::pair<const char*, void (*)()> tests[] = {{"alone", alone},           {"left_behind", left_behind},   {"threads", threads},
+                                                      {"with_world", with_world}, {"after_world", after_world},   {"apart", apart},
+                                                      {"refused", refused},       {"process_sets", process_sets}, {"asked_for", asked_for}};
   check::failures = 1;
   for (const auto& [name, test] : tests)
     if (what == name) {

@@ -28,8 +28,12 @@ extern struct Good {
   MPI_Group group;
   MPI_Session session;
   MPI_Comm cart, graph, dist_graph;
-  int keyval, type_keyval, win_keyval;
-  void* other_kind[2]; /* handles of a datatype and of a group */
+  MPI_Request partitioned_send, partitioned_receive; /* of two partitions, started */
+  int keyval, type_keyval, win_keyval, freed_keyval;
+  MPI_T_cvar_handle cvar, freed_cvar;
+  MPI_T_pvar_session psession, freed_psession;
+  MPI_T_pvar_handle freed_pvar;
+  MPI_T_event_registration freed_eventreg;
   MPI_Comm freed_comm;
   MPI_Group freed_group;
   MPI_Datatype freed_type;
@@ -60,6 +64,11 @@ MPI_Request* fresh_request(void);
 MPI_Message* fresh_message(void);
 MPI_Win* fresh_win(void);
 MPI_File* fresh_file(void);
+
+/* A good handle of each kind of object in turn, but for those of the type that is named; null after the last. */
+extern void* wrong;
+void* next_wrong(const char* but);
+#define EACH_WRONG(type) while ((wrong = next_wrong(#type)) != NULL)
 
 void test_all(void);
 

@@ -10,6 +10,7 @@
 struct Good good;
 char too_long[MPI_MAX_INFO_VAL + MPI_MAX_INFO_KEY + 2];
 sigjmp_buf escape;
+void* wrong;
 
 static const char *function, *argument, *call;
 static int passed, failed;
@@ -40,6 +41,24 @@ MPI_File* fresh_file(void) {
   static MPI_File handle;
   handle = MPI_FILE_NULL;
   return &handle;
+}
+
+static struct Kind {
+  const char* type;
+  void* handle;
+} kinds[10];
+static int kind_count, next_kind;
+
+static void add_kind(const char* type, void* handle) {
+  kinds[kind_count].type = type;
+  kinds[kind_count++].handle = handle;
+}
+
+void* next_wrong(const char* but) {
+  while (next_kind < kind_count && !strcmp(kinds[next_kind].type, but)) ++next_kind;
+  if (next_kind < kind_count) return kinds[next_kind++].handle;
+  next_kind = 0;
+  return NULL;
 }
 
 static void report(const char* what) {
@@ -128,8 +147,51 @@ static void prepare(void) {
   MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &good.keyval, NULL);
   MPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, MPI_TYPE_NULL_DELETE_FN, &good.type_keyval, NULL);
   MPI_Win_create_keyval(MPI_WIN_NULL_COPY_FN, MPI_WIN_NULL_DELETE_FN, &good.win_keyval, NULL);
-  good.other_kind[0] = (void*)good.uncommitted;
-  good.other_kind[1] = (void*)good.group;
+  MPI_Psend_init(good.buffer1, 2, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.partitioned_send);
+  MPI_Precv_init(good.buffer2, 2, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.partitioned_receive);
+  MPI_Start(&good.partitioned_send);
+  MPI_Start(&good.partitioned_receive);
+}
+
+static void make_kinds(void) {
+  MPI_Op op;
+  MPI_Errhandler handler;
+  MPI_Request request;
+  MPI_Message message;
+  MPI_Op_create(user_function, 1, &op);
+  MPI_Comm_create_errhandler(user_handler, &handler);
+  MPI_Isend(good.buffer1, 1, MPI_INT, 0, 1, MPI_COMM_SELF, &request);
+  MPI_Mprobe(0, 1, MPI_COMM_SELF, &message, MPI_STATUS_IGNORE);
+  MPI_Request_free(&request);
+  add_kind("MPI_Comm", good.cart);
+  add_kind("MPI_Group", good.group);
+  add_kind("MPI_Datatype", good.uncommitted);
+  add_kind("MPI_Op", op);
+  add_kind("MPI_Request", good.request);
+  add_kind("MPI_Info", good.info);
+  add_kind("MPI_Errhandler", handler);
+  add_kind("MPI_Session", good.session);
+  add_kind("MPI_Message", message);
+}
+
+static void make_tools(void) {
+  int count;
+  MPI_T_pvar_session_create(&good.psession);
+  MPI_T_cvar_handle_alloc(0, NULL, &good.cvar, &count);
+  MPI_T_cvar_handle cvar;
+  MPI_T_cvar_handle_alloc(0, NULL, &cvar, &count);
+  good.freed_cvar = cvar;
+  MPI_T_cvar_handle_free(&cvar);
+  MPI_T_pvar_handle pvar;
+  MPI_T_pvar_handle_alloc(good.psession, 0, NULL, &pvar, &count);
+  good.freed_pvar = pvar;
+  MPI_T_pvar_handle_free(good.psession, &pvar);
+  MPI_T_pvar_session session;
+  MPI_T_pvar_session_create(&session);
+  good.freed_psession = session;
+  MPI_T_pvar_session_free(&session);
+  MPI_T_event_handle_alloc(0, NULL, MPI_INFO_NULL, &good.freed_eventreg);
+  MPI_T_event_handle_free(good.freed_eventreg, NULL, NULL);
 }
 
 /* Handles that were good once. */
@@ -172,6 +234,9 @@ static void make_freed(void) {
   good.freed_message = message;
   MPI_Mrecv(good.buffer2, 1, MPI_INT, &message, MPI_STATUS_IGNORE);
   MPI_Wait(&request, MPI_STATUS_IGNORE);
+  MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &good.freed_keyval, NULL);
+  int keyval = good.freed_keyval;
+  MPI_Comm_free_keyval(&keyval);
 }
 
 int main(int argc, char** argv) {
@@ -179,6 +244,8 @@ int main(int argc, char** argv) {
   MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
   MPI_Init(&argc, &argv);
   prepare();
+  make_kinds();
+  make_tools();
   make_freed();
   catch_signals();
   test_all();
