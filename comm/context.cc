@@ -5,10 +5,10 @@
 namespace weft::comm {
 
 Status agree_on_context(Mailbox& mailbox, pml::Team& carrier, const pml::Members& group, uint32_t rank, std::string_view name,
-                        pml::Context& context) {
+                        pml::Context& context, std::optional<uint32_t> lane) {
   const uint32_t size = group.size();
   const auto carrier_rank = [&](uint32_t member) { return static_cast<int>(carrier.members().find(group.at(member))); };
-  if (rank == 0) context = carrier.lane().new_context();
+  if (rank == 0) context = carrier.lane().new_context(lane);
 
   uint32_t reach = 1;  // distance to the parent, then to the children
   for (; reach < size; reach <<= 1) {

@@ -1,6 +1,7 @@
 // Agreement on the context id of a new communicator, without tables over all ranks.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,8 +16,8 @@ inline std::string agreement_name(std::string_view what, std::string_view string
 inline std::string agreement_name(std::string_view what, int tag) { return agreement_name(what, std::to_string(tag)); }
 
 /// Gives all of `group` a fresh context id of its rank 0, by a binomial tree of letters on `carrier`, which holds them all. Collective
-/// over the group.
+/// over the group. `lane`: which its messages shall go over.
 Status agree_on_context(Mailbox&, pml::Team& carrier, const pml::Members& group, uint32_t rank, std::string_view name,
-                        pml::Context& context);
+                        pml::Context& context, std::optional<uint32_t> lane = {});
 
 }  // namespace weft::comm

@@ -220,12 +220,13 @@ int create_from_group(const Group& group, std::string_view stringtag, const Info
   const auto rank = static_cast<uint32_t>(group.rank);
   Instance& instance = *group.instance;
   const std::string name = agreement_name("from group", stringtag);
-  const Status status = agree_on_context(instance.mailbox(), instance.carrier(), *group.members, rank, name, context);
+  const Status status = agree_on_context(instance.mailbox(), instance.carrier(), *group.members, rank, name, context, wanted_lane(info));
   if (status != Status::ok) return fail(status);
   *made = make_communicator(instance, context, group.members, rank, nullptr);
   (*made)->errhandler = retain(&errhandler);
   (*made)->session = group.session;
   set_hints(**made, info);
+  (*made)->hints.lane = wanted_lane(info);
   return MPI_SUCCESS;
 }
 

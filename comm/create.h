@@ -22,8 +22,8 @@ int idup(Communicator&, const Info* info, Communicator** made, pml::Request** re
 /// MPI_Comm_split: `*made` is null for color MPI_UNDEFINED, and on an inter-communicator where the other group has nobody of the color.
 int split(Communicator&, int color, int key, Communicator** made);
 /// MPI_Comm_split_type. Hardware-guided splits know the names of `hardware_resources`; resource-guided ones also mpi://WORLD and
-/// mpi://SELF as mpi_pset_name; unguided ones go to the first level, from the host down, at which the ranks are not all together, and name
-/// it in `info`; not on inter-communicators.
+/// mpi://SELF as mpi_pset_name; unguided ones go to the first level, from the host down, at which the ranks (of both groups) are not all
+/// together, and name it in `info`.
 int split_type(Communicator&, int split_type, int key, Info* info, Communicator** made);
 /// Process sets that there always are. The last one: the processes of the own host.
 inline constexpr std::string_view kWorldSet = "mpi://WORLD", kSelfSet = "mpi://SELF", kHostSet = "mpix://SHARED";

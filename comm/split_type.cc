@@ -2,9 +2,11 @@
 
 #include "comm/create.h"
 #include "comm/hints.h"
+#include "include/mpi.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
 #include "runtime/topo/node.h"
+#include "runtime/type/predefined.h"
 
 namespace weft::comm {
 namespace {
@@ -42,7 +44,7 @@ int set_color(const Communicator& comm, const std::string& name) {
   constexpr int launchers = 1 << 28, alone = 1 << 29, of_host = 1 << 30;
   boot::Bootstrap& boot = comm.instance->boot();
   if (name == kWorldSet) return 0;
-  if (name == kSelfSet) return alone + static_cast<int>(comm.team->rank());
+  if (name == kSelfSet) return alone + static_cast<int>(boot.job().rank);
   if (name == kHostSet) return of_host + host_color(boot.job());
   const auto names = boot.process_sets();
   const auto members = boot.process_set(name);
@@ -57,25 +59,39 @@ int guided_color(const Communicator& comm, const boot::Job& job, bool by_set_too
   return set ? set_color(comm, *set) : MPI_UNDEFINED;
 }
 
-/// Goes down from the host until a level separates the ranks. All ranks see alike whether it does: those that it leaves together
-/// make up the whole communicator, or none of them does.
+/// Whether all ranks, those of both groups on an inter-communicator, have the same colour.
+int compare_colors(Communicator& comm, int color, bool& same) {
+  const int mine[2] = {color, -color};
+  int least[2] = {};
+  coll::Call call;
+  call.what = coll::Collective::allreduce;
+  call.united = true;
+  call.in = mine;
+  call.out = least;
+  call.in_count = call.out_count = 2;
+  call.in_type = call.out_type = &type::of(type::Basic::int32);
+  call.op = op::predefined(reinterpret_cast<uintptr_t>(MPI_MIN));
+  const int error = coll::run(*comm.coll, call);
+  same = least[0] == -least[1];
+  return error;
+}
+
+/// Goes down from the host until a level separates the ranks, which all see alike. Below the host they all have the same levels.
 int split_unguided(Communicator& comm, const boot::Job& job, int key, Info* info, Communicator** made) {
-  if (comm.team->inter())
-    return fail(MPI_ERR_COMM,
-                "comm is an inter-communicator, whose groups may come apart at different levels; split each group for itself");
+  *made = nullptr;
   const topo::Node node = node_of(job);
   std::string level(kHost);
-  int error = split(comm, host_color(job), key, made);
+  int color = host_color(job);
+  bool together = false;
+  if (const int error = compare_colors(comm, color, together)) return error;
   for (const topo::Resource& resource : node.resources) {
-    if (error || !*made || (*made)->size() < comm.size()) break;
-    release(*made);
-    error = split(comm, instance_color(job, resource), key, made);
+    if (!together) break;
+    color = instance_color(job, resource);
     level = std::string(kPrefix) + resource.name;
+    if (const int error = compare_colors(comm, color, together)) return error;
   }
-  if (!error && *made && (*made)->size() == comm.size()) {
-    release(*made);
-    *made = nullptr;
-  }
+  if (together) return MPI_SUCCESS;
+  const int error = split(comm, color, key, made);
   if (!error && *made && info) info->set(kTypeKey, level);
   return error;
 }

@@ -172,6 +172,36 @@ void merges(Bridge& b) {
   MPI_Comm_free(&merged);
 }
 
+/// Splits by what the launcher and the machine tell. A part of one rank alone has nobody on the other side.
+void guided(Bridge& b, int others) {
+  const struct {
+    int type;
+    const char *key, *value;
+    bool whole;
+  } cases[] = {{MPI_COMM_TYPE_RESOURCE_GUIDED, "mpi_pset_name", "mpi://WORLD", true},
+               {MPI_COMM_TYPE_RESOURCE_GUIDED, "mpi_pset_name", "mpi://SELF", false},
+               {MPI_COMM_TYPE_HW_GUIDED, "mpi_hw_resource_type", "mpi_shared_memory", false},
+               {MPI_COMM_TYPE_HW_UNGUIDED, "unused", "", false}};
+  for (const auto& c : cases) {
+    MPI_Info info;
+    MPI_Comm part;
+    MPI_Info_create(&info);
+    MPI_Info_set(info, c.key, c.value);
+    CHECK(MPI_Comm_split_type(b.comm, c.type, rank, info, &part) == MPI_SUCCESS);
+    MPI_Info_free(&info);
+    if (c.whole) CHECK(part != MPI_COMM_NULL);
+    if (std::string(c.value) == "mpi://SELF") CHECK(part == MPI_COMM_NULL);
+    if (part == MPI_COMM_NULL) continue;
+    int size = 0, own = 0, total = 0;
+    MPI_Comm_remote_size(part, &size);
+    MPI_Comm_size(part, &own);
+    MPI_Comm_size(b.comm, &total);
+    CHECK(size > 0 && size <= others && (!c.whole || size == others));
+    if (c.type == MPI_COMM_TYPE_HW_UNGUIDED) CHECK(size + own < others + total);
+    MPI_Comm_free(&part);
+  }
+}
+
 void splits(Bridge& b) {
   // Colors and keys at random, the same in both groups' models.
   std::vector<int> colors, keys;
@@ -204,6 +234,7 @@ void splits(Bridge& b) {
     CHECK(size > 0 && size <= others);
     MPI_Comm_free(&part);
   }
+  guided(b, others);
   // Comm_create: every second rank of each group, backwards; once nobody of the second group.
   for (const bool nobody : {false, true}) {
     std::vector<int> picked[2], picks;
@@ -662,7 +693,6 @@ void mistakes(Bridge& b) {
   CHECK(MPI_Gather(nullptr, -5, MPI_DATATYPE_NULL, nullptr, -5, MPI_DATATYPE_NULL, MPI_PROC_NULL, c) == MPI_SUCCESS);
   MPI_Comm made;
   FAILS(MPI_Comm_create_group(c, MPI_GROUP_EMPTY, 0, &made), MPI_ERR_COMM);
-  FAILS(MPI_Comm_split_type(c, MPI_COMM_TYPE_HW_UNGUIDED, 0, no_info, &made), MPI_ERR_COMM);
   int dims = 1, periodic = 0;
   FAILS(MPI_Cart_create(c, 1, &dims, &periodic, 0, &made), MPI_ERR_COMM);
   FAILS(MPI_Intercomm_create(c, 0, c, 0, 0, &made), MPI_ERR_COMM);
