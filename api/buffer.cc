@@ -67,14 +67,18 @@ int iflush(Key key, MPI_Request* request) {
   return MPI_SUCCESS;
 }
 
+/// Waits until all has left the buffer, if there is one, and forgets it.
+void drop(Key key) {
+  std::shared_ptr<pml::SendBuffer> last;
+  std::lock_guard hold(buffers().lock);
+  if (auto entry = buffers().by_owner.extract(key)) last = std::move(entry.mapped());
+}
+
 int detach(Key key, void* address, MPI_Count* size) {
   auto buffer = find(key);
   if (!buffer) return none();
   if (const int error = flush(key)) return error;
-  {
-    std::lock_guard hold(buffers().lock);
-    buffers().by_owner.erase(key);
-  }
+  drop(key);
   *static_cast<void**>(address) = buffer->automatic() ? MPI_BUFFER_AUTOMATIC : buffer->memory();
   *size = static_cast<MPI_Count>(buffer->size());
   return MPI_SUCCESS;
@@ -132,6 +136,9 @@ int send_buffered(comm::Communicator& comm, int dest, int tag, const pml::Buffer
 pml::Request* make_buffered(comm::Communicator& comm, int dest, int tag, const pml::Buffer& buffer) {
   return pool().make(comm, dest, tag, buffer);
 }
+
+void drop_comm_buffer(pml::Context context) { drop({Key::Of::communicator, context}); }
+void drop_session_buffer(uint64_t number) { drop({Key::Of::session, number}); }
 
 void drop_buffers() {
   std::map<Key, std::shared_ptr<pml::SendBuffer>> all;

@@ -12,6 +12,10 @@ int send_buffered(comm::Communicator&, int dest, int tag, const pml::Buffer&);
 /// MPI_Bsend_init.
 pml::Request* make_buffered(comm::Communicator&, int dest, int tag, const pml::Buffer&);
 
+/// Detaches the buffer of what is being freed, if it has one: waits for its messages first (MPI_Comm_free, MPI_Session_finalize).
+void drop_comm_buffer(pml::Context);
+void drop_session_buffer(uint64_t number);
+
 /// Waits for all buffered messages and forgets the buffers (MPI_Finalize).
 void drop_buffers();
 

@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include "api/buffers.h"
 #include "api/generated/bodies.h"
 #include "api/handles.h"
 #include "comm/create.h"
@@ -203,7 +204,10 @@ int Intercomm_merge(comm::Communicator& intercomm, int high, MPI_Comm* newintrac
 }
 
 int Comm_free(MPI_Comm* comm) {
-  if (const int error = comm::free(*decode(*comm))) return error;
+  comm::Communicator& freed = *decode(*comm);
+  const pml::Context context = freed.team->context();
+  if (const int error = comm::free(freed)) return error;
+  drop_comm_buffer(context);
   *comm = MPI_COMM_NULL;
   return MPI_SUCCESS;
 }

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <string>
 
+#include "api/buffers.h"
 #include "api/generated/bodies.h"
 #include "api/handles.h"
 #include "api/init.h"
@@ -73,8 +74,9 @@ int Session_init(comm::Info* info, comm::Errhandler& errhandler, MPI_Session* se
 }
 
 int Session_finalize(MPI_Session* session) {
-  std::lock_guard hold(state.lock);
   comm::Session* ended = decode(*session);
+  drop_session_buffer(ended->number);  // waits for others, so no lock is held yet
+  std::lock_guard hold(state.lock);
   ended->user_freed = true;
   ended->instance->set_memory_kinds(ended->number, {});
   ended->instance.reset();

@@ -2,6 +2,7 @@
 // of memory. The argument names what is tested: each begins in a process of its own, as MPI is initialised in many ways here.
 #include <unistd.h>
 
+#include <algorithm>
 #include <set>
 #include <sstream>
 #include <string>
@@ -255,6 +256,36 @@ void apart() {
   MPI_Session_finalize(&two);
 }
 
+/// Memory that was lent for buffered sends is the user's again when the communicator or the session is freed that it was lent to. The
+/// messages are too large to leave before somebody asks for them.
+void lent(bool to_session) {
+  constexpr int count = 1 << 20;
+  MPI_Session session = open_session();
+  MPI_Comm comm = communicator_of(session, "mpi://WORLD", "lent");
+  int rank = 0, size = 0;
+  MPI_Comm_rank(comm, &rank);
+  MPI_Comm_size(comm, &size);
+  std::vector<char> data(count, 'a'), lent(size_t(size) * (count + MPI_BSEND_OVERHEAD));
+  if (rank == 0) {
+    if (to_session)
+      MPI_Session_attach_buffer_c(session, lent.data(), MPI_Count(lent.size()));
+    else
+      MPI_Comm_attach_buffer_c(comm, lent.data(), MPI_Count(lent.size()));
+    for (int to = 1; to < size; ++to) CHECK(MPI_Bsend(data.data(), count, MPI_CHAR, to, 0, comm) == MPI_SUCCESS);
+  } else {
+    usleep(50000);
+    MPI_Recv(data.data(), count, MPI_CHAR, 0, 0, comm, MPI_STATUS_IGNORE);
+    CHECK(data == std::vector<char>(count, 'a'));
+  }
+  MPI_Comm_free(&comm);
+  if (!to_session) std::ranges::fill(lent, 'z');
+  MPI_Session_finalize(&session);
+  std::ranges::fill(lent, 'z');
+}
+
+void lent_to_comm() { lent(false); }
+void lent_to_session() { lent(true); }
+
 int refusals = 0;
 void comm_handler(MPI_Comm* comm, int*, ...) { refusals += *comm == MPI_COMM_NULL; }
 void session_handler(MPI_Session* session, int*, ...) { refusals += *session == MPI_SESSION_NULL; }
@@ -301,9 +332,17 @@ void asked_for() {
 
 int main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "alone";
-  const std::pair<const char*, void (*)()> tests[] = {{"alone", alone},           {"left_behind", left_behind},   {"threads", threads},
-                                                      {"with_world", with_world}, {"after_world", after_world},   {"apart", apart},
-                                                      {"refused", refused},       {"process_sets", process_sets}, {"asked_for", asked_for}};
+  const std::pair<const char*, void (*)()> tests[] = {{"alone", alone},
+                                                      {"left_behind", left_behind},
+                                                      {"threads", threads},
+                                                      {"with_world", with_world},
+                                                      {"after_world", after_world},
+                                                      {"apart", apart},
+                                                      {"refused", refused},
+                                                      {"lent_to_comm", lent_to_comm},
+                                                      {"lent_to_session", lent_to_session},
+                                                      {"process_sets", process_sets},
+                                                      {"asked_for", asked_for}};
   check::failures = 1;
   for (const auto& [name, test] : tests)
     if (what == name) {

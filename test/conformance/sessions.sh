@@ -6,7 +6,7 @@ compile sessions || exit 1
 # PMIx loses a line where it is opened twice; leaks of libraries are told from ours by whole stacks only
 export ASAN_OPTIONS="${ASAN_OPTIONS:-}:fast_unwind_on_malloc=0"
 for ranks in ${RANKS:-1 2 5}; do
-  for test in alone left_behind threads with_world after_world apart refused process_sets; do
+  for test in alone left_behind threads with_world after_world apart refused lent_to_comm lent_to_session process_sets; do
     attempt "$test on $ranks ranks" -n "$ranks" "$work/sessions" $test
   done
 done
