@@ -203,19 +203,15 @@ uint64_t PmixBootstrap::job_number(uint32_t rank, const char* key, uint64_t othe
 }
 
 /// PMIx's store "ds21" (3.x, 4.x) gives each process of a node a lock that none gives back. A process that opens PMIx once more finds
-/// none, takes another store than the one with the job's data, and waits for ranks' data that the server keeps in the first one.
+/// none, takes another store than the one with the job's data, and waits for ranks' data that the server keeps in the first one. The
+/// store that asks the server always works, but in large jobs the first opening should do without the memory that it takes.
 void avoid_store_for_one_life() {
   const char* const offered = getenv("PMIX_GDS_MODULE");
-  if (!offered || !strstr(offered, "ds21")) return;
-  std::stringstream list(offered);
-  std::string rest;
-  for (std::string store; std::getline(list, store, ',');)
-    if (store != "ds21") rest += (rest.empty() ? "" : ",") + store;
-  setenv("PMIX_GDS_MODULE", rest.empty() ? "hash" : rest.c_str(), 1);
+  if (offered && strstr(offered, "ds21")) setenv("PMIX_GDS_MODULE", "hash", 1);
 }
 
 Result<void> PmixBootstrap::start() {
-  avoid_store_for_one_life();
+  if (!life_.empty()) avoid_store_for_one_life();
   const pmix_status_t status = lib_.init(&self_, nullptr, 0);
   if (status != PMIX_SUCCESS) {
     if (status == PMIX_ERR_UNREACH) lib_.finalize(nullptr, 0);  // the client half-starts without a server
