@@ -55,6 +55,15 @@ struct FortranBooleans {
 FortranBooleans booleans;
 comm::Info* fortran_info;
 
+/// The value of a key of Fortran's info; 0 if it has none, -1 if it is no number.
+int size_in(const comm::Info& info, const char* key) {
+  const std::string* text = info.find(key);
+  if (!text) return 0;
+  int size = -1;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), size);
+  return error == std::errc() && end == text->data() + text->size() && size > 0 ? size : -1;
+}
+
 bool good_logical_size(int size) { return size == 1 || size == 2 || size == 4 || size == 8 || size == 16; }
 
 }  // namespace
@@ -104,19 +113,6 @@ int Abi_get_fortran_booleans(int logical_size, void* logical_true, void* logical
   }
   return MPI_SUCCESS;
 }
-
-namespace {
-
-/// The value of a key of Fortran's info; 0 if it has none, -1 if it is no number.
-int size_in(const comm::Info& info, const char* key) {
-  const std::string* text = info.find(key);
-  if (!text) return 0;
-  int size = -1;
-  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), size);
-  return error == std::errc() && end == text->data() + text->size() && size > 0 ? size : -1;
-}
-
-}  // namespace
 
 int Abi_set_fortran_info(comm::Info* info) {
   std::lock_guard hold(booleans.lock);

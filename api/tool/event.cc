@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "api/generated/bodies.h"
 #include "api/handles.h"
@@ -200,19 +201,16 @@ void on_registrations(Act act) {
 
 /// Those that were freed meanwhile.
 void end_delivery(Hold& hold) {
-  std::vector<Registration> freed;
+  std::vector<std::pair<MPI_T_event_registration, Registration>> freed;
   for (const auto& registration : registrations.all())
-    if (registration->gone) freed.push_back(*registration);
-  std::vector<const Registration*> addresses;
-  for (const auto& registration : registrations.all())
-    if (registration->gone) addresses.push_back(registration.get());
-  for (const Registration* gone : addresses) registrations.erase(gone);
+    if (registration->gone) freed.emplace_back(handle_of(*registration), *registration);
+  for (const auto& [handle, gone] : freed) registrations.erase(registrations.find(handle));
   if (registrations.all().empty()) state.watched = false;
   delivering = false;
   hold.unlock();
   ended.notify_one();
-  for (size_t i = 0; i < freed.size(); ++i)
-    if (freed[i].freed) freed[i].freed(handle_of(*addresses[i]), MPI_T_CB_REQUIRE_NONE, freed[i].freed_data);
+  for (const auto& [handle, gone] : freed)
+    if (gone.freed) gone.freed(handle, MPI_T_CB_REQUIRE_NONE, gone.freed_data);
 }
 
 const Instance* instance_of(MPI_T_event_instance handle) {

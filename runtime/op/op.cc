@@ -85,10 +85,12 @@ struct Truth {
   std::array<std::byte, 16> value{};
 } truth;
 
-bool logical(OpId id) { return id == OpId::land || id == OpId::lor || id == OpId::lxor; }
-bool fortran_logical(Basic basic) { return basic >= Basic::logical1 && basic <= Basic::logical16; }
+/// Does an operation give such logicals? Kernels then have given 1 for true.
+bool gives_truth(const Op& op, const Datatype& type) {
+  return truth.size == type.size && type.basic >= Basic::logical1 && type.basic <= Basic::logical16 &&
+         (op.id == OpId::land || op.id == OpId::lor || op.id == OpId::lxor);
+}
 
-/// Kernels give 1 for true.
 void write_truth(std::byte* elements, uint64_t count) {
   constexpr std::array<std::byte, 16> nothing{};
   for (uint64_t i = 0; i < count; ++i, elements += truth.size)
@@ -175,7 +177,7 @@ void apply(const Op& op, const Datatype& type, const void* in, void* inout, uint
   if (op.id == OpId::user) return apply_user(op, type, in, inout, count);
   if (op.id == OpId::replace) return static_cast<void>(type::copy(type, count, in, type, count, inout));
   const KernelPair& kernels = entry(op.id, type.basic);
-  if (truth.size == type.size && logical(op.id) && fortran_logical(type.basic)) [[unlikely]] {
+  if (gives_truth(op, type)) [[unlikely]] {
     kernels.two(in, inout, count);
     return write_truth(static_cast<std::byte*>(inout), count);
   }
@@ -186,8 +188,7 @@ void apply(const Op& op, const Datatype& type, const void* in, void* inout, uint
 void apply3(const Op& op, const Datatype& type, const void* a, const void* b, void* out, uint64_t count) {
   if (!count || !type.size) return;
   const Kernel3 kernel = entry(op.id, type.basic).three;
-  const bool rewritten = truth.size && logical(op.id) && fortran_logical(type.basic);
-  if (kernel && dense(type) && !rewritten)
+  if (kernel && dense(type) && !gives_truth(op, type))
     return kernel(at(a, type.origin), at(b, type.origin), at(out, type.origin), count * type.basic_count);
   if (out != b) type::copy(type, count, b, type, count, out);
   apply(op, type, a, out, count);
