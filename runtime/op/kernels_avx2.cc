@@ -8,8 +8,6 @@
 #pragma GCC target("avx2,f16c,bmi,bmi2")
 #define WEFT_ISA avx2
 #define WEFT_WIDE 32
-#define WEFT_FUSES 0
-#define WEFT_F16C 1
 #include "runtime/op/kernels.inc"
 
 namespace weft::op {

@@ -4,8 +4,6 @@
 
 #define WEFT_ISA base
 #define WEFT_WIDE 0
-#define WEFT_FUSES 0
-#define WEFT_F16C 0
 #include "runtime/op/kernels.inc"
 
 namespace weft::op {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <limits>
 
@@ -79,10 +80,10 @@ Pool<Op>& pool() {
   return made;
 }
 
-/// What Fortran's compiler writes for true where that is not 1; set once, before it is of use.
+/// What Fortran's compiler writes for true where that is not 1, again and again; set once, before it is of use.
 struct Truth {
   uint64_t size = 0;
-  std::array<std::byte, 16> value{};
+  alignas(64) std::array<std::byte, 4096> values{};
 } truth;
 
 /// Does an operation give such logicals? Kernels then have given 1 for true.
@@ -91,14 +92,21 @@ bool gives_truth(const Op& op, const Datatype& type) {
          (op.id == OpId::land || op.id == OpId::lor || op.id == OpId::lxor);
 }
 
-void write_truth(std::byte* elements, uint64_t count) {
-  constexpr std::array<std::byte, 16> nothing{};
-  for (uint64_t i = 0; i < count; ++i, elements += truth.size)
-    if (memcmp(elements, nothing.data(), truth.size) != 0) memcpy(elements, truth.value.data(), truth.size);
-}
-
 const std::byte* at(const void* address, int64_t offset) { return static_cast<const std::byte*>(address) + offset; }
 std::byte* at(void* address, int64_t offset) { return static_cast<std::byte*>(address) + offset; }
+
+/// Logical operations: what kernels have made 1 becomes what is true, block by block in the first cache.
+void apply_truth(const KernelPair& kernels, const void* in, void* inout, uint64_t count) {
+  constexpr Basic kOfSize[] = {Basic::uint8, Basic::uint16, Basic::uint32, Basic::uint64, Basic::int128};
+  const Kernel times = entry(OpId::prod, kOfSize[std::countr_zero(truth.size)]).two;
+  const uint64_t most = truth.values.size() / truth.size;
+  for (uint64_t done = 0; done < count; done += most) {
+    const auto offset = static_cast<int64_t>(done * truth.size);
+    const uint64_t some = std::min(most, count - done);
+    kernels.two(at(in, offset), at(inout, offset), some);
+    times(truth.values.data(), at(inout, offset), some);
+  }
+}
 
 void apply_user(const Op& op, const Datatype& type, const void* in, void* inout, uint64_t count) {
   auto handle = static_cast<MPI_Datatype>(handle_of(type));
@@ -168,8 +176,10 @@ bool valid_for_accumulate(const Op& op, const Datatype& type) {
 }
 
 void set_fortran_truth(int size, const void* value) {
-  truth.size = static_cast<uint64_t>(size);
-  memcpy(truth.value.data(), value, truth.size);
+  std::array<std::byte, 16> one{std::byte{1}};  // of a machine whose first byte is the lowest
+  truth.size = memcmp(value, one.data(), static_cast<size_t>(size)) == 0 ? 0 : static_cast<uint64_t>(size);
+  for (uint64_t done = 0; done < truth.values.size(); done += static_cast<uint64_t>(size))
+    memcpy(&truth.values[done], value, static_cast<size_t>(size));
 }
 
 void apply(const Op& op, const Datatype& type, const void* in, void* inout, uint64_t count) {
@@ -177,10 +187,8 @@ void apply(const Op& op, const Datatype& type, const void* in, void* inout, uint
   if (op.id == OpId::user) return apply_user(op, type, in, inout, count);
   if (op.id == OpId::replace) return static_cast<void>(type::copy(type, count, in, type, count, inout));
   const KernelPair& kernels = entry(op.id, type.basic);
-  if (gives_truth(op, type)) [[unlikely]] {
-    kernels.two(in, inout, count);
-    return write_truth(static_cast<std::byte*>(inout), count);
-  }
+  if (gives_truth(op, type)) [[unlikely]]
+    return apply_truth(kernels, in, inout, count);
   if (dense(type)) return kernels.two(at(in, type.origin), at(inout, type.origin), count * type.basic_count);
   apply_runs(kernels, type, in, inout, inout, count);
 }

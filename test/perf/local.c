@@ -1,10 +1,15 @@
 /* What a process does to its own memory: packing of layouts, reduction of two buffers. Compiles against any MPI. Prints one line a row:
- * NAME BYTES VALUE UNIT; values are MB/s of packed or reduced data, medians of batches.
+ * NAME BYTES VALUE UNIT; values are MB/s of packed or reduced data, and what part that is of what memory allows; medians of batches.
  *
  *   local [--quick] [--only NAME]      (compare.py --source local.c --ranks 1) */
 #include <mpi.h>
 #include <stddef.h>
 #include <sys/mman.h>
+#if defined(__has_include)
+#if __has_include(<mpix.h>) /* where Weft has its types beyond the standard */
+#include <mpix.h>
+#endif
+#endif
 
 #include "row.h"
 
@@ -13,11 +18,14 @@ enum { BATCHES = 11, SPAN = 64 << 20 };
 static int quick;
 static char *spread, *packed;
 
+/* --only may be the first part of a row's name. */
+static int chosen_row(const char* name) { return !only || strncmp(only, name, strlen(only)) == 0; }
+
 /* Runs what `work` says until a batch has moved enough; the median rate. */
 static void measure(const char* name, long bytes, void (*work)(void*), void* argument) {
   double rates[BATCHES];
   long turns = (quick ? 4 << 20 : 32 << 20) / bytes + 1;
-  if (only && strncmp(only, name, strlen(only)) != 0) return;
+  if (!chosen_row(name)) return;
   work(argument);
   for (int b = 0; b < BATCHES; ++b) {
     const double begin = MPI_Wtime();
@@ -162,14 +170,52 @@ static void mixed(void) {
 }
 
 struct reduction {
+  const char* name;
   MPI_Datatype type;
   MPI_Op op;
-  int count;
+  long count;
 };
 
-static void reduce(void* argument) {
-  const struct reduction* r = argument;
-  MPI_Reduce_local(packed, spread, r->count, r->type, r->op);
+static void reduce(const struct reduction* r) { MPI_Reduce_local(packed, spread, (int)r->count, r->type, r->op); }
+
+/* What memory allows: a sum of doubles, which reads two streams and writes one as every reduction does, in the widest vectors of this
+ * machine, from the first whole cache line that is written. */
+#ifdef __x86_64__
+#define FOR_WIDEST __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define FOR_WIDEST
+#endif
+typedef double line __attribute__((vector_size(64), aligned(8), may_alias));
+FOR_WIDEST static void stream(long bytes) {
+  const long head = 64 - ((long)spread & 63), lines = (bytes - head) / 64;
+  const line* from = (const line*)(packed + head);
+  line* to = (line*)(spread + head);
+  *(line*)spread += *(const line*)packed;
+  for (long i = 0; i < lines; ++i) to[i] += from[i];
+}
+
+static double rate(const struct reduction* r, long bytes, long turns) {
+  const double begin = MPI_Wtime();
+  for (long i = 0; i < turns; ++i) r ? reduce(r) : stream(bytes);
+  return (double)bytes * (double)turns / (MPI_Wtime() - begin) / 1e6;
+}
+
+/* Rows of a reduction and of what it reaches of the stream that memory allows: batch by batch, one after the other. */
+static void beside_stream(const struct reduction* r, long bytes) {
+  double rates[BATCHES], shares[BATCHES];
+  char row[64];
+  const long turns = (quick ? 4 << 20 : 32 << 20) / bytes + 1;
+  snprintf(row, sizeof row, "reduce_%s", r->name);
+  if (!chosen_row(row)) return;
+  reduce(r);
+  for (int b = 0; b < BATCHES; ++b) {
+    const double before = rate(NULL, bytes, turns);
+    rates[b] = rate(r, bytes, turns);
+    shares[b] = rates[b] / (0.5 * before + 0.5 * rate(NULL, bytes, turns));
+  }
+  report(row, bytes, median(rates, BATCHES), "MB/s");
+  snprintf(row, sizeof row, "share_%s", r->name);
+  report(row, bytes, median(shares, BATCHES), "share");
 }
 
 /* Values of which now one side is larger, now the other; the places are as different. */
@@ -187,25 +233,44 @@ static void fill_located(long n) {
 }
 
 static void reductions(long bytes) {
-  const struct {
-    const char* name;
-    MPI_Datatype type;
-    MPI_Op op;
-  } rows[] = {{"sum_double", MPI_DOUBLE, MPI_SUM},   {"sum_float", MPI_FLOAT, MPI_SUM},     {"max_double", MPI_DOUBLE, MPI_MAX},
-              {"sum_int", MPI_INT, MPI_SUM},         {"prod_int64", MPI_INT64_T, MPI_PROD}, {"min_int8", MPI_INT8_T, MPI_MIN},
-              {"bor_uint32", MPI_UINT32_T, MPI_BOR}, {"land_int", MPI_INT, MPI_LAND},       {"maxloc", MPI_DOUBLE_INT, MPI_MAXLOC}};
+  struct reduction rows[] = {{"sum_double", MPI_DOUBLE, MPI_SUM, 0},
+                             {"sum_float", MPI_FLOAT, MPI_SUM, 0},
+                             {"sum_int", MPI_INT, MPI_SUM, 0},
+                             {"sum_int64", MPI_INT64_T, MPI_SUM, 0},
+#ifdef MPIX_C_FLOAT16
+                             {"sum_half", MPIX_C_FLOAT16, MPI_SUM, 0},
+                             {"max_half", MPIX_C_FLOAT16, MPI_MAX, 0},
+#endif
+#ifdef MPIX_BFLOAT16
+                             {"sum_bfloat", MPIX_BFLOAT16, MPI_SUM, 0},
+                             {"max_bfloat", MPIX_BFLOAT16, MPI_MAX, 0},
+#endif
+                             {"sum_complex", MPI_C_DOUBLE_COMPLEX, MPI_SUM, 0},
+                             {"sum_complex_float", MPI_C_FLOAT_COMPLEX, MPI_SUM, 0},
+                             {"prod_complex", MPI_C_DOUBLE_COMPLEX, MPI_PROD, 0},
+                             {"prod_complex_float", MPI_C_FLOAT_COMPLEX, MPI_PROD, 0},
+                             {"prod_double", MPI_DOUBLE, MPI_PROD, 0},
+                             {"prod_int64", MPI_INT64_T, MPI_PROD, 0},
+                             {"prod_int8", MPI_INT8_T, MPI_PROD, 0},
+                             {"min_double", MPI_DOUBLE, MPI_MIN, 0},
+                             {"max_double", MPI_DOUBLE, MPI_MAX, 0},
+                             {"max_float", MPI_FLOAT, MPI_MAX, 0},
+                             {"max_int", MPI_INT, MPI_MAX, 0},
+                             {"min_int64", MPI_INT64_T, MPI_MIN, 0},
+                             {"min_int8", MPI_INT8_T, MPI_MIN, 0},
+                             {"bor_uint32", MPI_UINT32_T, MPI_BOR, 0},
+                             {"land_int", MPI_INT, MPI_LAND, 0},
+                             {"lxor_bool", MPI_C_BOOL, MPI_LXOR, 0},
+                             {"lor_logical", MPI_LOGICAL, MPI_LOR, 0},
+                             {"maxloc", MPI_DOUBLE_INT, MPI_MAXLOC, 0}};
   for (size_t i = 0; i < sizeof rows / sizeof *rows; ++i) {
-    int size;
-    char row[64];
     MPI_Aint low, extent;
-    MPI_Type_size(rows[i].type, &size);
     MPI_Type_get_extent(rows[i].type, &low, &extent);
-    struct reduction r = {rows[i].type, rows[i].op, (int)(bytes / extent)};
+    rows[i].count = bytes / extent;
     memset(packed, 0, (size_t)bytes);
     memset(spread, 0, (size_t)bytes);
     if (rows[i].op == MPI_MAXLOC) fill_located(bytes / extent);
-    snprintf(row, sizeof row, "reduce_%s", rows[i].name);
-    measure(row, bytes, reduce, &r);
+    beside_stream(&rows[i], bytes);
   }
 }
 
@@ -237,7 +302,9 @@ int main(int argc, char** argv) {
   structs();
   mixed();
   reductions(4 << 10);
+  reductions(64 << 10);
   reductions(4 << 20);
+  reductions(SPAN);
   MPI_Finalize();
   return 0;
 }
