@@ -164,10 +164,10 @@ int split(const char* function, Owner owner, const char* name, int value) {
   return raise(function, owner, fail(MPI_ERR_ARG, "%s is %d, which is none of MPI_COMM_TYPE_* and not MPI_UNDEFINED", name, value));
 }
 
-int op_type(const char* function, Owner owner, const char* name, const op::Op&, const type::Datatype& type) {
+int op_type(const char* function, Owner owner, const char* name, const op::Op& op, const type::Datatype& type) {
   return raise(function, owner,
-               fail(MPI_ERR_OP, "%s is not defined for the datatype %s: use another operation, or one made by MPI_Op_create", name,
-                    type.name.empty() ? "of the user's" : type.name.c_str()));
+               fail(MPI_ERR_OP, "%s is %s, which is not defined for the datatype %s: use another operation, or one made by MPI_Op_create",
+                    name, op.name, type.name.empty() ? "of the user's" : type.name.c_str()));
 }
 
 int buffer(const char* function, Owner owner, const char* name, const void* address, MPI_Count count, const type::Datatype* type,

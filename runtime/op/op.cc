@@ -54,10 +54,13 @@ const Widening& widening(Basic basic) { return basic == Basic::bfloat16 ? table(
 struct Named {
   uint32_t handle;
   OpId id;
+  const char* name;
 };
 constexpr Named kNamed[] = {
-    {33, OpId::sum},  {34, OpId::min}, {35, OpId::max},  {36, OpId::prod},   {40, OpId::band},   {41, OpId::bor},     {42, OpId::bxor},
-    {48, OpId::land}, {49, OpId::lor}, {50, OpId::lxor}, {56, OpId::minloc}, {57, OpId::maxloc}, {60, OpId::replace}, {61, OpId::no_op},
+    {33, OpId::sum, "MPI_SUM"},         {34, OpId::min, "MPI_MIN"},     {35, OpId::max, "MPI_MAX"},       {36, OpId::prod, "MPI_PROD"},
+    {40, OpId::band, "MPI_BAND"},       {41, OpId::bor, "MPI_BOR"},     {42, OpId::bxor, "MPI_BXOR"},     {48, OpId::land, "MPI_LAND"},
+    {49, OpId::lor, "MPI_LOR"},         {50, OpId::lxor, "MPI_LXOR"},   {56, OpId::minloc, "MPI_MINLOC"}, {57, OpId::maxloc, "MPI_MAXLOC"},
+    {60, OpId::replace, "MPI_REPLACE"}, {61, OpId::no_op, "MPI_NO_OP"},
 };
 constexpr uint32_t kFirst = 32, kHandles = 32;
 
@@ -69,6 +72,7 @@ struct Table {
       op->id = named.id;
       op->predefined = true;
       op->abi_handle = named.handle;
+      op->name = named.name;
       op->commutative = named.id != OpId::replace && named.id != OpId::no_op;
       ops[named.handle - kFirst] = op;
     }
@@ -86,10 +90,11 @@ struct Truth {
   alignas(64) std::array<std::byte, 4096> values{};
 } truth;
 
+bool logical(const Op& op) { return op.id == OpId::land || op.id == OpId::lor || op.id == OpId::lxor; }
+
 /// Does an operation give such logicals? Kernels then have given 1 for true.
 bool gives_truth(const Op& op, const Datatype& type) {
-  return truth.size == type.size && type.basic >= Basic::logical1 && type.basic <= Basic::logical16 &&
-         (op.id == OpId::land || op.id == OpId::lor || op.id == OpId::lxor);
+  return truth.size == type.size && type.basic >= Basic::logical1 && type.basic <= Basic::logical16 && logical(op);
 }
 
 const std::byte* at(const void* address, int64_t offset) { return static_cast<const std::byte*>(address) + offset; }
@@ -123,13 +128,24 @@ void apply_user(const Op& op, const Datatype& type, const void* in, void* inout,
   }
 }
 
-/// A predefined type, or what MPI_Type_dup has made of one.
-bool named(const Datatype& type) {
-  const Datatype* original = &type;
-  while (!original->predefined && original->envelope && original->envelope->combiner == MPI_COMBINER_DUP)
-    original = original->envelope->types[0];
-  return original->predefined;
+/// What MPI_Type_dup has made a type of, often the type itself.
+const Datatype& original(const Datatype& type) {
+  const Datatype* from = &type;
+  while (!from->predefined && from->envelope && from->envelope->combiner == MPI_COMBINER_DUP) from = from->envelope->types[0];
+  return *from;
 }
+bool named(const Datatype& type) { return original(type).predefined; }
+
+/// MPI_INTEGER, MPI_INTEGER1 to MPI_INTEGER16, and those of MPI_Type_create_f90_integer: the same elements as C's integers.
+bool fortran_integer(const Datatype& type) {
+  constexpr uint32_t kInteger = 537, kInteger1 = 705, kStep = 8, kInteger16 = 737;
+  const Datatype& from = original(type);
+  if (from.envelope) return from.envelope->combiner == MPI_COMBINER_F90_INTEGER;
+  const uint32_t handle = from.abi_handle;
+  return handle == kInteger || (handle >= kInteger1 && handle <= kInteger16 && (handle - kInteger1) % kStep == 0);
+}
+
+bool defined(const Op& op, const Datatype& type) { return kernel(op.id, type.basic) != nullptr && !(logical(op) && fortran_integer(type)); }
 
 /// Elements of a predefined type lie one after the other, the padding of pairs included.
 bool dense(const Datatype& type) { return type.predefined || (type.contiguous && !type.pair()) || named(type); }
@@ -167,12 +183,12 @@ Op* create(void* function, bool commutative, bool large_count) {
   return op;
 }
 
-bool valid(const Op& op, const Datatype& type) { return op.id == OpId::user || (kernel(op.id, type.basic) != nullptr && named(type)); }
+bool valid(const Op& op, const Datatype& type) { return op.id == OpId::user || (defined(op, type) && named(type)); }
 
 bool valid_for_accumulate(const Op& op, const Datatype& type) {
   if (op.id == OpId::replace || op.id == OpId::no_op) return true;
   if (op.id == OpId::user) return false;
-  return kernel(op.id, type.basic) != nullptr && (!type.pair() || named(type));
+  return defined(op, type) && (!type.pair() || named(type));
 }
 
 void set_fortran_truth(int size, const void* value) {

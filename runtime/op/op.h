@@ -19,6 +19,7 @@ using Kernel3 = void (*)(const void* a, const void* b, void* out, uint64_t count
 /// What an MPI_Op handle points to.
 struct Op : Object {
   OpId id = OpId::null;
+  const char* name = nullptr;  ///< of a predefined one: "MPI_SUM" ...
   bool commutative = true;
   bool large_count = false;       ///< user function is an MPI_User_function_c
   void* user_function = nullptr;  ///< MPI_User_function* or MPI_User_function_c*
@@ -38,7 +39,7 @@ Op* predefined(uintptr_t handle);
 Op* create(void* function, bool commutative, bool large_count);
 
 /// True if the operation may be used with the type in a reduction (pairs of a predefined operation and a predefined type that
-/// the standard names, or a duplicate of such a type; anything for user operations).
+/// the standard names or other MPIs take, see README.md, or a duplicate of such a type; anything for user operations).
 bool valid(const Op&, const type::Datatype&);
 /// The same for one-sided accumulation, where derived types made of one predefined type are fine, and so are MPI_REPLACE and
 /// MPI_NO_OP.

@@ -64,6 +64,7 @@ void integers(std::vector<MPI_Datatype> handles) {
     check<T>(MPI_BAND, h, any, [](T a, T b) { return static_cast<T>(a & b); });
     check<T>(MPI_BOR, h, any, [](T a, T b) { return static_cast<T>(a | b); });
     check<T>(MPI_BXOR, h, any, [](T a, T b) { return static_cast<T>(a ^ b); });
+    if (!valid(op_of(MPI_LAND), of_handle(h))) continue;  // Fortran's: see pairs_test.cc
     check<T>(MPI_LAND, h, any, [](T a, T b) { return static_cast<T>(a && b); });
     check<T>(MPI_LOR, h, any, [](T a, T b) { return static_cast<T>(a || b); });
     check<T>(MPI_LXOR, h, any, [](T a, T b) { return static_cast<T>(!a != !b); });
