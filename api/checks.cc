@@ -103,6 +103,12 @@ int count(const char* function, Owner owner, const char* name, MPI_Count value) 
   return raise(function, owner, fail(MPI_ERR_COUNT, "%s is %lld, more elements than any memory holds", name, LongLong{value}));
 }
 
+int errhandler(const char* function, Owner owner, const char* name) {
+  return raise(function, owner,
+               fail(MPI_ERR_ERRHANDLER,
+                    "%s was created for another kind of object: communicators, sessions, windows and files each have their own", name));
+}
+
 int null(const char* function, Owner owner, const char* name, int error_class) {
   return raise(function, owner, fail(error_class, "%s is a null pointer", name));
 }

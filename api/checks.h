@@ -75,6 +75,15 @@ inline int64_t sum_of(const int* values, int n) {
   return sum;
 }
 
+/// How many edges a graph has whose nodes end at index[0..nnodes); 0 where it has more nodes than there are processes, which is wrong
+/// anyway.
+inline int edges_of(const int* index, int nnodes, int processes) { return nnodes > 0 && nnodes <= processes ? index[nnodes - 1] : 0; }
+
+/// May this error handler be one of such objects?
+inline bool serves(const comm::Errhandler& handler, comm::Errhandler::For kind) {
+  return handler.target == comm::Errhandler::For::any || handler.target == kind;
+}
+
 /// 1 if any count is above zero, else 0.
 inline int64_t any_positive(Counts counts, int64_t n) {
   for (int64_t i = 0; i < n; ++i)
@@ -133,6 +142,7 @@ WEFT_COLD int predefined(const char* function, Owner owner, const char* name, in
 WEFT_COLD int data(const char* function, Owner owner, const char* name, uintptr_t value, const type::Datatype* type, int64_t index = -1);
 WEFT_COLD int negative(const char* function, Owner owner, const char* name, MPI_Count value, int error_class, int64_t index = -1);
 WEFT_COLD int count(const char* function, Owner owner, const char* name, MPI_Count value);
+WEFT_COLD int errhandler(const char* function, Owner owner, const char* name);
 WEFT_COLD int null(const char* function, Owner owner, const char* name, int error_class = MPI_ERR_ARG);
 WEFT_COLD int peer(const char* function, comm::Communicator& comm, const char* name, int value, bool any_allowed);
 WEFT_COLD int root(const char* function, comm::Communicator& comm, const char* name, int value);

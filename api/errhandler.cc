@@ -11,12 +11,18 @@ using For = comm::Errhandler::For;
 
 namespace {
 
-int attach(comm::Errhandler& handler, For kind, comm::Errhandler*& slot) {
-  if (handler.target != For::any && handler.target != kind)
-    return fail(MPI_ERR_ERRHANDLER, "errhandler was created for another kind of object");
+int attach(comm::Errhandler& handler, comm::Errhandler*& slot) {
   retain(&handler);
   release(slot);
   slot = &handler;
+  return MPI_SUCCESS;
+}
+
+/// What MPI_Comm_call_errhandler and its likes do.
+int call(const char* function, Object& owner, int errorcode) {
+  if (error_class_of(errorcode) < 0) return fail(MPI_ERR_ARG, "errorcode is %d, which is no error class or code", errorcode);
+  clear_failure();
+  raise(function, &owner, errorcode);
   return MPI_SUCCESS;
 }
 
@@ -41,39 +47,27 @@ int Comm_create_errhandler(MPI_Comm_errhandler_function* function, MPI_Errhandle
   return create(For::communicator, function, errhandler);
 }
 
-int Comm_set_errhandler(comm::Communicator& comm, comm::Errhandler& errhandler) {
-  return attach(errhandler, For::communicator, comm.errhandler);
-}
+int Comm_set_errhandler(comm::Communicator& comm, comm::Errhandler& errhandler) { return attach(errhandler, comm.errhandler); }
 
 int Comm_get_errhandler(comm::Communicator& comm, MPI_Errhandler* errhandler) {
   *errhandler = hand_out(comm.errhandler);
   return MPI_SUCCESS;
 }
 
-int Comm_call_errhandler(comm::Communicator& comm, int errorcode) {
-  clear_failure();
-  raise("MPI_Comm_call_errhandler", &comm, errorcode);
-  return MPI_SUCCESS;
-}
+int Comm_call_errhandler(comm::Communicator& comm, int errorcode) { return call("MPI_Comm_call_errhandler", comm, errorcode); }
 
 int Session_create_errhandler(MPI_Session_errhandler_function* function, MPI_Errhandler* errhandler) {
   return create(For::session, function, errhandler);
 }
 
-int Session_set_errhandler(comm::Session& session, comm::Errhandler& errhandler) {
-  return attach(errhandler, For::session, session.errhandler);
-}
+int Session_set_errhandler(comm::Session& session, comm::Errhandler& errhandler) { return attach(errhandler, session.errhandler); }
 
 int Session_get_errhandler(comm::Session& session, MPI_Errhandler* errhandler) {
   *errhandler = hand_out(session.errhandler);
   return MPI_SUCCESS;
 }
 
-int Session_call_errhandler(comm::Session& session, int errorcode) {
-  clear_failure();
-  raise("MPI_Session_call_errhandler", &session, errorcode);
-  return MPI_SUCCESS;
-}
+int Session_call_errhandler(comm::Session& session, int errorcode) { return call("MPI_Session_call_errhandler", session, errorcode); }
 
 int Errhandler_free(MPI_Errhandler* errhandler) {
   comm::Errhandler* freed = decode(*errhandler);

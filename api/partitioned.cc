@@ -1,6 +1,8 @@
 // Bodies of partitioned communication (MPI 5.0, 4).
 #include "pml/partitioned.h"
 
+#include <string>
+
 #include "api/generated/bodies.h"
 #include "api/requests.h"
 #include "runtime/base/error.h"
@@ -24,6 +26,20 @@ int answer(const pml::Request& request, int error) {
   return error;
 }
 
+int check_kind(const pml::Request& request, pml::RequestKind kind, const char* maker) {
+  return request.request_kind == kind ? MPI_SUCCESS : fail(MPI_ERR_REQUEST, "request was not made by %s", maker);
+}
+int check_sender(const pml::Request& request) { return check_kind(request, pml::RequestKind::partitioned_send, "MPI_Psend_init"); }
+
+/// `name` says which argument: "partition"; of a list also `index`.
+int check_partition(const pml::Request& request, const char* name, int partition, int index = -1) {
+  const int partitions = pml::partitions_of(request);
+  if (partition >= 0 && partition < partitions) [[likely]]
+    return MPI_SUCCESS;
+  const std::string where = index < 0 ? name : std::string(name) + "[" + std::to_string(index) + "]";
+  return fail(MPI_ERR_ARG, "%s is %d, but the partitions are 0..%d", where.c_str(), partition, partitions - 1);
+}
+
 }  // namespace
 
 int Psend_init(const void* buf, int partitions, MPI_Count count, type::Datatype& datatype, int dest, int tag, comm::Communicator& comm,
@@ -43,22 +59,31 @@ int Precv_init(void* buf, int partitions, MPI_Count count, type::Datatype& datat
 }
 
 int Pready_range(int partition_low, int partition_high, pml::Request& request) {
-  return answer(request, pml::partitions_ready(request, partition_low, partition_high));
+  int error = check_sender(request);
+  if (!error) error = check_partition(request, "partition_low", partition_low);
+  if (!error) error = check_partition(request, "partition_high", partition_high);
+  return answer(request, error ? error : pml::partitions_ready(request, partition_low, partition_high));
 }
 
-int Pready(int partition, pml::Request& request) { return Pready_range(partition, partition, request); }
+int Pready(int partition, pml::Request& request) {
+  int error = check_sender(request);
+  if (!error) error = check_partition(request, "partition", partition);
+  return answer(request, error ? error : pml::partitions_ready(request, partition, partition));
+}
 
+/// All of the list is looked at before any of it is sent.
 int Pready_list(int length, const int* array_of_partitions, pml::Request& request) {
-  if (request.request_kind != pml::RequestKind::partitioned_send)
-    return answer(request, fail(MPI_ERR_REQUEST, "request was not made by MPI_Psend_init"));
-  for (int i = 0; i < length; ++i)
-    if (const int error = Pready(array_of_partitions[i], request)) return error;
-  return MPI_SUCCESS;
+  int error = check_sender(request);
+  for (int i = 0; i < length && !error; ++i) error = check_partition(request, "array_of_partitions", array_of_partitions[i], i);
+  for (int i = 0; i < length && !error; ++i) error = pml::partitions_ready(request, array_of_partitions[i], array_of_partitions[i]);
+  return answer(request, error);
 }
 
 int Parrived(pml::Request& request, int partition, int* flag) {
   bool arrived = false;
-  const int error = pml::partition_arrived(request, partition, arrived);
+  int error = check_kind(request, pml::RequestKind::partitioned_receive, "MPI_Precv_init");
+  if (!error) error = check_partition(request, "partition", partition);
+  if (!error) error = pml::partition_arrived(request, partition, arrived);
   *flag = arrived;
   return answer(request, error);
 }

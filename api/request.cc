@@ -443,17 +443,20 @@ int Cancel(MPI_Request* request) {
   }
 }
 
-int Start(MPI_Request* request) {
-  Request& r = *decode(*request);
-  if (!r.persistent || !r.ops->start) return fail(MPI_ERR_REQUEST, "the request is not persistent");
-  if (r.active) return fail(MPI_ERR_REQUEST, "the persistent request is active already; wait for it before starting it again");
+namespace {
+int start(Request& r, const char* name) {
+  if (!r.persistent || !r.ops->start) return fail(MPI_ERR_REQUEST, "%s: the request is not persistent", name);
+  if (r.active) return fail(MPI_ERR_REQUEST, "%s: the persistent request is active already; wait for it before starting it again", name);
   r.ops->start(r);
   return MPI_SUCCESS;
 }
+}  // namespace
+
+int Start(MPI_Request* request) { return start(*decode(*request), "request"); }
 
 int Startall(int count, MPI_Request requests[]) {
   for (int i = 0; i < count; ++i)
-    if (const int error = Start(&requests[i])) return error;
+    if (const int error = start(*decode(requests[i]), "array_of_requests")) return error;
   return MPI_SUCCESS;
 }
 

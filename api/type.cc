@@ -221,7 +221,7 @@ int Type_get_envelope(Datatype& datatype, MPI_Count* num_integers, MPI_Count* nu
 int Type_get_contents(Datatype& datatype, MPI_Count max_integers, MPI_Count max_addresses, MPI_Count max_large_counts,
                       MPI_Count max_datatypes, int integers[], MPI_Aint addresses[], MPI_Count large_counts[], MPI_Datatype datatypes[],
                       bool large) {
-  if (!datatype.envelope) return fail(MPI_ERR_TYPE, "%s is a named type and has no contents", datatype.name.c_str());
+  if (!datatype.envelope) return fail(MPI_ERR_TYPE, "datatype is %s, a named type, which has no contents", datatype.name.c_str());
   const type::Envelope& e = *datatype.envelope;
   if (!e.counts.empty() && !large) return fail(MPI_ERR_TYPE, "the datatype was made by a large-count call: use MPI_Type_get_contents_c");
   const auto small = [](MPI_Count room, const auto& values) { return room < static_cast<MPI_Count>(values.size()); };
@@ -276,7 +276,7 @@ int sized(uint64_t unit, MPI_Count count, MPI_Count* size) {
 int check_external(const char* datarep, MPI_Count count) {
   if (count < 0) return fail(MPI_ERR_COUNT, "count %lld is negative", static_cast<long long>(count));
   if (std::strcmp(datarep, "external32") == 0) return MPI_SUCCESS;
-  return fail(MPI_ERR_ARG, "data representation \"%s\" is not known; packing knows \"external32\"", datarep);
+  return fail(MPI_ERR_ARG, "datarep \"%s\" is not known; packing knows \"external32\"", datarep);
 }
 
 }  // namespace

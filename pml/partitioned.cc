@@ -432,19 +432,15 @@ Request* partitioned_receive(Team& team, int source, int tag, int32_t partitions
   return make(receivers(), team, source, tag, partitions, partition);
 }
 
-int partitions_ready(Request& request, int32_t first, int32_t last) {
-  if (request.request_kind != RequestKind::partitioned_send) return fail(MPI_ERR_REQUEST, "the request was not made by MPI_Psend_init");
-  auto& sender = static_cast<Sender&>(request);
-  for (const int32_t p : {first, last})
-    if (p < 0 || p >= sender.partitions()) return fail(MPI_ERR_ARG, "partition is %d, but there are 0..%d", p, sender.partitions() - 1);
-  return sender.ready(first, last);
+int32_t partitions_of(const Request& request) {
+  return request.request_kind == RequestKind::partitioned_send ? static_cast<const Sender&>(request).partitions()
+                                                               : static_cast<const Receiver&>(request).partitions();
 }
 
+int partitions_ready(Request& request, int32_t first, int32_t last) { return static_cast<Sender&>(request).ready(first, last); }
+
 int partition_arrived(Request& request, int32_t partition, bool& arrived) {
-  if (request.request_kind != RequestKind::partitioned_receive) return fail(MPI_ERR_REQUEST, "the request was not made by MPI_Precv_init");
   const auto& receiver = static_cast<const Receiver&>(request);
-  if (partition < 0 || partition >= receiver.partitions())
-    return fail(MPI_ERR_ARG, "partition is %d, but there are 0..%d", partition, receiver.partitions() - 1);
   arrived = receiver.arrived(partition);
   if (arrived) return MPI_SUCCESS;
   // Programs ask in a loop: where nothing happens, whoever is to hand the partition over may need this CPU.

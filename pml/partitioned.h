@@ -17,9 +17,12 @@ namespace weft::pml {
 Request* partitioned_send(Team&, int dest, int tag, int32_t partitions, const Buffer& partition);
 Request* partitioned_receive(Team&, int source, int tag, int32_t partitions, const Buffer& partition);
 
-/// MPI_Pready_range: these partitions may be sent. Any thread. Returns an MPI error class.
+/// Of one of these requests.
+int32_t partitions_of(const Request&);
+
+/// MPI_Pready_range: these partitions, of those that there are, may be sent. Any thread. Returns an MPI error class.
 int partitions_ready(Request&, int32_t first, int32_t last);
-/// MPI_Parrived. Progresses. Returns an MPI error class.
+/// MPI_Parrived, of a partition that there is. Progresses. Returns an MPI error class.
 int partition_arrived(Request&, int32_t partition, bool& arrived);
 
 }  // namespace weft::pml

@@ -1,6 +1,6 @@
 """test/conformance/badarg/badarg.c: each entry with each argument wrong in turn."""
 
-from gen.entries import HANDLE_ERRORS, NOT_NEGATIVE, PREDEFINED_WELCOME, null_handle
+from gen.entries import HANDLE_ERRORS, NOT_NEGATIVE, PREDEFINED_WELCOME, errhandlers_of, null_handle
 from gen.model import HANDLES
 
 HEAD = """\
@@ -18,7 +18,7 @@ GOOD_SCALAR = {
     "COUNT": "1", "ELEMENTS": "1", "BLOCK": "1", "STRIDE": "1", "EXTENT": "1", "BYTES": "64", "PACKSIZE": "64", "NUMBER": "1", "ASIZE": "8",
     "PEER": "MPI_PROC_NULL", "SOURCE": "MPI_PROC_NULL", "ROOT": "0", "TARGET": "0", "TAG": "7", "RTAG": "7", "LEN": "1", "KEYVAL": "good.keyval",
     "STRING": '"name"', "KEYSTR": '"key"', "VALSTR": '"value"', "ATTR": "good.word", "STATE": "good.word", "CODE": "MPI_ERR_OTHER",
-    "FBOOL": "good.word", "TOOLOBJ": "good.word", "CVAR": "0", "PVAR": "0", "PSESSION": "good.psession", "TENUM": "0", "EVENT": "0", "EVENTREG": "0",
+    "FBOOL": "good.word", "TOOLOBJ": "good.word", "CVAR": "0", "PVAR": "0", "PSESSION": "good.psession", "TENUM": "good.tenum", "EVENT": "0", "EVENTREG": "0",
     "CBSAFETY": "MPI_T_CB_REQUIRE_NONE", "STRINGTAG": '"tag"', "SPLIT": "MPI_COMM_TYPE_SHARED",
 }
 GOOD_KEYVAL = {"Type_": "good.type_keyval", "Win_": "good.win_keyval"}
@@ -40,6 +40,15 @@ LEFT_OUT = {"MPI_T_finalize", "MPI_Init", "MPI_Init_thread", "MPI_Finalize", "MP
 # Functions that nothing can be wrong with: without arguments, of numbers, or of handles as mere bits (what comes out is as bad as what went in).
 ALWAYS_RIGHT = {"MPI_Aint_add", "MPI_Aint_diff", "MPI_Buffer_flush", "MPI_Wtick", "MPI_Wtime"}
 BITS = ("_toint", "_c2f")
+# Parameters of which every value is good: by kind, and by name. For all others there is something wrong to be tried (see complete()).
+ANY_VALUE = {"ATTR", "BOOL", "STATE", "TOOLOBJ", "STRIDE", "BYTESTRIDE", "ADISPL"}
+ANY_VALUE_NAMED = {
+    ("MPI_Get_address", "location"), ("MPI_Cart_shift", "disp"), ("MPI_Comm_split", "key"), ("MPI_Comm_split_type", "key"),
+    ("MPI_Status_set_error", "err"), ("MPI_Status_set_source", "source"), ("MPI_Status_set_tag", "tag"),
+    ("MPI_Info_create_env", "argc"), ("MPI_Info_create_env", "argv"),  # those of main, or nothing
+    ("MPI_T_init_thread", "required"),                                 # raised or lowered to a level that there is
+    ("MPI_T_event_read", "element_index"),                             # no event outlives its callback: test/conformance/tools.cc
+}
 # Arguments that matter on some processes only, on this one too: their bodies check them.
 CHECKED_BY_BODY = {("MPI_Intercomm_create", "peer_comm"), ("MPI_Intercomm_create_from_groups", "remote_group")}
 # A call that takes a handle only -> what is wrong with one that a conversion gave for a number that is none.
@@ -57,29 +66,108 @@ USES = {
 # Good values of what is no handle where the kind alone does not tell: (function, parameter) -> value.
 GOOD = {
     ("MPI_Pready", "request"): "good.partitioned_send", ("MPI_Parrived", "request"): "good.partitioned_receive",
+    ("MPI_Pready_range", "request"): "good.partitioned_send", ("MPI_Pready_list", "request"): "good.partitioned_send",
+    ("MPI_Type_match_size", "typeclass"): "MPI_TYPECLASS_INTEGER", ("MPI_Type_match_size", "size"): "4",
+    ("MPI_Pack_external", "datarep"): '"external32"', ("MPI_Pack_external_size", "datarep"): '"external32"',
+    ("MPI_Unpack_external", "datarep"): '"external32"', ("MPI_T_pvar_get_index", "name"): "good.pvar_name",
+    ("MPI_Type_get_contents", "datatype"): "good.uncommitted",
+    ("MPI_T_event_register_callback", "event_registration"): "good.eventreg",
+    ("MPI_T_event_callback_get_info", "event_registration"): "good.eventreg",
+    ("MPI_T_event_callback_set_info", "event_registration"): "good.eventreg",
     ("MPI_Type_create_darray", "size"): "1", ("MPI_Type_create_darray", "order"): "MPI_ORDER_C",
     ("MPI_Type_create_darray", "array_of_distribs"): "(int[]){MPI_DISTRIBUTE_BLOCK}",
     ("MPI_Type_create_darray", "array_of_dargs"): "(int[]){MPI_DISTRIBUTE_DFLT_DARG}",
     ("MPI_Type_create_darray", "array_of_psizes"): "good.ones", ("MPI_Type_create_subarray", "order"): "MPI_ORDER_C",
     ("MPI_Type_create_subarray", "array_of_starts"): "(int[]){0}",
 }
-# Bad values of plain numbers: (function, parameter) -> values, error class.
-BAD_NUMBERS = {
-    ("MPI_Pready", "partition"): (("-1", "2", "INT_MAX", "INT_MIN"), "MPI_ERR_ARG"),
-    ("MPI_Parrived", "partition"): (("-1", "2", "INT_MAX", "INT_MIN"), "MPI_ERR_ARG"),
-    ("MPI_Psend_init", "partitions"): (("-1", "INT_MIN"), "MPI_ERR_ARG"),
-    ("MPI_Precv_init", "partitions"): (("-1", "INT_MIN"), "MPI_ERR_ARG"),
-    ("MPI_Cart_shift", "direction"): (("-1", "1", "INT_MAX", "INT_MIN"), "MPI_ERR_DIMS"),
-    ("MPI_Cart_coords", "rank"): (("-1", "1", "MPI_PROC_NULL", "INT_MAX"), "MPI_ERR_RANK"),
-    ("MPI_Graph_neighbors", "rank"): (("-1", "1", "INT_MAX"), "MPI_ERR_RANK"),
-    ("MPI_Graph_neighbors_count", "rank"): (("-1", "1", "INT_MAX"), "MPI_ERR_RANK"),
-    ("MPI_Type_create_darray", "rank"): (("-1", "1", "INT_MAX"), "MPI_ERR_ARG"),
-    ("MPI_Type_create_darray", "order"): (("0", "99", "-1"), "MPI_ERR_ARG"),
-    ("MPI_Type_create_subarray", "order"): (("0", "99", "-1"), "MPI_ERR_ARG"),
-    ("MPI_Error_class", "errorcode"): (("-1", "INT_MAX"), "MPI_ERR_ARG"),
-    ("MPI_Error_string", "errorcode"): (("-1", "INT_MAX"), "MPI_ERR_ARG"),
-    ("MPI_Info_get_nthkey", "n"): (("-1", "99", "INT_MAX"), "MPI_ERR_ARG"),
-    ("MPI_Session_get_nth_pset", "n"): (("-1", "9999", "INT_MAX"), "MPI_ERR_ARG"),
+# Bad values that the kind alone does not tell: (function, parameter) -> [(values, error class)].
+RANKS = ("-1", "1", "INT_MAX")
+NO_RANKS = (("(int[]){-1}", "(int[]){1}", "(int[]){INT_MAX}", "(int[]){INT_MIN}"), "MPI_ERR_RANK")
+BAD_RANGES = [(("(int[][3]){{0, 1, 1}}", "(int[][3]){{-1, 0, 1}}", "(int[][3]){{0, INT_MAX, 1}}"), "MPI_ERR_RANK"),
+              (("(int[][3]){{0, 0, 0}}",), "MPI_ERR_ARG")]
+PARTITIONS = ("-1", "2", "INT_MAX", "INT_MIN")
+NO_CODES = (("-1", "INT_MAX"), "MPI_ERR_ARG")
+NO_SAFETY = (("-1", "99"), "MPI_T_ERR_INVALID")
+NO_NAME = (('"no such name"', '""'), "MPI_T_ERR_INVALID_NAME")
+NO_WEIGHTS = (("NULL", "MPI_WEIGHTS_EMPTY", "(int[]){-1}"), "MPI_ERR_ARG")
+BAD = {
+    ("MPI_Pready", "partition"): [(PARTITIONS, "MPI_ERR_ARG")],
+    ("MPI_Pready", "request"): [(("good.partitioned_receive", "good.request", "good.general"), "MPI_ERR_REQUEST")],
+    ("MPI_Pready_range", "partition_low"): [(PARTITIONS, "MPI_ERR_ARG")],
+    ("MPI_Pready_range", "partition_high"): [(PARTITIONS, "MPI_ERR_ARG")],
+    ("MPI_Pready_range", "request"): [(("good.partitioned_receive", "good.request"), "MPI_ERR_REQUEST")],
+    ("MPI_Pready_list", "array_of_partitions"): [(tuple(f"(int[]){{{p}}}" for p in PARTITIONS), "MPI_ERR_ARG")],
+    ("MPI_Pready_list", "request"): [(("good.partitioned_receive", "good.request"), "MPI_ERR_REQUEST")],
+    ("MPI_Parrived", "partition"): [(PARTITIONS, "MPI_ERR_ARG")],
+    ("MPI_Parrived", "request"): [(("good.partitioned_send", "good.request", "good.general"), "MPI_ERR_REQUEST")],
+    ("MPI_Psend_init", "partitions"): [(("-1", "INT_MIN"), "MPI_ERR_ARG")],
+    ("MPI_Precv_init", "partitions"): [(("-1", "INT_MIN"), "MPI_ERR_ARG")],
+    ("MPI_Precv_init", "source"): [(("MPI_ANY_SOURCE",), "MPI_ERR_RANK")],
+    ("MPI_Precv_init", "tag"): [(("MPI_ANY_TAG",), "MPI_ERR_TAG")],
+    ("MPI_Start", "request"): [(("(MPI_Request[]){good.general}", "(MPI_Request[]){good.partitioned_send}"), "MPI_ERR_REQUEST")],
+    ("MPI_Startall", "array_of_requests"): [(("(MPI_Request[]){good.general}",), "MPI_ERR_REQUEST")],
+    ("MPI_Cancel", "request"): [(("(MPI_Request[]){good.request}",), "MPI_ERR_REQUEST")],
+    ("MPI_Grequest_complete", "request"): [(("good.request", "good.partitioned_send"), "MPI_ERR_REQUEST")],
+    ("MPI_Cart_create", "dims"): [(("(int[]){-1}", "(int[]){0}", "(int[]){2}", "(int[]){INT_MAX}"), "MPI_ERR_DIMS")],
+    ("MPI_Cart_map", "dims"): [(("(int[]){-1}", "(int[]){0}", "(int[]){2}", "(int[]){INT_MAX}"), "MPI_ERR_DIMS")],
+    ("MPI_Cart_shift", "direction"): [(("-1", "1", "INT_MAX", "INT_MIN"), "MPI_ERR_DIMS")],
+    ("MPI_Cart_coords", "rank"): [(("-1", "1", "MPI_PROC_NULL", "INT_MAX"), "MPI_ERR_RANK")],
+    ("MPI_Cart_rank", "coords"): [(("(int[]){-1}", "(int[]){1}", "(int[]){INT_MAX}"), "MPI_ERR_ARG")],
+    ("MPI_Dims_create", "nnodes"): [(("0",), "MPI_ERR_ARG")],
+    ("MPI_Dims_create", "dims"): [(("(int[]){-1}", "(int[]){2}", "(int[]){INT_MAX}"), "MPI_ERR_DIMS")],
+    ("MPI_Graph_create", "nnodes"): [(("2", "INT_MAX"), "MPI_ERR_ARG")],
+    ("MPI_Graph_create", "index"): [(("(int[]){-1}", "(int[]){INT_MIN}"), "MPI_ERR_ARG")],
+    ("MPI_Graph_create", "edges"): [NO_RANKS],
+    ("MPI_Graph_map", "index"): [(("(int[]){-1}", "(int[]){INT_MIN}"), "MPI_ERR_ARG")],
+    ("MPI_Graph_map", "edges"): [NO_RANKS],
+    ("MPI_Graph_neighbors", "rank"): [(RANKS, "MPI_ERR_RANK")],
+    ("MPI_Graph_neighbors_count", "rank"): [(RANKS, "MPI_ERR_RANK")],
+    ("MPI_Dist_graph_create", "sources"): [NO_RANKS],
+    ("MPI_Dist_graph_create", "degrees"): [(("(int[]){-1}", "(int[]){INT_MIN}"), "MPI_ERR_ARG")],
+    ("MPI_Dist_graph_create", "destinations"): [NO_RANKS],
+    ("MPI_Dist_graph_create", "weights"): [NO_WEIGHTS],
+    ("MPI_Dist_graph_create_adjacent", "sources"): [NO_RANKS],
+    ("MPI_Dist_graph_create_adjacent", "destinations"): [NO_RANKS],
+    ("MPI_Dist_graph_create_adjacent", "sourceweights"): [NO_WEIGHTS],
+    ("MPI_Dist_graph_create_adjacent", "destweights"): [NO_WEIGHTS],
+    ("MPI_Comm_remote_size", "comm"): [(("MPI_COMM_SELF",), "MPI_ERR_COMM")],
+    ("MPI_Comm_remote_group", "comm"): [(("MPI_COMM_SELF",), "MPI_ERR_COMM")],
+    ("MPI_Intercomm_merge", "intercomm"): [(("MPI_COMM_SELF",), "MPI_ERR_COMM")],
+    ("MPI_Intercomm_create", "remote_leader"): [(RANKS + ("MPI_PROC_NULL",), "MPI_ERR_RANK")],
+    ("MPI_Intercomm_create_from_groups", "remote_leader"): [(RANKS + ("MPI_PROC_NULL",), "MPI_ERR_RANK")],
+    ("MPI_Group_incl", "ranks"): [NO_RANKS], ("MPI_Group_excl", "ranks"): [NO_RANKS],
+    ("MPI_Group_translate_ranks", "ranks1"): [NO_RANKS],
+    ("MPI_Group_range_incl", "ranges"): BAD_RANGES, ("MPI_Group_range_excl", "ranges"): BAD_RANGES,
+    ("MPI_Type_create_darray", "size"): [(("0", "-1", "2", "INT_MAX"), "MPI_ERR_ARG")],
+    ("MPI_Type_create_darray", "rank"): [(RANKS, "MPI_ERR_ARG")],
+    ("MPI_Type_create_darray", "order"): [(("0", "99", "-1"), "MPI_ERR_ARG")],
+    ("MPI_Type_create_darray", "array_of_distribs"): [(("(int[]){-1}", "(int[]){99}"), "MPI_ERR_ARG")],
+    ("MPI_Type_create_darray", "array_of_dargs"): [(("(int[]){0}", "(int[]){-1}"), "MPI_ERR_ARG")],
+    ("MPI_Type_create_darray", "array_of_psizes"): [(("(int[]){0}", "(int[]){-1}", "(int[]){2}"), "MPI_ERR_ARG")],
+    ("MPI_Type_create_subarray", "order"): [(("0", "99", "-1"), "MPI_ERR_ARG")],
+    ("MPI_Type_create_subarray", "array_of_subsizes"): [(("(int[]){2}",), "MPI_ERR_ARG")],
+    ("MPI_Type_create_subarray", "array_of_starts"): [(("(int[]){1}", "(int[]){-1}"), "MPI_ERR_ARG")],
+    ("MPI_Type_match_size", "typeclass"): [(("0", "-1", "INT_MAX"), "MPI_ERR_ARG")],
+    ("MPI_Type_match_size", "size"): [(("0", "-1", "3", "32", "INT_MAX"), "MPI_ERR_ARG")],
+    ("MPI_Type_get_contents", "datatype"): [(("MPI_INT", "MPI_DOUBLE_INT"), "MPI_ERR_TYPE")],
+    ("MPI_Pack_external", "datarep"): [(('"native"', '""'), "MPI_ERR_ARG")],
+    ("MPI_Pack_external_size", "datarep"): [(('"native"', '""'), "MPI_ERR_ARG")],
+    ("MPI_Unpack_external", "datarep"): [(('"native"', '""'), "MPI_ERR_ARG")],
+    ("MPI_Error_class", "errorcode"): [NO_CODES], ("MPI_Error_string", "errorcode"): [NO_CODES],
+    ("MPI_Add_error_code", "errorclass"): [NO_CODES],
+    ("MPI_Add_error_string", "errorcode"): [NO_CODES, (("MPI_ERR_OTHER",), "MPI_ERR_ARG")],
+    ("MPI_Comm_call_errhandler", "errorcode"): [NO_CODES], ("MPI_Session_call_errhandler", "errorcode"): [NO_CODES],
+    ("MPI_Info_get_nthkey", "n"): [(("-1", "99", "INT_MAX"), "MPI_ERR_ARG")],
+    ("MPI_Info_get", "valuelen"): [(("-1", "INT_MIN"), "MPI_ERR_ARG")],
+    ("MPI_Session_get_nth_pset", "n"): [(("-1", "9999", "INT_MAX"), "MPI_ERR_ARG")],
+    ("MPI_Session_get_pset_info", "pset_name"): [(('"no such set"', '""'), "MPI_ERR_ARG")],
+    ("MPI_Group_from_session_pset", "pset_name"): [(('"no such set"', '""'), "MPI_ERR_ARG")],
+    ("MPI_T_cvar_get_index", "name"): [NO_NAME], ("MPI_T_pvar_get_index", "name"): [NO_NAME],
+    ("MPI_T_category_get_index", "name"): [NO_NAME], ("MPI_T_event_get_index", "name"): [NO_NAME],
+    ("MPI_T_pvar_get_index", "var_class"): [(("-1", "INT_MAX"), "MPI_T_ERR_INVALID_NAME")],
+    ("MPI_T_enum_get_item", "index"): [(("-1", "99", "INT_MAX"), "MPI_T_ERR_INVALID_ITEM")],
+    ("MPI_T_event_register_callback", "cb_safety"): [NO_SAFETY], ("MPI_T_event_callback_get_info", "cb_safety"): [NO_SAFETY],
+    ("MPI_T_event_callback_set_info", "cb_safety"): [NO_SAFETY],
 }
 
 
@@ -151,6 +239,10 @@ class Case:
 
     def bad(self, p):
         """(value, error class) of each wrong value of a parameter."""
+        yield from self.bad_tool(p) if self.f.chapter == "tool" else self.bad_by_kind(p)
+        yield from self.bad_by_name(p)
+
+    def bad_by_kind(self, p):
         kind = p.kind
         if p.unchecked and (self.f.name, p.name) not in CHECKED_BY_BODY:
             return
@@ -209,8 +301,12 @@ class Case:
             if p.kind == "COMM" and "topology" in self.f.attributes:
                 yield "MPI_COMM_SELF", "MPI_ERR_TOPOLOGY"
             if p.kind == "OP" and self.f.chapter == "coll":
-                yield "MPI_OP_NULL", "MPI_ERR_OP"
-                yield "MPI_REPLACE", "MPI_ERR_OP"
+                for op in ("MPI_OP_NULL", "MPI_REPLACE", "MPI_NO_OP", "MPI_MAXLOC"):
+                    yield op, "MPI_ERR_OP"
+            if p.kind == "ERRH":
+                for other in ("communicator", "session", "window"):
+                    if other != errhandlers_of(self.f):
+                        yield f"good.{other}_errh", error
 
     def bad_buffer(self, p):
         if self.f.name == "MPI_Free_mem":
@@ -287,9 +383,12 @@ class Case:
         elif kind == "SPLIT":
             for value in ("-1", "12345", "INT_MAX"):
                 yield value, "MPI_ERR_ARG"
-        values, error = BAD_NUMBERS.get((self.f.name, p.name), ((), ""))
-        for value in values:
-            yield value, error
+
+    def bad_by_name(self, p):
+        poly = self.large and self.api.kinds[p.kind].poly
+        for values, error in BAD.get((self.f.name, p.name), ()):
+            for value in values:
+                yield value.replace("int[]", "MPI_Count[]") if poly else value, error
 
     def bad_tool(self, p):
         """The tools interface has error codes of its own."""
@@ -310,6 +409,18 @@ class Case:
                 yield f"(MPI_Info){value}", "MPI_T_ERR_INVALID_HANDLE"
         if (p.direction != "in" or p.kind in ("STRING", "BUF")) and not p.nullable:
             yield "NULL", "MPI_T_ERR_INVALID"
+        if p.kind in ("STRLEN", "LEN") and p.direction == "inout":
+            yield "(int[]){-1}", "MPI_T_ERR_INVALID"
+        if p.kind == "LEN" and p.direction == "in":
+            yield "-1", "MPI_T_ERR_INVALID"
+
+    def complete(self):
+        """Complains of parameters that nobody has said what is wrong with, or that nothing is."""
+        for p in self.params:
+            optional = p.nullable and (p.direction != "in" or p.kind == "FN") or p.kind == "WEIGHT" and p.direction != "in"
+            free = optional or p.unchecked or p.kind in ANY_VALUE | {"VARARGS"} or (self.f.name, p.name) in ANY_VALUE_NAMED
+            if not free and not list(self.bad(p)):
+                raise SystemExit(f"{self.name}: say in gen/badarg.py what is wrong with {p.name}, or that nothing is")
 
     def text(self):
         good = [self.good(p) for p in self.params if p.kind != "VARARGS"]
@@ -318,8 +429,9 @@ class Case:
             expected = "MPI_ERR_UNSUPPORTED_OPERATION"
             out.append(f'  TRY("{self.name}", "", {expected}, {self.name}({", ".join(good)}));\n')
         else:
+            self.complete()
             for i, p in enumerate(self.params):
-                for value, error in self.bad_tool(p) if self.f.chapter == "tool" else self.bad(p):
+                for value, error in self.bad(p):
                     args = ", ".join(good[:i] + [value] + good[i + 1:])
                     each = f"EACH_WRONG({HANDLES.get(p.kind, 'NULL')}) " if "wrong" in value else ""
                     out.append(f'  {each}TRY("{self.name}", "{p.name}", {error}, {self.name}({args}));\n')

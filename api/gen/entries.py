@@ -48,8 +48,8 @@ TOPOLOGIES = {
 IMPLIED_LENGTHS = {
     ("MPI_Cart_rank", "coords"): "comm_->topology->grid()->ndims()",
     ("MPI_Cart_sub", "remain_dims"): "comm_->topology->grid()->ndims()",
-    ("MPI_Graph_create", "edges"): "(nnodes > 0 ? index[nnodes - 1] : 0)",
-    ("MPI_Graph_map", "edges"): "(nnodes > 0 ? index[nnodes - 1] : 0)",
+    ("MPI_Graph_create", "edges"): "edges_of(index, nnodes, comm_old_->size())",
+    ("MPI_Graph_map", "edges"): "edges_of(index, nnodes, comm_->size())",
     ("MPI_Dist_graph_create", "destinations"): "sum_of(degrees, n)",
 }
 
@@ -178,6 +178,8 @@ class Entry:
                 self.line(f"auto* const {p.name}_ = decode({p.name});")
                 self.line(f"if (!{p.name}_ && {p.name} != MPI_INFO_NULL) return MPI_T_ERR_INVALID_HANDLE;")
                 self.decoded[p.name] = f"{p.name}_"
+            elif p.kind in ("STRLEN", "LEN") and p.direction == "inout":
+                self.line(f"if ({p.name} && *{p.name} < 0) return MPI_T_ERR_INVALID;")
             elif p.array and not p.nullable:
                 self.line(f"if ({p.length[0]} < 0 || ({p.length[0]} > 0 && !{p.name})) return MPI_T_ERR_INVALID;")
             elif (p.direction != "in" or p.kind in ("STRING", "BUF")) and not p.nullable:
@@ -247,6 +249,8 @@ class Entry:
             else:
                 null = f" && {p.name} != {null_handle(p.kind)}" if p.nullable else ""
                 self.check(f"!{name}{null}", self.call("handle", f'"{p.name}"', f"bits({p.name})", error, f'"{what}"'), where)
+            if p.kind == "ERRH":
+                self.check(f"!serves(*{name}, comm::Errhandler::For::{errhandlers_of(self.f)})", self.call("errhandler", f'"{p.name}"'))
             if p.kind == "OP" and self.f.chapter == "coll":
                 data = next(q for q in self.params if q.kind == "DATA")
                 self.check(f"!op::valid(*{name}, *{self.value(data)})",
@@ -451,6 +455,11 @@ class Entry:
                 return f"*({value} ? {value} : decode({'MPI_SUM' if p.kind == 'OP' else 'MPI_BYTE'}))"
             return "*" + value
         return name
+
+
+def errhandlers_of(function):
+    """Of which kind of object are the error handlers that a function takes?"""
+    return {"Session": "session", "Win": "window", "File": "file"}.get(short(function.name).split("_")[0], "communicator")
 
 
 def null_handle(kind):

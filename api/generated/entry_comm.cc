@@ -198,6 +198,8 @@ extern "C" int PMPI_Comm_create_from_group(MPI_Group group, const char *stringta
   auto* const errhandler_ = decode(errhandler);
   if (!errhandler_) [[unlikely]]
     return err::handle("MPI_Comm_create_from_group", nullptr, "errhandler", bits(errhandler), MPI_ERR_ERRHANDLER, "error handler");
+  if (!serves(*errhandler_, comm::Errhandler::For::communicator)) [[unlikely]]
+    return err::errhandler("MPI_Comm_create_from_group", nullptr, "errhandler");
   auto* const group_ = decode(group);
   if (!group_) [[unlikely]]
     return err::handle("MPI_Comm_create_from_group", errhandler_, "group", bits(group), MPI_ERR_GROUP, "group");
@@ -598,7 +600,7 @@ extern "C" int PMPI_Graph_create(MPI_Comm comm_old, int nnodes, const int index[
     return err::negative("MPI_Graph_create", comm_old_, "nnodes", nnodes, MPI_ERR_ARG);
   if (nnodes > 0 && !index) [[unlikely]]
     return err::null("MPI_Graph_create", comm_old_, "index");
-  if ((nnodes > 0 ? index[nnodes - 1] : 0) > 0 && !edges) [[unlikely]]
+  if (edges_of(index, nnodes, comm_old_->size()) > 0 && !edges) [[unlikely]]
     return err::null("MPI_Graph_create", comm_old_, "edges");
   if (!comm_graph) [[unlikely]]
     return err::null("MPI_Graph_create", comm_old_, "comm_graph");
@@ -636,7 +638,7 @@ extern "C" int PMPI_Graph_map(MPI_Comm comm, int nnodes, const int index[], cons
     return err::negative("MPI_Graph_map", comm_, "nnodes", nnodes, MPI_ERR_ARG);
   if (nnodes > 0 && !index) [[unlikely]]
     return err::null("MPI_Graph_map", comm_, "index");
-  if ((nnodes > 0 ? index[nnodes - 1] : 0) > 0 && !edges) [[unlikely]]
+  if (edges_of(index, nnodes, comm_->size()) > 0 && !edges) [[unlikely]]
     return err::null("MPI_Graph_map", comm_, "edges");
   if (!newrank) [[unlikely]]
     return err::null("MPI_Graph_map", comm_, "newrank");
@@ -902,6 +904,8 @@ extern "C" int PMPI_Intercomm_create_from_groups(MPI_Group local_group, int loca
   auto* const errhandler_ = decode(errhandler);
   if (!errhandler_) [[unlikely]]
     return err::handle("MPI_Intercomm_create_from_groups", nullptr, "errhandler", bits(errhandler), MPI_ERR_ERRHANDLER, "error handler");
+  if (!serves(*errhandler_, comm::Errhandler::For::communicator)) [[unlikely]]
+    return err::errhandler("MPI_Intercomm_create_from_groups", nullptr, "errhandler");
   auto* const local_group_ = decode(local_group);
   if (!local_group_) [[unlikely]]
     return err::handle("MPI_Intercomm_create_from_groups", errhandler_, "local_group", bits(local_group), MPI_ERR_GROUP, "group");

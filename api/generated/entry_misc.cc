@@ -244,6 +244,8 @@ extern "C" int PMPI_Comm_set_errhandler(MPI_Comm comm, MPI_Errhandler errhandler
   auto* const errhandler_ = decode(errhandler);
   if (!errhandler_) [[unlikely]]
     return err::handle("MPI_Comm_set_errhandler", comm_, "errhandler", bits(errhandler), MPI_ERR_ERRHANDLER, "error handler");
+  if (!serves(*errhandler_, comm::Errhandler::For::communicator)) [[unlikely]]
+    return err::errhandler("MPI_Comm_set_errhandler", comm_, "errhandler");
   return run("MPI_Comm_set_errhandler", comm_, [&] { return body::Comm_set_errhandler(*comm_, *errhandler_); });
 }
 WEFT_MPI_NAME(MPI_Comm_set_errhandler);
@@ -708,6 +710,8 @@ extern "C" int PMPI_Session_init(MPI_Info info, MPI_Errhandler errhandler, MPI_S
   auto* const errhandler_ = decode(errhandler);
   if (!errhandler_) [[unlikely]]
     return err::handle("MPI_Session_init", nullptr, "errhandler", bits(errhandler), MPI_ERR_ERRHANDLER, "error handler");
+  if (!serves(*errhandler_, comm::Errhandler::For::session)) [[unlikely]]
+    return err::errhandler("MPI_Session_init", nullptr, "errhandler");
   auto* const info_ = decode(info);
   if (!info_ && info != MPI_INFO_NULL) [[unlikely]]
     return err::handle("MPI_Session_init", errhandler_, "info", bits(info), MPI_ERR_INFO, "info");
@@ -724,6 +728,8 @@ extern "C" int PMPI_Session_set_errhandler(MPI_Session session, MPI_Errhandler e
   auto* const errhandler_ = decode(errhandler);
   if (!errhandler_) [[unlikely]]
     return err::handle("MPI_Session_set_errhandler", session_, "errhandler", bits(errhandler), MPI_ERR_ERRHANDLER, "error handler");
+  if (!serves(*errhandler_, comm::Errhandler::For::session)) [[unlikely]]
+    return err::errhandler("MPI_Session_set_errhandler", session_, "errhandler");
   return run("MPI_Session_set_errhandler", session_, [&] { return body::Session_set_errhandler(*session_, *errhandler_); });
 }
 WEFT_MPI_NAME(MPI_Session_set_errhandler);
@@ -826,6 +832,8 @@ WEFT_MPI_NAME(MPI_T_category_get_index);
 
 extern "C" int PMPI_T_category_get_info(int cat_index, char *name, int *name_len, char *desc, int *desc_len, int *num_cvars, int *num_pvars, int *num_categories) {
   if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  if (name_len && *name_len < 0) return MPI_T_ERR_INVALID;
+  if (desc_len && *desc_len < 0) return MPI_T_ERR_INVALID;
   return tool::run([&] { return body::T_category_get_info(cat_index, name, name_len, desc, desc_len, num_cvars, num_pvars, num_categories); });
 }
 WEFT_MPI_NAME(MPI_T_category_get_info);
@@ -861,6 +869,8 @@ WEFT_MPI_NAME(MPI_T_cvar_get_index);
 
 extern "C" int PMPI_T_cvar_get_info(int cvar_index, char *name, int *name_len, int *verbosity, MPI_Datatype *datatype, MPI_T_enum *enumtype, char *desc, int *desc_len, int *bind, int *scope) {
   if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  if (name_len && *name_len < 0) return MPI_T_ERR_INVALID;
+  if (desc_len && *desc_len < 0) return MPI_T_ERR_INVALID;
   return tool::run([&] { return body::T_cvar_get_info(cvar_index, name, name_len, verbosity, datatype, enumtype, desc, desc_len, bind, scope); });
 }
 WEFT_MPI_NAME(MPI_T_cvar_get_info);
@@ -903,12 +913,14 @@ WEFT_MPI_NAME(MPI_T_cvar_write);
 
 extern "C" int PMPI_T_enum_get_info(MPI_T_enum enumtype, int *num, char *name, int *name_len) {
   if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  if (name_len && *name_len < 0) return MPI_T_ERR_INVALID;
   return tool::run([&] { return body::T_enum_get_info(enumtype, num, name, name_len); });
 }
 WEFT_MPI_NAME(MPI_T_enum_get_info);
 
 extern "C" int PMPI_T_enum_get_item(MPI_T_enum enumtype, int index, int *value, char *name, int *name_len) {
   if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  if (name_len && *name_len < 0) return MPI_T_ERR_INVALID;
   return tool::run([&] { return body::T_enum_get_item(enumtype, index, value, name, name_len); });
 }
 WEFT_MPI_NAME(MPI_T_enum_get_item);
@@ -945,6 +957,9 @@ WEFT_MPI_NAME(MPI_T_event_get_index);
 
 extern "C" int PMPI_T_event_get_info(int event_index, char *name, int *name_len, int *verbosity, MPI_Datatype array_of_datatypes[], MPI_Aint array_of_displacements[], int *num_elements, MPI_T_enum *enumtype, MPI_Info *info, char *desc, int *desc_len, int *bind) {
   if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  if (name_len && *name_len < 0) return MPI_T_ERR_INVALID;
+  if (num_elements && *num_elements < 0) return MPI_T_ERR_INVALID;
+  if (desc_len && *desc_len < 0) return MPI_T_ERR_INVALID;
   return tool::run([&] { return body::T_event_get_info(event_index, name, name_len, verbosity, array_of_datatypes, array_of_displacements, num_elements, enumtype, info, desc, desc_len, bind); });
 }
 WEFT_MPI_NAME(MPI_T_event_get_info);
@@ -1043,6 +1058,8 @@ WEFT_MPI_NAME(MPI_T_pvar_get_index);
 
 extern "C" int PMPI_T_pvar_get_info(int pvar_index, char *name, int *name_len, int *verbosity, int *var_class, MPI_Datatype *datatype, MPI_T_enum *enumtype, char *desc, int *desc_len, int *bind, int *readonly, int *continuous, int *atomic) {
   if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  if (name_len && *name_len < 0) return MPI_T_ERR_INVALID;
+  if (desc_len && *desc_len < 0) return MPI_T_ERR_INVALID;
   return tool::run([&] { return body::T_pvar_get_info(pvar_index, name, name_len, verbosity, var_class, datatype, enumtype, desc, desc_len, bind, readonly, continuous, atomic); });
 }
 WEFT_MPI_NAME(MPI_T_pvar_get_info);
@@ -1124,6 +1141,8 @@ WEFT_MPI_NAME(MPI_T_pvar_write);
 
 extern "C" int PMPI_T_source_get_info(int source_index, char *name, int *name_len, char *desc, int *desc_len, MPI_T_source_order *ordering, MPI_Count *ticks_per_second, MPI_Count *max_ticks, MPI_Info *info) {
   if (!tool::ready()) return MPI_T_ERR_NOT_INITIALIZED;
+  if (name_len && *name_len < 0) return MPI_T_ERR_INVALID;
+  if (desc_len && *desc_len < 0) return MPI_T_ERR_INVALID;
   return tool::run([&] { return body::T_source_get_info(source_index, name, name_len, desc, desc_len, ordering, ticks_per_second, max_ticks, info); });
 }
 WEFT_MPI_NAME(MPI_T_source_get_info);

@@ -251,7 +251,7 @@ bool by_order(size_t dimensions, int order, Visit visit) {
 
 int check_order(int order) {
   if (order == MPI_ORDER_C || order == MPI_ORDER_FORTRAN) return MPI_SUCCESS;
-  return fail(MPI_ERR_ARG, "order %d is neither MPI_ORDER_C nor MPI_ORDER_FORTRAN", order);
+  return fail(MPI_ERR_ARG, "order is %d, neither MPI_ORDER_C nor MPI_ORDER_FORTRAN", order);
 }
 
 /// This process's share of one dimension: `rounds` blocks of `block` indices, `period` apart, then `rest` more.
@@ -287,21 +287,24 @@ Share share_of(const Distribution& d, size_t i, int coordinate) {
 
 int check_dimension(const Distribution& d, size_t i) {
   const long long size = d.sizes[i];
-  if (size < 1) return fail(MPI_ERR_ARG, "dimension %zu has %lld elements", i, size);
-  if (d.grid[i] < 1) return fail(MPI_ERR_ARG, "dimension %zu has %d processes", i, d.grid[i]);
+  if (size < 1) return fail(MPI_ERR_ARG, "array_of_gsizes[%zu] is %lld", i, size);
+  if (d.grid[i] < 1) return fail(MPI_ERR_ARG, "array_of_psizes[%zu] is %d", i, d.grid[i]);
   const int argument = d.arguments[i];
   switch (d.kinds[i]) {
     case MPI_DISTRIBUTE_NONE:
-      if (d.grid[i] != 1) return fail(MPI_ERR_ARG, "dimension %zu is not distributed but has %d processes", i, d.grid[i]);
+      if (d.grid[i] != 1)
+        return fail(MPI_ERR_ARG, "array_of_distribs[%zu] is MPI_DISTRIBUTE_NONE, but array_of_psizes has %d processes there", i, d.grid[i]);
       return MPI_SUCCESS;
     case MPI_DISTRIBUTE_BLOCK:
       if (argument != MPI_DISTRIBUTE_DFLT_DARG && (argument < 1 || Wide(argument) * d.grid[i] < size))
-        return fail(MPI_ERR_ARG, "dimension %zu: %d processes with blocks of %d do not cover %lld elements", i, d.grid[i], argument, size);
+        return fail(MPI_ERR_ARG, "array_of_dargs[%zu] is %d: %d processes with such blocks do not cover %lld elements", i, argument,
+                    d.grid[i], size);
       return MPI_SUCCESS;
     case MPI_DISTRIBUTE_CYCLIC:
-      if (argument != MPI_DISTRIBUTE_DFLT_DARG && argument < 1) return fail(MPI_ERR_ARG, "dimension %zu: block size %d", i, argument);
+      if (argument != MPI_DISTRIBUTE_DFLT_DARG && argument < 1)
+        return fail(MPI_ERR_ARG, "array_of_dargs[%zu] is %d, but blocks have 1 element or more", i, argument);
       return MPI_SUCCESS;
-    default: return fail(MPI_ERR_ARG, "dimension %zu: %d is no MPI_DISTRIBUTE_* value", i, d.kinds[i]);
+    default: return fail(MPI_ERR_ARG, "array_of_distribs[%zu] is %d, which is no MPI_DISTRIBUTE_* value", i, d.kinds[i]);
   }
 }
 
@@ -309,14 +312,15 @@ int check(const Distribution& d) {
   const size_t n = d.sizes.size();
   if (!n || d.kinds.size() != n || d.arguments.size() != n || d.grid.size() != n)
     return fail(MPI_ERR_ARG, "at least one dimension is needed");
-  if (d.rank < 0 || d.rank >= d.processes) return fail(MPI_ERR_ARG, "rank %d is outside 0..%d", d.rank, d.processes - 1);
+  if (d.processes < 1) return fail(MPI_ERR_ARG, "size is %d, but there is at least one process", d.processes);
+  if (d.rank < 0 || d.rank >= d.processes) return fail(MPI_ERR_ARG, "rank is %d, outside 0..%d", d.rank, d.processes - 1);
   if (int error = check_order(d.order)) return error;
   Wide processes = 1;
   for (size_t i = 0; i < n; ++i) {
     if (int error = check_dimension(d, i)) return error;
     processes = std::min<Wide>(processes * d.grid[i], kMost);
   }
-  if (processes != d.processes) return fail(MPI_ERR_ARG, "the process grid does not have %d processes", d.processes);
+  if (processes != d.processes) return fail(MPI_ERR_ARG, "size is %d, but array_of_psizes is a grid of another size", d.processes);
   return MPI_SUCCESS;
 }
 
@@ -437,8 +441,8 @@ int subarray(Counts sizes, Counts subsizes, Counts starts, int order, Datatype& 
   if (int error = check_order(order)) return error;
   for (size_t i = 0; i < n; ++i)
     if (sizes[i] < 1 || subsizes[i] < 1 || subsizes[i] > sizes[i] || starts[i] < 0 || starts[i] > sizes[i] - subsizes[i])
-      return fail(MPI_ERR_ARG, "dimension %zu: %lld elements from %lld do not lie within %lld", i, static_cast<long long>(subsizes[i]),
-                  static_cast<long long>(starts[i]), static_cast<long long>(sizes[i]));
+      return fail(MPI_ERR_ARG, "array_of_subsizes[%zu] is %lld: as many elements from array_of_starts[%zu] = %lld do not lie within %lld",
+                  i, static_cast<long long>(subsizes[i]), i, static_cast<long long>(starts[i]), static_cast<long long>(sizes[i]));
   Recorder recorder(MPI_COMBINER_SUBARRAY, form);
   recorder.integer(static_cast<int64_t>(n)).counts(sizes).counts(subsizes).counts(starts).integer(order).type(old);
   std::optional<Map> map = map_of(old);

@@ -109,7 +109,7 @@ int match_size(int type_class, int size, Datatype*& found) {
       found = predefined(reinterpret_cast<uintptr_t>(match.handle));
       return MPI_SUCCESS;
     }
-  return fail(MPI_ERR_ARG, "there is no Fortran type of class %d with %d bytes", type_class, size);
+  return fail(MPI_ERR_ARG, "there is no Fortran type with typeclass %d and size %d", type_class, size);
 }
 
 Datatype* value_index(const Datatype& value, const Datatype& index) {

@@ -47,10 +47,15 @@ static void test_MPI_Add_error_class(void) {
 }
 
 static void test_MPI_Add_error_code(void) {
+  TRY("MPI_Add_error_code", "errorclass", MPI_ERR_ARG, MPI_Add_error_code(-1, good.out_ints));
+  TRY("MPI_Add_error_code", "errorclass", MPI_ERR_ARG, MPI_Add_error_code(INT_MAX, good.out_ints));
   TRY("MPI_Add_error_code", "errorcode", MPI_ERR_ARG, MPI_Add_error_code(MPI_ERR_OTHER, NULL));
 }
 
 static void test_MPI_Add_error_string(void) {
+  TRY("MPI_Add_error_string", "errorcode", MPI_ERR_ARG, MPI_Add_error_string(-1, "name"));
+  TRY("MPI_Add_error_string", "errorcode", MPI_ERR_ARG, MPI_Add_error_string(INT_MAX, "name"));
+  TRY("MPI_Add_error_string", "errorcode", MPI_ERR_ARG, MPI_Add_error_string(MPI_ERR_OTHER, "name"));
   TRY("MPI_Add_error_string", "string", MPI_ERR_ARG, MPI_Add_error_string(MPI_ERR_OTHER, NULL));
 }
 
@@ -324,6 +329,8 @@ static void test_MPI_Allreduce(void) {
   TRY("MPI_Allreduce", "op", MPI_ERR_OP, MPI_Allreduce(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD));
   TRY("MPI_Allreduce", "op", MPI_ERR_OP, MPI_Allreduce(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD));
   TRY("MPI_Allreduce", "op", MPI_ERR_OP, MPI_Allreduce(good.buffer1, good.buffer2, 1, MPI_INT, MPI_REPLACE, MPI_COMM_WORLD));
+  TRY("MPI_Allreduce", "op", MPI_ERR_OP, MPI_Allreduce(good.buffer1, good.buffer2, 1, MPI_INT, MPI_NO_OP, MPI_COMM_WORLD));
+  TRY("MPI_Allreduce", "op", MPI_ERR_OP, MPI_Allreduce(good.buffer1, good.buffer2, 1, MPI_INT, MPI_MAXLOC, MPI_COMM_WORLD));
   TRY("MPI_Allreduce", "comm", MPI_ERR_COMM, MPI_Allreduce(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)good.freed_comm));
   EACH_WRONG(MPI_Comm) TRY("MPI_Allreduce", "comm", MPI_ERR_COMM, MPI_Allreduce(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)wrong));
   TRY("MPI_Allreduce", "comm", MPI_ERR_COMM, MPI_Allreduce(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)7));
@@ -351,6 +358,8 @@ static void test_MPI_Allreduce_c(void) {
   TRY("MPI_Allreduce_c", "op", MPI_ERR_OP, MPI_Allreduce_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD));
   TRY("MPI_Allreduce_c", "op", MPI_ERR_OP, MPI_Allreduce_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD));
   TRY("MPI_Allreduce_c", "op", MPI_ERR_OP, MPI_Allreduce_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_REPLACE, MPI_COMM_WORLD));
+  TRY("MPI_Allreduce_c", "op", MPI_ERR_OP, MPI_Allreduce_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_NO_OP, MPI_COMM_WORLD));
+  TRY("MPI_Allreduce_c", "op", MPI_ERR_OP, MPI_Allreduce_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_MAXLOC, MPI_COMM_WORLD));
   TRY("MPI_Allreduce_c", "comm", MPI_ERR_COMM, MPI_Allreduce_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)good.freed_comm));
   EACH_WRONG(MPI_Comm) TRY("MPI_Allreduce_c", "comm", MPI_ERR_COMM, MPI_Allreduce_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)wrong));
   TRY("MPI_Allreduce_c", "comm", MPI_ERR_COMM, MPI_Allreduce_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)7));
@@ -377,6 +386,8 @@ static void test_MPI_Allreduce_init(void) {
   TRY("MPI_Allreduce_init", "op", MPI_ERR_OP, MPI_Allreduce_init(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Allreduce_init", "op", MPI_ERR_OP, MPI_Allreduce_init(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Allreduce_init", "op", MPI_ERR_OP, MPI_Allreduce_init(good.buffer1, good.buffer2, 1, MPI_INT, MPI_REPLACE, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allreduce_init", "op", MPI_ERR_OP, MPI_Allreduce_init(good.buffer1, good.buffer2, 1, MPI_INT, MPI_NO_OP, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allreduce_init", "op", MPI_ERR_OP, MPI_Allreduce_init(good.buffer1, good.buffer2, 1, MPI_INT, MPI_MAXLOC, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Allreduce_init", "comm", MPI_ERR_COMM, MPI_Allreduce_init(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
   EACH_WRONG(MPI_Comm) TRY("MPI_Allreduce_init", "comm", MPI_ERR_COMM, MPI_Allreduce_init(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)wrong, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Allreduce_init", "comm", MPI_ERR_COMM, MPI_Allreduce_init(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
@@ -409,6 +420,8 @@ static void test_MPI_Allreduce_init_c(void) {
   TRY("MPI_Allreduce_init_c", "op", MPI_ERR_OP, MPI_Allreduce_init_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Allreduce_init_c", "op", MPI_ERR_OP, MPI_Allreduce_init_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Allreduce_init_c", "op", MPI_ERR_OP, MPI_Allreduce_init_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_REPLACE, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allreduce_init_c", "op", MPI_ERR_OP, MPI_Allreduce_init_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_NO_OP, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Allreduce_init_c", "op", MPI_ERR_OP, MPI_Allreduce_init_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_MAXLOC, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Allreduce_init_c", "comm", MPI_ERR_COMM, MPI_Allreduce_init_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
   EACH_WRONG(MPI_Comm) TRY("MPI_Allreduce_init_c", "comm", MPI_ERR_COMM, MPI_Allreduce_init_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)wrong, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Allreduce_init_c", "comm", MPI_ERR_COMM, MPI_Allreduce_init_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
@@ -1103,6 +1116,7 @@ static void test_MPI_Cancel(void) {
   TRY("MPI_Cancel", "request", MPI_ERR_REQUEST, MPI_Cancel((MPI_Request[]){(MPI_Request)(uintptr_t)7}));
   TRY("MPI_Cancel", "request", MPI_ERR_REQUEST, MPI_Cancel((MPI_Request[]){(MPI_Request)(uintptr_t)123457}));
   TRY("MPI_Cancel", "request", MPI_ERR_REQUEST, MPI_Cancel((MPI_Request[]){MPI_REQUEST_NULL}));
+  TRY("MPI_Cancel", "request", MPI_ERR_REQUEST, MPI_Cancel((MPI_Request[]){good.request}));
 }
 
 static void test_MPI_Cart_coords(void) {
@@ -1128,6 +1142,10 @@ static void test_MPI_Cart_create(void) {
   TRY("MPI_Cart_create", "comm_old", MPI_ERR_COMM, MPI_Cart_create(MPI_COMM_NULL, 1, good.ints, good.ints, 0, &good.out_comm));
   TRY("MPI_Cart_create", "ndims", MPI_ERR_ARG, MPI_Cart_create(MPI_COMM_WORLD, -1, good.ints, good.ints, 0, &good.out_comm));
   TRY("MPI_Cart_create", "dims", MPI_ERR_ARG, MPI_Cart_create(MPI_COMM_WORLD, 1, NULL, good.ints, 0, &good.out_comm));
+  TRY("MPI_Cart_create", "dims", MPI_ERR_DIMS, MPI_Cart_create(MPI_COMM_WORLD, 1, (int[]){-1}, good.ints, 0, &good.out_comm));
+  TRY("MPI_Cart_create", "dims", MPI_ERR_DIMS, MPI_Cart_create(MPI_COMM_WORLD, 1, (int[]){0}, good.ints, 0, &good.out_comm));
+  TRY("MPI_Cart_create", "dims", MPI_ERR_DIMS, MPI_Cart_create(MPI_COMM_WORLD, 1, (int[]){2}, good.ints, 0, &good.out_comm));
+  TRY("MPI_Cart_create", "dims", MPI_ERR_DIMS, MPI_Cart_create(MPI_COMM_WORLD, 1, (int[]){INT_MAX}, good.ints, 0, &good.out_comm));
   TRY("MPI_Cart_create", "periods", MPI_ERR_ARG, MPI_Cart_create(MPI_COMM_WORLD, 1, good.ints, NULL, 0, &good.out_comm));
   TRY("MPI_Cart_create", "comm_cart", MPI_ERR_ARG, MPI_Cart_create(MPI_COMM_WORLD, 1, good.ints, good.ints, 0, NULL));
 }
@@ -1153,6 +1171,10 @@ static void test_MPI_Cart_map(void) {
   TRY("MPI_Cart_map", "comm", MPI_ERR_COMM, MPI_Cart_map(MPI_COMM_NULL, 1, good.ints, good.ints, good.out_ints));
   TRY("MPI_Cart_map", "ndims", MPI_ERR_ARG, MPI_Cart_map(MPI_COMM_WORLD, -1, good.ints, good.ints, good.out_ints));
   TRY("MPI_Cart_map", "dims", MPI_ERR_ARG, MPI_Cart_map(MPI_COMM_WORLD, 1, NULL, good.ints, good.out_ints));
+  TRY("MPI_Cart_map", "dims", MPI_ERR_DIMS, MPI_Cart_map(MPI_COMM_WORLD, 1, (int[]){-1}, good.ints, good.out_ints));
+  TRY("MPI_Cart_map", "dims", MPI_ERR_DIMS, MPI_Cart_map(MPI_COMM_WORLD, 1, (int[]){0}, good.ints, good.out_ints));
+  TRY("MPI_Cart_map", "dims", MPI_ERR_DIMS, MPI_Cart_map(MPI_COMM_WORLD, 1, (int[]){2}, good.ints, good.out_ints));
+  TRY("MPI_Cart_map", "dims", MPI_ERR_DIMS, MPI_Cart_map(MPI_COMM_WORLD, 1, (int[]){INT_MAX}, good.ints, good.out_ints));
   TRY("MPI_Cart_map", "periods", MPI_ERR_ARG, MPI_Cart_map(MPI_COMM_WORLD, 1, good.ints, NULL, good.out_ints));
   TRY("MPI_Cart_map", "newrank", MPI_ERR_ARG, MPI_Cart_map(MPI_COMM_WORLD, 1, good.ints, good.ints, NULL));
 }
@@ -1165,6 +1187,9 @@ static void test_MPI_Cart_rank(void) {
   TRY("MPI_Cart_rank", "comm", MPI_ERR_COMM, MPI_Cart_rank(MPI_COMM_NULL, good.ints, good.out_ints));
   TRY("MPI_Cart_rank", "comm", MPI_ERR_TOPOLOGY, MPI_Cart_rank(MPI_COMM_SELF, good.ints, good.out_ints));
   TRY("MPI_Cart_rank", "coords", MPI_ERR_ARG, MPI_Cart_rank(good.cart, NULL, good.out_ints));
+  TRY("MPI_Cart_rank", "coords", MPI_ERR_ARG, MPI_Cart_rank(good.cart, (int[]){-1}, good.out_ints));
+  TRY("MPI_Cart_rank", "coords", MPI_ERR_ARG, MPI_Cart_rank(good.cart, (int[]){1}, good.out_ints));
+  TRY("MPI_Cart_rank", "coords", MPI_ERR_ARG, MPI_Cart_rank(good.cart, (int[]){INT_MAX}, good.out_ints));
   TRY("MPI_Cart_rank", "rank", MPI_ERR_ARG, MPI_Cart_rank(good.cart, good.ints, NULL));
 }
 
@@ -1240,6 +1265,8 @@ static void test_MPI_Comm_call_errhandler(void) {
   TRY("MPI_Comm_call_errhandler", "comm", MPI_ERR_COMM, MPI_Comm_call_errhandler((MPI_Comm)(uintptr_t)7, MPI_ERR_OTHER));
   TRY("MPI_Comm_call_errhandler", "comm", MPI_ERR_COMM, MPI_Comm_call_errhandler((MPI_Comm)(uintptr_t)123457, MPI_ERR_OTHER));
   TRY("MPI_Comm_call_errhandler", "comm", MPI_ERR_COMM, MPI_Comm_call_errhandler(MPI_COMM_NULL, MPI_ERR_OTHER));
+  TRY("MPI_Comm_call_errhandler", "errorcode", MPI_ERR_ARG, MPI_Comm_call_errhandler(MPI_COMM_WORLD, -1));
+  TRY("MPI_Comm_call_errhandler", "errorcode", MPI_ERR_ARG, MPI_Comm_call_errhandler(MPI_COMM_WORLD, INT_MAX));
 }
 
 static void test_MPI_Comm_compare(void) {
@@ -1296,6 +1323,8 @@ static void test_MPI_Comm_create_from_group(void) {
   TRY("MPI_Comm_create_from_group", "errhandler", MPI_ERR_ERRHANDLER, MPI_Comm_create_from_group(good.group, "tag", MPI_INFO_NULL, (MPI_Errhandler)(uintptr_t)7, &good.out_comm));
   TRY("MPI_Comm_create_from_group", "errhandler", MPI_ERR_ERRHANDLER, MPI_Comm_create_from_group(good.group, "tag", MPI_INFO_NULL, (MPI_Errhandler)(uintptr_t)123457, &good.out_comm));
   TRY("MPI_Comm_create_from_group", "errhandler", MPI_ERR_ERRHANDLER, MPI_Comm_create_from_group(good.group, "tag", MPI_INFO_NULL, MPI_ERRHANDLER_NULL, &good.out_comm));
+  TRY("MPI_Comm_create_from_group", "errhandler", MPI_ERR_ERRHANDLER, MPI_Comm_create_from_group(good.group, "tag", MPI_INFO_NULL, good.session_errh, &good.out_comm));
+  TRY("MPI_Comm_create_from_group", "errhandler", MPI_ERR_ERRHANDLER, MPI_Comm_create_from_group(good.group, "tag", MPI_INFO_NULL, good.window_errh, &good.out_comm));
   TRY("MPI_Comm_create_from_group", "newcomm", MPI_ERR_ARG, MPI_Comm_create_from_group(good.group, "tag", MPI_INFO_NULL, MPI_ERRORS_RETURN, NULL));
 }
 
@@ -1530,6 +1559,7 @@ static void test_MPI_Comm_remote_group(void) {
   TRY("MPI_Comm_remote_group", "comm", MPI_ERR_COMM, MPI_Comm_remote_group((MPI_Comm)(uintptr_t)7, &good.out_group));
   TRY("MPI_Comm_remote_group", "comm", MPI_ERR_COMM, MPI_Comm_remote_group((MPI_Comm)(uintptr_t)123457, &good.out_group));
   TRY("MPI_Comm_remote_group", "comm", MPI_ERR_COMM, MPI_Comm_remote_group(MPI_COMM_NULL, &good.out_group));
+  TRY("MPI_Comm_remote_group", "comm", MPI_ERR_COMM, MPI_Comm_remote_group(MPI_COMM_SELF, &good.out_group));
   TRY("MPI_Comm_remote_group", "group", MPI_ERR_ARG, MPI_Comm_remote_group(MPI_COMM_WORLD, NULL));
 }
 
@@ -1539,6 +1569,7 @@ static void test_MPI_Comm_remote_size(void) {
   TRY("MPI_Comm_remote_size", "comm", MPI_ERR_COMM, MPI_Comm_remote_size((MPI_Comm)(uintptr_t)7, good.out_ints));
   TRY("MPI_Comm_remote_size", "comm", MPI_ERR_COMM, MPI_Comm_remote_size((MPI_Comm)(uintptr_t)123457, good.out_ints));
   TRY("MPI_Comm_remote_size", "comm", MPI_ERR_COMM, MPI_Comm_remote_size(MPI_COMM_NULL, good.out_ints));
+  TRY("MPI_Comm_remote_size", "comm", MPI_ERR_COMM, MPI_Comm_remote_size(MPI_COMM_SELF, good.out_ints));
   TRY("MPI_Comm_remote_size", "size", MPI_ERR_ARG, MPI_Comm_remote_size(MPI_COMM_WORLD, NULL));
 }
 
@@ -1565,6 +1596,8 @@ static void test_MPI_Comm_set_errhandler(void) {
   TRY("MPI_Comm_set_errhandler", "errhandler", MPI_ERR_ERRHANDLER, MPI_Comm_set_errhandler(MPI_COMM_WORLD, (MPI_Errhandler)(uintptr_t)7));
   TRY("MPI_Comm_set_errhandler", "errhandler", MPI_ERR_ERRHANDLER, MPI_Comm_set_errhandler(MPI_COMM_WORLD, (MPI_Errhandler)(uintptr_t)123457));
   TRY("MPI_Comm_set_errhandler", "errhandler", MPI_ERR_ERRHANDLER, MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRHANDLER_NULL));
+  TRY("MPI_Comm_set_errhandler", "errhandler", MPI_ERR_ERRHANDLER, MPI_Comm_set_errhandler(MPI_COMM_WORLD, good.session_errh));
+  TRY("MPI_Comm_set_errhandler", "errhandler", MPI_ERR_ERRHANDLER, MPI_Comm_set_errhandler(MPI_COMM_WORLD, good.window_errh));
 }
 
 static void test_MPI_Comm_set_info(void) {
@@ -1648,8 +1681,12 @@ static void test_MPI_Compare_and_swap(void) {
 
 static void test_MPI_Dims_create(void) {
   TRY("MPI_Dims_create", "nnodes", MPI_ERR_ARG, MPI_Dims_create(-1, 1, good.out_ints));
+  TRY("MPI_Dims_create", "nnodes", MPI_ERR_ARG, MPI_Dims_create(0, 1, good.out_ints));
   TRY("MPI_Dims_create", "ndims", MPI_ERR_ARG, MPI_Dims_create(1, -1, good.out_ints));
   TRY("MPI_Dims_create", "dims", MPI_ERR_ARG, MPI_Dims_create(1, 1, NULL));
+  TRY("MPI_Dims_create", "dims", MPI_ERR_DIMS, MPI_Dims_create(1, 1, (int[]){-1}));
+  TRY("MPI_Dims_create", "dims", MPI_ERR_DIMS, MPI_Dims_create(1, 1, (int[]){2}));
+  TRY("MPI_Dims_create", "dims", MPI_ERR_DIMS, MPI_Dims_create(1, 1, (int[]){INT_MAX}));
 }
 
 static void test_MPI_Dist_graph_create(void) {
@@ -1660,8 +1697,21 @@ static void test_MPI_Dist_graph_create(void) {
   TRY("MPI_Dist_graph_create", "comm_old", MPI_ERR_COMM, MPI_Dist_graph_create(MPI_COMM_NULL, 1, good.ints, good.ones, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
   TRY("MPI_Dist_graph_create", "n", MPI_ERR_ARG, MPI_Dist_graph_create(MPI_COMM_WORLD, -1, good.ints, good.ones, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
   TRY("MPI_Dist_graph_create", "sources", MPI_ERR_ARG, MPI_Dist_graph_create(MPI_COMM_WORLD, 1, NULL, good.ones, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create", "sources", MPI_ERR_RANK, MPI_Dist_graph_create(MPI_COMM_WORLD, 1, (int[]){-1}, good.ones, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create", "sources", MPI_ERR_RANK, MPI_Dist_graph_create(MPI_COMM_WORLD, 1, (int[]){1}, good.ones, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create", "sources", MPI_ERR_RANK, MPI_Dist_graph_create(MPI_COMM_WORLD, 1, (int[]){INT_MAX}, good.ones, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create", "sources", MPI_ERR_RANK, MPI_Dist_graph_create(MPI_COMM_WORLD, 1, (int[]){INT_MIN}, good.ones, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
   TRY("MPI_Dist_graph_create", "degrees", MPI_ERR_ARG, MPI_Dist_graph_create(MPI_COMM_WORLD, 1, good.ints, NULL, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create", "degrees", MPI_ERR_ARG, MPI_Dist_graph_create(MPI_COMM_WORLD, 1, good.ints, (int[]){-1}, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create", "degrees", MPI_ERR_ARG, MPI_Dist_graph_create(MPI_COMM_WORLD, 1, good.ints, (int[]){INT_MIN}, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
   TRY("MPI_Dist_graph_create", "destinations", MPI_ERR_ARG, MPI_Dist_graph_create(MPI_COMM_WORLD, 1, good.ints, good.ones, NULL, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create", "destinations", MPI_ERR_RANK, MPI_Dist_graph_create(MPI_COMM_WORLD, 1, good.ints, good.ones, (int[]){-1}, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create", "destinations", MPI_ERR_RANK, MPI_Dist_graph_create(MPI_COMM_WORLD, 1, good.ints, good.ones, (int[]){1}, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create", "destinations", MPI_ERR_RANK, MPI_Dist_graph_create(MPI_COMM_WORLD, 1, good.ints, good.ones, (int[]){INT_MAX}, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create", "destinations", MPI_ERR_RANK, MPI_Dist_graph_create(MPI_COMM_WORLD, 1, good.ints, good.ones, (int[]){INT_MIN}, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create", "weights", MPI_ERR_ARG, MPI_Dist_graph_create(MPI_COMM_WORLD, 1, good.ints, good.ones, good.ints, NULL, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create", "weights", MPI_ERR_ARG, MPI_Dist_graph_create(MPI_COMM_WORLD, 1, good.ints, good.ones, good.ints, MPI_WEIGHTS_EMPTY, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create", "weights", MPI_ERR_ARG, MPI_Dist_graph_create(MPI_COMM_WORLD, 1, good.ints, good.ones, good.ints, (int[]){-1}, MPI_INFO_NULL, 0, &good.out_comm));
   TRY("MPI_Dist_graph_create", "info", MPI_ERR_INFO, MPI_Dist_graph_create(MPI_COMM_WORLD, 1, good.ints, good.ones, good.ints, MPI_UNWEIGHTED, (MPI_Info)good.freed_info, 0, &good.out_comm));
   EACH_WRONG(MPI_Info) TRY("MPI_Dist_graph_create", "info", MPI_ERR_INFO, MPI_Dist_graph_create(MPI_COMM_WORLD, 1, good.ints, good.ones, good.ints, MPI_UNWEIGHTED, (MPI_Info)wrong, 0, &good.out_comm));
   TRY("MPI_Dist_graph_create", "info", MPI_ERR_INFO, MPI_Dist_graph_create(MPI_COMM_WORLD, 1, good.ints, good.ones, good.ints, MPI_UNWEIGHTED, (MPI_Info)(uintptr_t)7, 0, &good.out_comm));
@@ -1677,8 +1727,22 @@ static void test_MPI_Dist_graph_create_adjacent(void) {
   TRY("MPI_Dist_graph_create_adjacent", "comm_old", MPI_ERR_COMM, MPI_Dist_graph_create_adjacent(MPI_COMM_NULL, 1, good.ints, MPI_UNWEIGHTED, 1, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
   TRY("MPI_Dist_graph_create_adjacent", "indegree", MPI_ERR_ARG, MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, -1, good.ints, MPI_UNWEIGHTED, 1, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
   TRY("MPI_Dist_graph_create_adjacent", "sources", MPI_ERR_ARG, MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, NULL, MPI_UNWEIGHTED, 1, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create_adjacent", "sources", MPI_ERR_RANK, MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, (int[]){-1}, MPI_UNWEIGHTED, 1, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create_adjacent", "sources", MPI_ERR_RANK, MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, (int[]){1}, MPI_UNWEIGHTED, 1, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create_adjacent", "sources", MPI_ERR_RANK, MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, (int[]){INT_MAX}, MPI_UNWEIGHTED, 1, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create_adjacent", "sources", MPI_ERR_RANK, MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, (int[]){INT_MIN}, MPI_UNWEIGHTED, 1, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create_adjacent", "sourceweights", MPI_ERR_ARG, MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, good.ints, NULL, 1, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create_adjacent", "sourceweights", MPI_ERR_ARG, MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, good.ints, MPI_WEIGHTS_EMPTY, 1, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create_adjacent", "sourceweights", MPI_ERR_ARG, MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, good.ints, (int[]){-1}, 1, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
   TRY("MPI_Dist_graph_create_adjacent", "outdegree", MPI_ERR_ARG, MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, good.ints, MPI_UNWEIGHTED, -1, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
   TRY("MPI_Dist_graph_create_adjacent", "destinations", MPI_ERR_ARG, MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, good.ints, MPI_UNWEIGHTED, 1, NULL, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create_adjacent", "destinations", MPI_ERR_RANK, MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, good.ints, MPI_UNWEIGHTED, 1, (int[]){-1}, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create_adjacent", "destinations", MPI_ERR_RANK, MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, good.ints, MPI_UNWEIGHTED, 1, (int[]){1}, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create_adjacent", "destinations", MPI_ERR_RANK, MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, good.ints, MPI_UNWEIGHTED, 1, (int[]){INT_MAX}, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create_adjacent", "destinations", MPI_ERR_RANK, MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, good.ints, MPI_UNWEIGHTED, 1, (int[]){INT_MIN}, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create_adjacent", "destweights", MPI_ERR_ARG, MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, good.ints, MPI_UNWEIGHTED, 1, good.ints, NULL, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create_adjacent", "destweights", MPI_ERR_ARG, MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, good.ints, MPI_UNWEIGHTED, 1, good.ints, MPI_WEIGHTS_EMPTY, MPI_INFO_NULL, 0, &good.out_comm));
+  TRY("MPI_Dist_graph_create_adjacent", "destweights", MPI_ERR_ARG, MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, good.ints, MPI_UNWEIGHTED, 1, good.ints, (int[]){-1}, MPI_INFO_NULL, 0, &good.out_comm));
   TRY("MPI_Dist_graph_create_adjacent", "info", MPI_ERR_INFO, MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, good.ints, MPI_UNWEIGHTED, 1, good.ints, MPI_UNWEIGHTED, (MPI_Info)good.freed_info, 0, &good.out_comm));
   EACH_WRONG(MPI_Info) TRY("MPI_Dist_graph_create_adjacent", "info", MPI_ERR_INFO, MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, good.ints, MPI_UNWEIGHTED, 1, good.ints, MPI_UNWEIGHTED, (MPI_Info)wrong, 0, &good.out_comm));
   TRY("MPI_Dist_graph_create_adjacent", "info", MPI_ERR_INFO, MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 1, good.ints, MPI_UNWEIGHTED, 1, good.ints, MPI_UNWEIGHTED, (MPI_Info)(uintptr_t)7, 0, &good.out_comm));
@@ -1766,6 +1830,8 @@ static void test_MPI_Exscan(void) {
   TRY("MPI_Exscan", "op", MPI_ERR_OP, MPI_Exscan(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD));
   TRY("MPI_Exscan", "op", MPI_ERR_OP, MPI_Exscan(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD));
   TRY("MPI_Exscan", "op", MPI_ERR_OP, MPI_Exscan(good.buffer1, good.buffer2, 1, MPI_INT, MPI_REPLACE, MPI_COMM_WORLD));
+  TRY("MPI_Exscan", "op", MPI_ERR_OP, MPI_Exscan(good.buffer1, good.buffer2, 1, MPI_INT, MPI_NO_OP, MPI_COMM_WORLD));
+  TRY("MPI_Exscan", "op", MPI_ERR_OP, MPI_Exscan(good.buffer1, good.buffer2, 1, MPI_INT, MPI_MAXLOC, MPI_COMM_WORLD));
   TRY("MPI_Exscan", "comm", MPI_ERR_COMM, MPI_Exscan(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)good.freed_comm));
   EACH_WRONG(MPI_Comm) TRY("MPI_Exscan", "comm", MPI_ERR_COMM, MPI_Exscan(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)wrong));
   TRY("MPI_Exscan", "comm", MPI_ERR_COMM, MPI_Exscan(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)7));
@@ -1793,6 +1859,8 @@ static void test_MPI_Exscan_c(void) {
   TRY("MPI_Exscan_c", "op", MPI_ERR_OP, MPI_Exscan_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD));
   TRY("MPI_Exscan_c", "op", MPI_ERR_OP, MPI_Exscan_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD));
   TRY("MPI_Exscan_c", "op", MPI_ERR_OP, MPI_Exscan_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_REPLACE, MPI_COMM_WORLD));
+  TRY("MPI_Exscan_c", "op", MPI_ERR_OP, MPI_Exscan_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_NO_OP, MPI_COMM_WORLD));
+  TRY("MPI_Exscan_c", "op", MPI_ERR_OP, MPI_Exscan_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_MAXLOC, MPI_COMM_WORLD));
   TRY("MPI_Exscan_c", "comm", MPI_ERR_COMM, MPI_Exscan_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)good.freed_comm));
   EACH_WRONG(MPI_Comm) TRY("MPI_Exscan_c", "comm", MPI_ERR_COMM, MPI_Exscan_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)wrong));
   TRY("MPI_Exscan_c", "comm", MPI_ERR_COMM, MPI_Exscan_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)7));
@@ -1819,6 +1887,8 @@ static void test_MPI_Exscan_init(void) {
   TRY("MPI_Exscan_init", "op", MPI_ERR_OP, MPI_Exscan_init(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Exscan_init", "op", MPI_ERR_OP, MPI_Exscan_init(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Exscan_init", "op", MPI_ERR_OP, MPI_Exscan_init(good.buffer1, good.buffer2, 1, MPI_INT, MPI_REPLACE, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Exscan_init", "op", MPI_ERR_OP, MPI_Exscan_init(good.buffer1, good.buffer2, 1, MPI_INT, MPI_NO_OP, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Exscan_init", "op", MPI_ERR_OP, MPI_Exscan_init(good.buffer1, good.buffer2, 1, MPI_INT, MPI_MAXLOC, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Exscan_init", "comm", MPI_ERR_COMM, MPI_Exscan_init(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
   EACH_WRONG(MPI_Comm) TRY("MPI_Exscan_init", "comm", MPI_ERR_COMM, MPI_Exscan_init(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)wrong, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Exscan_init", "comm", MPI_ERR_COMM, MPI_Exscan_init(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
@@ -1851,6 +1921,8 @@ static void test_MPI_Exscan_init_c(void) {
   TRY("MPI_Exscan_init_c", "op", MPI_ERR_OP, MPI_Exscan_init_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Exscan_init_c", "op", MPI_ERR_OP, MPI_Exscan_init_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Exscan_init_c", "op", MPI_ERR_OP, MPI_Exscan_init_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_REPLACE, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Exscan_init_c", "op", MPI_ERR_OP, MPI_Exscan_init_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_NO_OP, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Exscan_init_c", "op", MPI_ERR_OP, MPI_Exscan_init_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_MAXLOC, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Exscan_init_c", "comm", MPI_ERR_COMM, MPI_Exscan_init_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
   EACH_WRONG(MPI_Comm) TRY("MPI_Exscan_init_c", "comm", MPI_ERR_COMM, MPI_Exscan_init_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)wrong, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Exscan_init_c", "comm", MPI_ERR_COMM, MPI_Exscan_init_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
@@ -2605,8 +2677,16 @@ static void test_MPI_Graph_create(void) {
   TRY("MPI_Graph_create", "comm_old", MPI_ERR_COMM, MPI_Graph_create((MPI_Comm)(uintptr_t)123457, 1, good.ones, good.ints, 0, &good.out_comm));
   TRY("MPI_Graph_create", "comm_old", MPI_ERR_COMM, MPI_Graph_create(MPI_COMM_NULL, 1, good.ones, good.ints, 0, &good.out_comm));
   TRY("MPI_Graph_create", "nnodes", MPI_ERR_ARG, MPI_Graph_create(MPI_COMM_WORLD, -1, good.ones, good.ints, 0, &good.out_comm));
+  TRY("MPI_Graph_create", "nnodes", MPI_ERR_ARG, MPI_Graph_create(MPI_COMM_WORLD, 2, good.ones, good.ints, 0, &good.out_comm));
+  TRY("MPI_Graph_create", "nnodes", MPI_ERR_ARG, MPI_Graph_create(MPI_COMM_WORLD, INT_MAX, good.ones, good.ints, 0, &good.out_comm));
   TRY("MPI_Graph_create", "index", MPI_ERR_ARG, MPI_Graph_create(MPI_COMM_WORLD, 1, NULL, good.ints, 0, &good.out_comm));
+  TRY("MPI_Graph_create", "index", MPI_ERR_ARG, MPI_Graph_create(MPI_COMM_WORLD, 1, (int[]){-1}, good.ints, 0, &good.out_comm));
+  TRY("MPI_Graph_create", "index", MPI_ERR_ARG, MPI_Graph_create(MPI_COMM_WORLD, 1, (int[]){INT_MIN}, good.ints, 0, &good.out_comm));
   TRY("MPI_Graph_create", "edges", MPI_ERR_ARG, MPI_Graph_create(MPI_COMM_WORLD, 1, good.ones, NULL, 0, &good.out_comm));
+  TRY("MPI_Graph_create", "edges", MPI_ERR_RANK, MPI_Graph_create(MPI_COMM_WORLD, 1, good.ones, (int[]){-1}, 0, &good.out_comm));
+  TRY("MPI_Graph_create", "edges", MPI_ERR_RANK, MPI_Graph_create(MPI_COMM_WORLD, 1, good.ones, (int[]){1}, 0, &good.out_comm));
+  TRY("MPI_Graph_create", "edges", MPI_ERR_RANK, MPI_Graph_create(MPI_COMM_WORLD, 1, good.ones, (int[]){INT_MAX}, 0, &good.out_comm));
+  TRY("MPI_Graph_create", "edges", MPI_ERR_RANK, MPI_Graph_create(MPI_COMM_WORLD, 1, good.ones, (int[]){INT_MIN}, 0, &good.out_comm));
   TRY("MPI_Graph_create", "comm_graph", MPI_ERR_ARG, MPI_Graph_create(MPI_COMM_WORLD, 1, good.ones, good.ints, 0, NULL));
 }
 
@@ -2631,7 +2711,13 @@ static void test_MPI_Graph_map(void) {
   TRY("MPI_Graph_map", "comm", MPI_ERR_COMM, MPI_Graph_map(MPI_COMM_NULL, 1, good.ones, good.ints, good.out_ints));
   TRY("MPI_Graph_map", "nnodes", MPI_ERR_ARG, MPI_Graph_map(MPI_COMM_WORLD, -1, good.ones, good.ints, good.out_ints));
   TRY("MPI_Graph_map", "index", MPI_ERR_ARG, MPI_Graph_map(MPI_COMM_WORLD, 1, NULL, good.ints, good.out_ints));
+  TRY("MPI_Graph_map", "index", MPI_ERR_ARG, MPI_Graph_map(MPI_COMM_WORLD, 1, (int[]){-1}, good.ints, good.out_ints));
+  TRY("MPI_Graph_map", "index", MPI_ERR_ARG, MPI_Graph_map(MPI_COMM_WORLD, 1, (int[]){INT_MIN}, good.ints, good.out_ints));
   TRY("MPI_Graph_map", "edges", MPI_ERR_ARG, MPI_Graph_map(MPI_COMM_WORLD, 1, good.ones, NULL, good.out_ints));
+  TRY("MPI_Graph_map", "edges", MPI_ERR_RANK, MPI_Graph_map(MPI_COMM_WORLD, 1, good.ones, (int[]){-1}, good.out_ints));
+  TRY("MPI_Graph_map", "edges", MPI_ERR_RANK, MPI_Graph_map(MPI_COMM_WORLD, 1, good.ones, (int[]){1}, good.out_ints));
+  TRY("MPI_Graph_map", "edges", MPI_ERR_RANK, MPI_Graph_map(MPI_COMM_WORLD, 1, good.ones, (int[]){INT_MAX}, good.out_ints));
+  TRY("MPI_Graph_map", "edges", MPI_ERR_RANK, MPI_Graph_map(MPI_COMM_WORLD, 1, good.ones, (int[]){INT_MIN}, good.out_ints));
   TRY("MPI_Graph_map", "newrank", MPI_ERR_ARG, MPI_Graph_map(MPI_COMM_WORLD, 1, good.ones, good.ints, NULL));
 }
 
@@ -2679,6 +2765,8 @@ static void test_MPI_Grequest_complete(void) {
   TRY("MPI_Grequest_complete", "request", MPI_ERR_REQUEST, MPI_Grequest_complete((MPI_Request)(uintptr_t)7));
   TRY("MPI_Grequest_complete", "request", MPI_ERR_REQUEST, MPI_Grequest_complete((MPI_Request)(uintptr_t)123457));
   TRY("MPI_Grequest_complete", "request", MPI_ERR_REQUEST, MPI_Grequest_complete(MPI_REQUEST_NULL));
+  TRY("MPI_Grequest_complete", "request", MPI_ERR_REQUEST, MPI_Grequest_complete(good.request));
+  TRY("MPI_Grequest_complete", "request", MPI_ERR_REQUEST, MPI_Grequest_complete(good.partitioned_send));
 }
 
 static void test_MPI_Grequest_start(void) {
@@ -2724,6 +2812,10 @@ static void test_MPI_Group_excl(void) {
   TRY("MPI_Group_excl", "group", MPI_ERR_GROUP, MPI_Group_excl(MPI_GROUP_NULL, 1, good.ints, &good.out_group));
   TRY("MPI_Group_excl", "n", MPI_ERR_ARG, MPI_Group_excl(good.group, -1, good.ints, &good.out_group));
   TRY("MPI_Group_excl", "ranks", MPI_ERR_ARG, MPI_Group_excl(good.group, 1, NULL, &good.out_group));
+  TRY("MPI_Group_excl", "ranks", MPI_ERR_RANK, MPI_Group_excl(good.group, 1, (int[]){-1}, &good.out_group));
+  TRY("MPI_Group_excl", "ranks", MPI_ERR_RANK, MPI_Group_excl(good.group, 1, (int[]){1}, &good.out_group));
+  TRY("MPI_Group_excl", "ranks", MPI_ERR_RANK, MPI_Group_excl(good.group, 1, (int[]){INT_MAX}, &good.out_group));
+  TRY("MPI_Group_excl", "ranks", MPI_ERR_RANK, MPI_Group_excl(good.group, 1, (int[]){INT_MIN}, &good.out_group));
   TRY("MPI_Group_excl", "newgroup", MPI_ERR_ARG, MPI_Group_excl(good.group, 1, good.ints, NULL));
 }
 
@@ -2750,6 +2842,8 @@ static void test_MPI_Group_from_session_pset(void) {
   TRY("MPI_Group_from_session_pset", "session", MPI_ERR_SESSION, MPI_Group_from_session_pset((MPI_Session)(uintptr_t)123457, "name", &good.out_group));
   TRY("MPI_Group_from_session_pset", "session", MPI_ERR_SESSION, MPI_Group_from_session_pset(MPI_SESSION_NULL, "name", &good.out_group));
   TRY("MPI_Group_from_session_pset", "pset_name", MPI_ERR_ARG, MPI_Group_from_session_pset(good.session, NULL, &good.out_group));
+  TRY("MPI_Group_from_session_pset", "pset_name", MPI_ERR_ARG, MPI_Group_from_session_pset(good.session, "no such set", &good.out_group));
+  TRY("MPI_Group_from_session_pset", "pset_name", MPI_ERR_ARG, MPI_Group_from_session_pset(good.session, "", &good.out_group));
   TRY("MPI_Group_from_session_pset", "newgroup", MPI_ERR_ARG, MPI_Group_from_session_pset(good.session, "name", NULL));
 }
 
@@ -2768,6 +2862,10 @@ static void test_MPI_Group_incl(void) {
   TRY("MPI_Group_incl", "group", MPI_ERR_GROUP, MPI_Group_incl(MPI_GROUP_NULL, 1, good.ints, &good.out_group));
   TRY("MPI_Group_incl", "n", MPI_ERR_ARG, MPI_Group_incl(good.group, -1, good.ints, &good.out_group));
   TRY("MPI_Group_incl", "ranks", MPI_ERR_ARG, MPI_Group_incl(good.group, 1, NULL, &good.out_group));
+  TRY("MPI_Group_incl", "ranks", MPI_ERR_RANK, MPI_Group_incl(good.group, 1, (int[]){-1}, &good.out_group));
+  TRY("MPI_Group_incl", "ranks", MPI_ERR_RANK, MPI_Group_incl(good.group, 1, (int[]){1}, &good.out_group));
+  TRY("MPI_Group_incl", "ranks", MPI_ERR_RANK, MPI_Group_incl(good.group, 1, (int[]){INT_MAX}, &good.out_group));
+  TRY("MPI_Group_incl", "ranks", MPI_ERR_RANK, MPI_Group_incl(good.group, 1, (int[]){INT_MIN}, &good.out_group));
   TRY("MPI_Group_incl", "newgroup", MPI_ERR_ARG, MPI_Group_incl(good.group, 1, good.ints, NULL));
 }
 
@@ -2793,6 +2891,10 @@ static void test_MPI_Group_range_excl(void) {
   TRY("MPI_Group_range_excl", "group", MPI_ERR_GROUP, MPI_Group_range_excl(MPI_GROUP_NULL, 1, good.ranges, &good.out_group));
   TRY("MPI_Group_range_excl", "n", MPI_ERR_ARG, MPI_Group_range_excl(good.group, -1, good.ranges, &good.out_group));
   TRY("MPI_Group_range_excl", "ranges", MPI_ERR_ARG, MPI_Group_range_excl(good.group, 1, NULL, &good.out_group));
+  TRY("MPI_Group_range_excl", "ranges", MPI_ERR_RANK, MPI_Group_range_excl(good.group, 1, (int[][3]){{0, 1, 1}}, &good.out_group));
+  TRY("MPI_Group_range_excl", "ranges", MPI_ERR_RANK, MPI_Group_range_excl(good.group, 1, (int[][3]){{-1, 0, 1}}, &good.out_group));
+  TRY("MPI_Group_range_excl", "ranges", MPI_ERR_RANK, MPI_Group_range_excl(good.group, 1, (int[][3]){{0, INT_MAX, 1}}, &good.out_group));
+  TRY("MPI_Group_range_excl", "ranges", MPI_ERR_ARG, MPI_Group_range_excl(good.group, 1, (int[][3]){{0, 0, 0}}, &good.out_group));
   TRY("MPI_Group_range_excl", "newgroup", MPI_ERR_ARG, MPI_Group_range_excl(good.group, 1, good.ranges, NULL));
 }
 
@@ -2804,6 +2906,10 @@ static void test_MPI_Group_range_incl(void) {
   TRY("MPI_Group_range_incl", "group", MPI_ERR_GROUP, MPI_Group_range_incl(MPI_GROUP_NULL, 1, good.ranges, &good.out_group));
   TRY("MPI_Group_range_incl", "n", MPI_ERR_ARG, MPI_Group_range_incl(good.group, -1, good.ranges, &good.out_group));
   TRY("MPI_Group_range_incl", "ranges", MPI_ERR_ARG, MPI_Group_range_incl(good.group, 1, NULL, &good.out_group));
+  TRY("MPI_Group_range_incl", "ranges", MPI_ERR_RANK, MPI_Group_range_incl(good.group, 1, (int[][3]){{0, 1, 1}}, &good.out_group));
+  TRY("MPI_Group_range_incl", "ranges", MPI_ERR_RANK, MPI_Group_range_incl(good.group, 1, (int[][3]){{-1, 0, 1}}, &good.out_group));
+  TRY("MPI_Group_range_incl", "ranges", MPI_ERR_RANK, MPI_Group_range_incl(good.group, 1, (int[][3]){{0, INT_MAX, 1}}, &good.out_group));
+  TRY("MPI_Group_range_incl", "ranges", MPI_ERR_ARG, MPI_Group_range_incl(good.group, 1, (int[][3]){{0, 0, 0}}, &good.out_group));
   TRY("MPI_Group_range_incl", "newgroup", MPI_ERR_ARG, MPI_Group_range_incl(good.group, 1, good.ranges, NULL));
 }
 
@@ -2833,6 +2939,10 @@ static void test_MPI_Group_translate_ranks(void) {
   TRY("MPI_Group_translate_ranks", "group1", MPI_ERR_GROUP, MPI_Group_translate_ranks(MPI_GROUP_NULL, 1, good.ints, good.group, good.out_ints));
   TRY("MPI_Group_translate_ranks", "n", MPI_ERR_ARG, MPI_Group_translate_ranks(good.group, -1, good.ints, good.group, good.out_ints));
   TRY("MPI_Group_translate_ranks", "ranks1", MPI_ERR_ARG, MPI_Group_translate_ranks(good.group, 1, NULL, good.group, good.out_ints));
+  TRY("MPI_Group_translate_ranks", "ranks1", MPI_ERR_RANK, MPI_Group_translate_ranks(good.group, 1, (int[]){-1}, good.group, good.out_ints));
+  TRY("MPI_Group_translate_ranks", "ranks1", MPI_ERR_RANK, MPI_Group_translate_ranks(good.group, 1, (int[]){1}, good.group, good.out_ints));
+  TRY("MPI_Group_translate_ranks", "ranks1", MPI_ERR_RANK, MPI_Group_translate_ranks(good.group, 1, (int[]){INT_MAX}, good.group, good.out_ints));
+  TRY("MPI_Group_translate_ranks", "ranks1", MPI_ERR_RANK, MPI_Group_translate_ranks(good.group, 1, (int[]){INT_MIN}, good.group, good.out_ints));
   TRY("MPI_Group_translate_ranks", "group2", MPI_ERR_GROUP, MPI_Group_translate_ranks(good.group, 1, good.ints, (MPI_Group)good.freed_group, good.out_ints));
   EACH_WRONG(MPI_Group) TRY("MPI_Group_translate_ranks", "group2", MPI_ERR_GROUP, MPI_Group_translate_ranks(good.group, 1, good.ints, (MPI_Group)wrong, good.out_ints));
   TRY("MPI_Group_translate_ranks", "group2", MPI_ERR_GROUP, MPI_Group_translate_ranks(good.group, 1, good.ints, (MPI_Group)(uintptr_t)7, good.out_ints));
@@ -2989,6 +3099,8 @@ static void test_MPI_Iallreduce(void) {
   TRY("MPI_Iallreduce", "op", MPI_ERR_OP, MPI_Iallreduce(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Iallreduce", "op", MPI_ERR_OP, MPI_Iallreduce(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Iallreduce", "op", MPI_ERR_OP, MPI_Iallreduce(good.buffer1, good.buffer2, 1, MPI_INT, MPI_REPLACE, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iallreduce", "op", MPI_ERR_OP, MPI_Iallreduce(good.buffer1, good.buffer2, 1, MPI_INT, MPI_NO_OP, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iallreduce", "op", MPI_ERR_OP, MPI_Iallreduce(good.buffer1, good.buffer2, 1, MPI_INT, MPI_MAXLOC, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Iallreduce", "comm", MPI_ERR_COMM, MPI_Iallreduce(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)good.freed_comm, &good.out_request));
   EACH_WRONG(MPI_Comm) TRY("MPI_Iallreduce", "comm", MPI_ERR_COMM, MPI_Iallreduce(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)wrong, &good.out_request));
   TRY("MPI_Iallreduce", "comm", MPI_ERR_COMM, MPI_Iallreduce(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)7, &good.out_request));
@@ -3017,6 +3129,8 @@ static void test_MPI_Iallreduce_c(void) {
   TRY("MPI_Iallreduce_c", "op", MPI_ERR_OP, MPI_Iallreduce_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Iallreduce_c", "op", MPI_ERR_OP, MPI_Iallreduce_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Iallreduce_c", "op", MPI_ERR_OP, MPI_Iallreduce_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_REPLACE, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iallreduce_c", "op", MPI_ERR_OP, MPI_Iallreduce_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_NO_OP, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iallreduce_c", "op", MPI_ERR_OP, MPI_Iallreduce_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_MAXLOC, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Iallreduce_c", "comm", MPI_ERR_COMM, MPI_Iallreduce_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)good.freed_comm, &good.out_request));
   EACH_WRONG(MPI_Comm) TRY("MPI_Iallreduce_c", "comm", MPI_ERR_COMM, MPI_Iallreduce_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)wrong, &good.out_request));
   TRY("MPI_Iallreduce_c", "comm", MPI_ERR_COMM, MPI_Iallreduce_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)7, &good.out_request));
@@ -3337,6 +3451,8 @@ static void test_MPI_Iexscan(void) {
   TRY("MPI_Iexscan", "op", MPI_ERR_OP, MPI_Iexscan(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Iexscan", "op", MPI_ERR_OP, MPI_Iexscan(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Iexscan", "op", MPI_ERR_OP, MPI_Iexscan(good.buffer1, good.buffer2, 1, MPI_INT, MPI_REPLACE, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iexscan", "op", MPI_ERR_OP, MPI_Iexscan(good.buffer1, good.buffer2, 1, MPI_INT, MPI_NO_OP, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iexscan", "op", MPI_ERR_OP, MPI_Iexscan(good.buffer1, good.buffer2, 1, MPI_INT, MPI_MAXLOC, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Iexscan", "comm", MPI_ERR_COMM, MPI_Iexscan(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)good.freed_comm, &good.out_request));
   EACH_WRONG(MPI_Comm) TRY("MPI_Iexscan", "comm", MPI_ERR_COMM, MPI_Iexscan(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)wrong, &good.out_request));
   TRY("MPI_Iexscan", "comm", MPI_ERR_COMM, MPI_Iexscan(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)7, &good.out_request));
@@ -3365,6 +3481,8 @@ static void test_MPI_Iexscan_c(void) {
   TRY("MPI_Iexscan_c", "op", MPI_ERR_OP, MPI_Iexscan_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Iexscan_c", "op", MPI_ERR_OP, MPI_Iexscan_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Iexscan_c", "op", MPI_ERR_OP, MPI_Iexscan_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_REPLACE, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iexscan_c", "op", MPI_ERR_OP, MPI_Iexscan_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_NO_OP, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iexscan_c", "op", MPI_ERR_OP, MPI_Iexscan_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_MAXLOC, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Iexscan_c", "comm", MPI_ERR_COMM, MPI_Iexscan_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)good.freed_comm, &good.out_request));
   EACH_WRONG(MPI_Comm) TRY("MPI_Iexscan_c", "comm", MPI_ERR_COMM, MPI_Iexscan_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)wrong, &good.out_request));
   TRY("MPI_Iexscan_c", "comm", MPI_ERR_COMM, MPI_Iexscan_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)7, &good.out_request));
@@ -3943,6 +4061,8 @@ static void test_MPI_Info_get(void) {
   TRY("MPI_Info_get", "key", MPI_ERR_INFO_KEY, MPI_Info_get(good.info, NULL, 0, good.text, good.out_ints));
   TRY("MPI_Info_get", "key", MPI_ERR_INFO_KEY, MPI_Info_get(good.info, "", 0, good.text, good.out_ints));
   TRY("MPI_Info_get", "key", MPI_ERR_INFO_KEY, MPI_Info_get(good.info, too_long, 0, good.text, good.out_ints));
+  TRY("MPI_Info_get", "valuelen", MPI_ERR_ARG, MPI_Info_get(good.info, "key", -1, good.text, good.out_ints));
+  TRY("MPI_Info_get", "valuelen", MPI_ERR_ARG, MPI_Info_get(good.info, "key", INT_MIN, good.text, good.out_ints));
   TRY("MPI_Info_get", "value", MPI_ERR_ARG, MPI_Info_get(good.info, "key", 0, NULL, good.out_ints));
   TRY("MPI_Info_get", "flag", MPI_ERR_ARG, MPI_Info_get(good.info, "key", 0, good.text, NULL));
 }
@@ -4029,6 +4149,10 @@ static void test_MPI_Intercomm_create(void) {
   TRY("MPI_Intercomm_create", "peer_comm", MPI_ERR_COMM, MPI_Intercomm_create(MPI_COMM_WORLD, 0, (MPI_Comm)(uintptr_t)7, 0, 7, &good.out_comm));
   TRY("MPI_Intercomm_create", "peer_comm", MPI_ERR_COMM, MPI_Intercomm_create(MPI_COMM_WORLD, 0, (MPI_Comm)(uintptr_t)123457, 0, 7, &good.out_comm));
   TRY("MPI_Intercomm_create", "peer_comm", MPI_ERR_COMM, MPI_Intercomm_create(MPI_COMM_WORLD, 0, MPI_COMM_NULL, 0, 7, &good.out_comm));
+  TRY("MPI_Intercomm_create", "remote_leader", MPI_ERR_RANK, MPI_Intercomm_create(MPI_COMM_WORLD, 0, MPI_COMM_WORLD, -1, 7, &good.out_comm));
+  TRY("MPI_Intercomm_create", "remote_leader", MPI_ERR_RANK, MPI_Intercomm_create(MPI_COMM_WORLD, 0, MPI_COMM_WORLD, 1, 7, &good.out_comm));
+  TRY("MPI_Intercomm_create", "remote_leader", MPI_ERR_RANK, MPI_Intercomm_create(MPI_COMM_WORLD, 0, MPI_COMM_WORLD, INT_MAX, 7, &good.out_comm));
+  TRY("MPI_Intercomm_create", "remote_leader", MPI_ERR_RANK, MPI_Intercomm_create(MPI_COMM_WORLD, 0, MPI_COMM_WORLD, MPI_PROC_NULL, 7, &good.out_comm));
   TRY("MPI_Intercomm_create", "tag", MPI_ERR_TAG, MPI_Intercomm_create(MPI_COMM_WORLD, 0, MPI_COMM_WORLD, 0, -7, &good.out_comm));
   TRY("MPI_Intercomm_create", "tag", MPI_ERR_TAG, MPI_Intercomm_create(MPI_COMM_WORLD, 0, MPI_COMM_WORLD, 0, MPI_ANY_TAG, &good.out_comm));
   TRY("MPI_Intercomm_create", "tag", MPI_ERR_TAG, MPI_Intercomm_create(MPI_COMM_WORLD, 0, MPI_COMM_WORLD, 0, INT_MIN, &good.out_comm));
@@ -4051,6 +4175,10 @@ static void test_MPI_Intercomm_create_from_groups(void) {
   TRY("MPI_Intercomm_create_from_groups", "remote_group", MPI_ERR_GROUP, MPI_Intercomm_create_from_groups(good.group, 0, (MPI_Group)(uintptr_t)7, 0, "tag", MPI_INFO_NULL, MPI_ERRORS_RETURN, &good.out_comm));
   TRY("MPI_Intercomm_create_from_groups", "remote_group", MPI_ERR_GROUP, MPI_Intercomm_create_from_groups(good.group, 0, (MPI_Group)(uintptr_t)123457, 0, "tag", MPI_INFO_NULL, MPI_ERRORS_RETURN, &good.out_comm));
   TRY("MPI_Intercomm_create_from_groups", "remote_group", MPI_ERR_GROUP, MPI_Intercomm_create_from_groups(good.group, 0, MPI_GROUP_NULL, 0, "tag", MPI_INFO_NULL, MPI_ERRORS_RETURN, &good.out_comm));
+  TRY("MPI_Intercomm_create_from_groups", "remote_leader", MPI_ERR_RANK, MPI_Intercomm_create_from_groups(good.group, 0, good.group, -1, "tag", MPI_INFO_NULL, MPI_ERRORS_RETURN, &good.out_comm));
+  TRY("MPI_Intercomm_create_from_groups", "remote_leader", MPI_ERR_RANK, MPI_Intercomm_create_from_groups(good.group, 0, good.group, 1, "tag", MPI_INFO_NULL, MPI_ERRORS_RETURN, &good.out_comm));
+  TRY("MPI_Intercomm_create_from_groups", "remote_leader", MPI_ERR_RANK, MPI_Intercomm_create_from_groups(good.group, 0, good.group, INT_MAX, "tag", MPI_INFO_NULL, MPI_ERRORS_RETURN, &good.out_comm));
+  TRY("MPI_Intercomm_create_from_groups", "remote_leader", MPI_ERR_RANK, MPI_Intercomm_create_from_groups(good.group, 0, good.group, MPI_PROC_NULL, "tag", MPI_INFO_NULL, MPI_ERRORS_RETURN, &good.out_comm));
   TRY("MPI_Intercomm_create_from_groups", "stringtag", MPI_ERR_ARG, MPI_Intercomm_create_from_groups(good.group, 0, good.group, 0, NULL, MPI_INFO_NULL, MPI_ERRORS_RETURN, &good.out_comm));
   TRY("MPI_Intercomm_create_from_groups", "stringtag", MPI_ERR_ARG, MPI_Intercomm_create_from_groups(good.group, 0, good.group, 0, too_long, MPI_INFO_NULL, MPI_ERRORS_RETURN, &good.out_comm));
   TRY("MPI_Intercomm_create_from_groups", "info", MPI_ERR_INFO, MPI_Intercomm_create_from_groups(good.group, 0, good.group, 0, "tag", (MPI_Info)good.freed_info, MPI_ERRORS_RETURN, &good.out_comm));
@@ -4062,6 +4190,8 @@ static void test_MPI_Intercomm_create_from_groups(void) {
   TRY("MPI_Intercomm_create_from_groups", "errhandler", MPI_ERR_ERRHANDLER, MPI_Intercomm_create_from_groups(good.group, 0, good.group, 0, "tag", MPI_INFO_NULL, (MPI_Errhandler)(uintptr_t)7, &good.out_comm));
   TRY("MPI_Intercomm_create_from_groups", "errhandler", MPI_ERR_ERRHANDLER, MPI_Intercomm_create_from_groups(good.group, 0, good.group, 0, "tag", MPI_INFO_NULL, (MPI_Errhandler)(uintptr_t)123457, &good.out_comm));
   TRY("MPI_Intercomm_create_from_groups", "errhandler", MPI_ERR_ERRHANDLER, MPI_Intercomm_create_from_groups(good.group, 0, good.group, 0, "tag", MPI_INFO_NULL, MPI_ERRHANDLER_NULL, &good.out_comm));
+  TRY("MPI_Intercomm_create_from_groups", "errhandler", MPI_ERR_ERRHANDLER, MPI_Intercomm_create_from_groups(good.group, 0, good.group, 0, "tag", MPI_INFO_NULL, good.session_errh, &good.out_comm));
+  TRY("MPI_Intercomm_create_from_groups", "errhandler", MPI_ERR_ERRHANDLER, MPI_Intercomm_create_from_groups(good.group, 0, good.group, 0, "tag", MPI_INFO_NULL, good.window_errh, &good.out_comm));
   TRY("MPI_Intercomm_create_from_groups", "newintercomm", MPI_ERR_ARG, MPI_Intercomm_create_from_groups(good.group, 0, good.group, 0, "tag", MPI_INFO_NULL, MPI_ERRORS_RETURN, NULL));
 }
 
@@ -4071,6 +4201,7 @@ static void test_MPI_Intercomm_merge(void) {
   TRY("MPI_Intercomm_merge", "intercomm", MPI_ERR_COMM, MPI_Intercomm_merge((MPI_Comm)(uintptr_t)7, 0, &good.out_comm));
   TRY("MPI_Intercomm_merge", "intercomm", MPI_ERR_COMM, MPI_Intercomm_merge((MPI_Comm)(uintptr_t)123457, 0, &good.out_comm));
   TRY("MPI_Intercomm_merge", "intercomm", MPI_ERR_COMM, MPI_Intercomm_merge(MPI_COMM_NULL, 0, &good.out_comm));
+  TRY("MPI_Intercomm_merge", "intercomm", MPI_ERR_COMM, MPI_Intercomm_merge(MPI_COMM_SELF, 0, &good.out_comm));
   TRY("MPI_Intercomm_merge", "newintracomm", MPI_ERR_ARG, MPI_Intercomm_merge(MPI_COMM_WORLD, 0, NULL));
 }
 
@@ -4157,6 +4288,8 @@ static void test_MPI_Ireduce(void) {
   TRY("MPI_Ireduce", "op", MPI_ERR_OP, MPI_Ireduce(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, 0, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Ireduce", "op", MPI_ERR_OP, MPI_Ireduce(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, 0, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Ireduce", "op", MPI_ERR_OP, MPI_Ireduce(good.buffer1, good.buffer2, 1, MPI_INT, MPI_REPLACE, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce", "op", MPI_ERR_OP, MPI_Ireduce(good.buffer1, good.buffer2, 1, MPI_INT, MPI_NO_OP, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce", "op", MPI_ERR_OP, MPI_Ireduce(good.buffer1, good.buffer2, 1, MPI_INT, MPI_MAXLOC, 0, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Ireduce", "root", MPI_ERR_ROOT, MPI_Ireduce(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, -1, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Ireduce", "root", MPI_ERR_ROOT, MPI_Ireduce(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, 1, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Ireduce", "root", MPI_ERR_ROOT, MPI_Ireduce(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, MPI_PROC_NULL, MPI_COMM_WORLD, &good.out_request));
@@ -4190,6 +4323,8 @@ static void test_MPI_Ireduce_c(void) {
   TRY("MPI_Ireduce_c", "op", MPI_ERR_OP, MPI_Ireduce_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, 0, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Ireduce_c", "op", MPI_ERR_OP, MPI_Ireduce_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, 0, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Ireduce_c", "op", MPI_ERR_OP, MPI_Ireduce_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_REPLACE, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_c", "op", MPI_ERR_OP, MPI_Ireduce_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_NO_OP, 0, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_c", "op", MPI_ERR_OP, MPI_Ireduce_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_MAXLOC, 0, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Ireduce_c", "root", MPI_ERR_ROOT, MPI_Ireduce_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, -1, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Ireduce_c", "root", MPI_ERR_ROOT, MPI_Ireduce_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, 1, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Ireduce_c", "root", MPI_ERR_ROOT, MPI_Ireduce_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, MPI_PROC_NULL, MPI_COMM_WORLD, &good.out_request));
@@ -4223,6 +4358,8 @@ static void test_MPI_Ireduce_scatter(void) {
   TRY("MPI_Ireduce_scatter", "op", MPI_ERR_OP, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Ireduce_scatter", "op", MPI_ERR_OP, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Ireduce_scatter", "op", MPI_ERR_OP, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_REPLACE, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_scatter", "op", MPI_ERR_OP, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_NO_OP, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_scatter", "op", MPI_ERR_OP, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_MAXLOC, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Ireduce_scatter", "comm", MPI_ERR_COMM, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_SUM, (MPI_Comm)good.freed_comm, &good.out_request));
   EACH_WRONG(MPI_Comm) TRY("MPI_Ireduce_scatter", "comm", MPI_ERR_COMM, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_SUM, (MPI_Comm)wrong, &good.out_request));
   TRY("MPI_Ireduce_scatter", "comm", MPI_ERR_COMM, MPI_Ireduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)7, &good.out_request));
@@ -4251,6 +4388,8 @@ static void test_MPI_Ireduce_scatter_c(void) {
   TRY("MPI_Ireduce_scatter_c", "op", MPI_ERR_OP, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Ireduce_scatter_c", "op", MPI_ERR_OP, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Ireduce_scatter_c", "op", MPI_ERR_OP, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_REPLACE, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_scatter_c", "op", MPI_ERR_OP, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_NO_OP, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_scatter_c", "op", MPI_ERR_OP, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_MAXLOC, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Ireduce_scatter_c", "comm", MPI_ERR_COMM, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_SUM, (MPI_Comm)good.freed_comm, &good.out_request));
   EACH_WRONG(MPI_Comm) TRY("MPI_Ireduce_scatter_c", "comm", MPI_ERR_COMM, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_SUM, (MPI_Comm)wrong, &good.out_request));
   TRY("MPI_Ireduce_scatter_c", "comm", MPI_ERR_COMM, MPI_Ireduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)7, &good.out_request));
@@ -4278,6 +4417,8 @@ static void test_MPI_Ireduce_scatter_block(void) {
   TRY("MPI_Ireduce_scatter_block", "op", MPI_ERR_OP, MPI_Ireduce_scatter_block(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Ireduce_scatter_block", "op", MPI_ERR_OP, MPI_Ireduce_scatter_block(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Ireduce_scatter_block", "op", MPI_ERR_OP, MPI_Ireduce_scatter_block(good.buffer1, good.buffer2, 1, MPI_INT, MPI_REPLACE, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_scatter_block", "op", MPI_ERR_OP, MPI_Ireduce_scatter_block(good.buffer1, good.buffer2, 1, MPI_INT, MPI_NO_OP, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_scatter_block", "op", MPI_ERR_OP, MPI_Ireduce_scatter_block(good.buffer1, good.buffer2, 1, MPI_INT, MPI_MAXLOC, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Ireduce_scatter_block", "comm", MPI_ERR_COMM, MPI_Ireduce_scatter_block(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)good.freed_comm, &good.out_request));
   EACH_WRONG(MPI_Comm) TRY("MPI_Ireduce_scatter_block", "comm", MPI_ERR_COMM, MPI_Ireduce_scatter_block(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)wrong, &good.out_request));
   TRY("MPI_Ireduce_scatter_block", "comm", MPI_ERR_COMM, MPI_Ireduce_scatter_block(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)7, &good.out_request));
@@ -4306,6 +4447,8 @@ static void test_MPI_Ireduce_scatter_block_c(void) {
   TRY("MPI_Ireduce_scatter_block_c", "op", MPI_ERR_OP, MPI_Ireduce_scatter_block_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Ireduce_scatter_block_c", "op", MPI_ERR_OP, MPI_Ireduce_scatter_block_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Ireduce_scatter_block_c", "op", MPI_ERR_OP, MPI_Ireduce_scatter_block_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_REPLACE, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_scatter_block_c", "op", MPI_ERR_OP, MPI_Ireduce_scatter_block_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_NO_OP, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Ireduce_scatter_block_c", "op", MPI_ERR_OP, MPI_Ireduce_scatter_block_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_MAXLOC, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Ireduce_scatter_block_c", "comm", MPI_ERR_COMM, MPI_Ireduce_scatter_block_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)good.freed_comm, &good.out_request));
   EACH_WRONG(MPI_Comm) TRY("MPI_Ireduce_scatter_block_c", "comm", MPI_ERR_COMM, MPI_Ireduce_scatter_block_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)wrong, &good.out_request));
   TRY("MPI_Ireduce_scatter_block_c", "comm", MPI_ERR_COMM, MPI_Ireduce_scatter_block_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)7, &good.out_request));
@@ -4390,6 +4533,8 @@ static void test_MPI_Iscan(void) {
   TRY("MPI_Iscan", "op", MPI_ERR_OP, MPI_Iscan(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Iscan", "op", MPI_ERR_OP, MPI_Iscan(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Iscan", "op", MPI_ERR_OP, MPI_Iscan(good.buffer1, good.buffer2, 1, MPI_INT, MPI_REPLACE, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscan", "op", MPI_ERR_OP, MPI_Iscan(good.buffer1, good.buffer2, 1, MPI_INT, MPI_NO_OP, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscan", "op", MPI_ERR_OP, MPI_Iscan(good.buffer1, good.buffer2, 1, MPI_INT, MPI_MAXLOC, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Iscan", "comm", MPI_ERR_COMM, MPI_Iscan(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)good.freed_comm, &good.out_request));
   EACH_WRONG(MPI_Comm) TRY("MPI_Iscan", "comm", MPI_ERR_COMM, MPI_Iscan(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)wrong, &good.out_request));
   TRY("MPI_Iscan", "comm", MPI_ERR_COMM, MPI_Iscan(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)7, &good.out_request));
@@ -4418,6 +4563,8 @@ static void test_MPI_Iscan_c(void) {
   TRY("MPI_Iscan_c", "op", MPI_ERR_OP, MPI_Iscan_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Iscan_c", "op", MPI_ERR_OP, MPI_Iscan_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Iscan_c", "op", MPI_ERR_OP, MPI_Iscan_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_REPLACE, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscan_c", "op", MPI_ERR_OP, MPI_Iscan_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_NO_OP, MPI_COMM_WORLD, &good.out_request));
+  TRY("MPI_Iscan_c", "op", MPI_ERR_OP, MPI_Iscan_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_MAXLOC, MPI_COMM_WORLD, &good.out_request));
   TRY("MPI_Iscan_c", "comm", MPI_ERR_COMM, MPI_Iscan_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)good.freed_comm, &good.out_request));
   EACH_WRONG(MPI_Comm) TRY("MPI_Iscan_c", "comm", MPI_ERR_COMM, MPI_Iscan_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)wrong, &good.out_request));
   TRY("MPI_Iscan_c", "comm", MPI_ERR_COMM, MPI_Iscan_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)7, &good.out_request));
@@ -5658,59 +5805,67 @@ static void test_MPI_Pack_c(void) {
 
 static void test_MPI_Pack_external(void) {
   TRY("MPI_Pack_external", "datarep", MPI_ERR_ARG, MPI_Pack_external(NULL, good.buffer1, 1, MPI_INT, good.buffer2, 64, good.out_aints));
-  TRY("MPI_Pack_external", "inbuf", MPI_ERR_BUFFER, MPI_Pack_external("name", NULL, 1, MPI_INT, good.buffer2, 64, good.out_aints));
-  TRY("MPI_Pack_external", "inbuf", MPI_ERR_BUFFER, MPI_Pack_external("name", MPI_IN_PLACE, 1, MPI_INT, good.buffer2, 64, good.out_aints));
-  TRY("MPI_Pack_external", "incount", MPI_ERR_COUNT, MPI_Pack_external("name", good.buffer1, -1, MPI_INT, good.buffer2, 64, good.out_aints));
-  TRY("MPI_Pack_external", "datatype", MPI_ERR_TYPE, MPI_Pack_external("name", good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, 64, good.out_aints));
-  EACH_WRONG(MPI_Datatype) TRY("MPI_Pack_external", "datatype", MPI_ERR_TYPE, MPI_Pack_external("name", good.buffer1, 1, (MPI_Datatype)wrong, good.buffer2, 64, good.out_aints));
-  TRY("MPI_Pack_external", "datatype", MPI_ERR_TYPE, MPI_Pack_external("name", good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, 64, good.out_aints));
-  TRY("MPI_Pack_external", "datatype", MPI_ERR_TYPE, MPI_Pack_external("name", good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, 64, good.out_aints));
-  TRY("MPI_Pack_external", "datatype", MPI_ERR_TYPE, MPI_Pack_external("name", good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, 64, good.out_aints));
-  TRY("MPI_Pack_external", "datatype", MPI_ERR_TYPE, MPI_Pack_external("name", good.buffer1, 1, good.uncommitted, good.buffer2, 64, good.out_aints));
-  TRY("MPI_Pack_external", "outbuf", MPI_ERR_BUFFER, MPI_Pack_external("name", good.buffer1, 1, MPI_INT, NULL, 64, good.out_aints));
-  TRY("MPI_Pack_external", "outbuf", MPI_ERR_BUFFER, MPI_Pack_external("name", good.buffer1, 1, MPI_INT, MPI_IN_PLACE, 64, good.out_aints));
-  TRY("MPI_Pack_external", "outsize", MPI_ERR_ARG, MPI_Pack_external("name", good.buffer1, 1, MPI_INT, good.buffer2, -1, good.out_aints));
-  TRY("MPI_Pack_external", "position", MPI_ERR_ARG, MPI_Pack_external("name", good.buffer1, 1, MPI_INT, good.buffer2, 64, NULL));
+  TRY("MPI_Pack_external", "datarep", MPI_ERR_ARG, MPI_Pack_external("native", good.buffer1, 1, MPI_INT, good.buffer2, 64, good.out_aints));
+  TRY("MPI_Pack_external", "datarep", MPI_ERR_ARG, MPI_Pack_external("", good.buffer1, 1, MPI_INT, good.buffer2, 64, good.out_aints));
+  TRY("MPI_Pack_external", "inbuf", MPI_ERR_BUFFER, MPI_Pack_external("external32", NULL, 1, MPI_INT, good.buffer2, 64, good.out_aints));
+  TRY("MPI_Pack_external", "inbuf", MPI_ERR_BUFFER, MPI_Pack_external("external32", MPI_IN_PLACE, 1, MPI_INT, good.buffer2, 64, good.out_aints));
+  TRY("MPI_Pack_external", "incount", MPI_ERR_COUNT, MPI_Pack_external("external32", good.buffer1, -1, MPI_INT, good.buffer2, 64, good.out_aints));
+  TRY("MPI_Pack_external", "datatype", MPI_ERR_TYPE, MPI_Pack_external("external32", good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, 64, good.out_aints));
+  EACH_WRONG(MPI_Datatype) TRY("MPI_Pack_external", "datatype", MPI_ERR_TYPE, MPI_Pack_external("external32", good.buffer1, 1, (MPI_Datatype)wrong, good.buffer2, 64, good.out_aints));
+  TRY("MPI_Pack_external", "datatype", MPI_ERR_TYPE, MPI_Pack_external("external32", good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, 64, good.out_aints));
+  TRY("MPI_Pack_external", "datatype", MPI_ERR_TYPE, MPI_Pack_external("external32", good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, 64, good.out_aints));
+  TRY("MPI_Pack_external", "datatype", MPI_ERR_TYPE, MPI_Pack_external("external32", good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, 64, good.out_aints));
+  TRY("MPI_Pack_external", "datatype", MPI_ERR_TYPE, MPI_Pack_external("external32", good.buffer1, 1, good.uncommitted, good.buffer2, 64, good.out_aints));
+  TRY("MPI_Pack_external", "outbuf", MPI_ERR_BUFFER, MPI_Pack_external("external32", good.buffer1, 1, MPI_INT, NULL, 64, good.out_aints));
+  TRY("MPI_Pack_external", "outbuf", MPI_ERR_BUFFER, MPI_Pack_external("external32", good.buffer1, 1, MPI_INT, MPI_IN_PLACE, 64, good.out_aints));
+  TRY("MPI_Pack_external", "outsize", MPI_ERR_ARG, MPI_Pack_external("external32", good.buffer1, 1, MPI_INT, good.buffer2, -1, good.out_aints));
+  TRY("MPI_Pack_external", "position", MPI_ERR_ARG, MPI_Pack_external("external32", good.buffer1, 1, MPI_INT, good.buffer2, 64, NULL));
 }
 
 static void test_MPI_Pack_external_c(void) {
   TRY("MPI_Pack_external_c", "datarep", MPI_ERR_ARG, MPI_Pack_external_c(NULL, good.buffer1, 1, MPI_INT, good.buffer2, 64, good.out_counts));
-  TRY("MPI_Pack_external_c", "inbuf", MPI_ERR_BUFFER, MPI_Pack_external_c("name", NULL, 1, MPI_INT, good.buffer2, 64, good.out_counts));
-  TRY("MPI_Pack_external_c", "inbuf", MPI_ERR_BUFFER, MPI_Pack_external_c("name", MPI_IN_PLACE, 1, MPI_INT, good.buffer2, 64, good.out_counts));
-  TRY("MPI_Pack_external_c", "incount", MPI_ERR_COUNT, MPI_Pack_external_c("name", good.buffer1, -1, MPI_INT, good.buffer2, 64, good.out_counts));
-  TRY("MPI_Pack_external_c", "incount", MPI_ERR_COUNT, MPI_Pack_external_c("name", good.buffer1, INT64_MAX, MPI_INT, good.buffer2, 64, good.out_counts));
-  TRY("MPI_Pack_external_c", "datatype", MPI_ERR_TYPE, MPI_Pack_external_c("name", good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, 64, good.out_counts));
-  EACH_WRONG(MPI_Datatype) TRY("MPI_Pack_external_c", "datatype", MPI_ERR_TYPE, MPI_Pack_external_c("name", good.buffer1, 1, (MPI_Datatype)wrong, good.buffer2, 64, good.out_counts));
-  TRY("MPI_Pack_external_c", "datatype", MPI_ERR_TYPE, MPI_Pack_external_c("name", good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, 64, good.out_counts));
-  TRY("MPI_Pack_external_c", "datatype", MPI_ERR_TYPE, MPI_Pack_external_c("name", good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, 64, good.out_counts));
-  TRY("MPI_Pack_external_c", "datatype", MPI_ERR_TYPE, MPI_Pack_external_c("name", good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, 64, good.out_counts));
-  TRY("MPI_Pack_external_c", "datatype", MPI_ERR_TYPE, MPI_Pack_external_c("name", good.buffer1, 1, good.uncommitted, good.buffer2, 64, good.out_counts));
-  TRY("MPI_Pack_external_c", "outbuf", MPI_ERR_BUFFER, MPI_Pack_external_c("name", good.buffer1, 1, MPI_INT, NULL, 64, good.out_counts));
-  TRY("MPI_Pack_external_c", "outbuf", MPI_ERR_BUFFER, MPI_Pack_external_c("name", good.buffer1, 1, MPI_INT, MPI_IN_PLACE, 64, good.out_counts));
-  TRY("MPI_Pack_external_c", "outsize", MPI_ERR_ARG, MPI_Pack_external_c("name", good.buffer1, 1, MPI_INT, good.buffer2, -1, good.out_counts));
-  TRY("MPI_Pack_external_c", "position", MPI_ERR_ARG, MPI_Pack_external_c("name", good.buffer1, 1, MPI_INT, good.buffer2, 64, NULL));
+  TRY("MPI_Pack_external_c", "datarep", MPI_ERR_ARG, MPI_Pack_external_c("native", good.buffer1, 1, MPI_INT, good.buffer2, 64, good.out_counts));
+  TRY("MPI_Pack_external_c", "datarep", MPI_ERR_ARG, MPI_Pack_external_c("", good.buffer1, 1, MPI_INT, good.buffer2, 64, good.out_counts));
+  TRY("MPI_Pack_external_c", "inbuf", MPI_ERR_BUFFER, MPI_Pack_external_c("external32", NULL, 1, MPI_INT, good.buffer2, 64, good.out_counts));
+  TRY("MPI_Pack_external_c", "inbuf", MPI_ERR_BUFFER, MPI_Pack_external_c("external32", MPI_IN_PLACE, 1, MPI_INT, good.buffer2, 64, good.out_counts));
+  TRY("MPI_Pack_external_c", "incount", MPI_ERR_COUNT, MPI_Pack_external_c("external32", good.buffer1, -1, MPI_INT, good.buffer2, 64, good.out_counts));
+  TRY("MPI_Pack_external_c", "incount", MPI_ERR_COUNT, MPI_Pack_external_c("external32", good.buffer1, INT64_MAX, MPI_INT, good.buffer2, 64, good.out_counts));
+  TRY("MPI_Pack_external_c", "datatype", MPI_ERR_TYPE, MPI_Pack_external_c("external32", good.buffer1, 1, (MPI_Datatype)good.freed_type, good.buffer2, 64, good.out_counts));
+  EACH_WRONG(MPI_Datatype) TRY("MPI_Pack_external_c", "datatype", MPI_ERR_TYPE, MPI_Pack_external_c("external32", good.buffer1, 1, (MPI_Datatype)wrong, good.buffer2, 64, good.out_counts));
+  TRY("MPI_Pack_external_c", "datatype", MPI_ERR_TYPE, MPI_Pack_external_c("external32", good.buffer1, 1, (MPI_Datatype)(uintptr_t)7, good.buffer2, 64, good.out_counts));
+  TRY("MPI_Pack_external_c", "datatype", MPI_ERR_TYPE, MPI_Pack_external_c("external32", good.buffer1, 1, (MPI_Datatype)(uintptr_t)123457, good.buffer2, 64, good.out_counts));
+  TRY("MPI_Pack_external_c", "datatype", MPI_ERR_TYPE, MPI_Pack_external_c("external32", good.buffer1, 1, MPI_DATATYPE_NULL, good.buffer2, 64, good.out_counts));
+  TRY("MPI_Pack_external_c", "datatype", MPI_ERR_TYPE, MPI_Pack_external_c("external32", good.buffer1, 1, good.uncommitted, good.buffer2, 64, good.out_counts));
+  TRY("MPI_Pack_external_c", "outbuf", MPI_ERR_BUFFER, MPI_Pack_external_c("external32", good.buffer1, 1, MPI_INT, NULL, 64, good.out_counts));
+  TRY("MPI_Pack_external_c", "outbuf", MPI_ERR_BUFFER, MPI_Pack_external_c("external32", good.buffer1, 1, MPI_INT, MPI_IN_PLACE, 64, good.out_counts));
+  TRY("MPI_Pack_external_c", "outsize", MPI_ERR_ARG, MPI_Pack_external_c("external32", good.buffer1, 1, MPI_INT, good.buffer2, -1, good.out_counts));
+  TRY("MPI_Pack_external_c", "position", MPI_ERR_ARG, MPI_Pack_external_c("external32", good.buffer1, 1, MPI_INT, good.buffer2, 64, NULL));
 }
 
 static void test_MPI_Pack_external_size(void) {
   TRY("MPI_Pack_external_size", "datarep", MPI_ERR_ARG, MPI_Pack_external_size(NULL, 1, MPI_INT, good.out_aints));
-  TRY("MPI_Pack_external_size", "incount", MPI_ERR_COUNT, MPI_Pack_external_size("name", -1, MPI_INT, good.out_aints));
-  TRY("MPI_Pack_external_size", "datatype", MPI_ERR_TYPE, MPI_Pack_external_size("name", 1, (MPI_Datatype)good.freed_type, good.out_aints));
-  EACH_WRONG(MPI_Datatype) TRY("MPI_Pack_external_size", "datatype", MPI_ERR_TYPE, MPI_Pack_external_size("name", 1, (MPI_Datatype)wrong, good.out_aints));
-  TRY("MPI_Pack_external_size", "datatype", MPI_ERR_TYPE, MPI_Pack_external_size("name", 1, (MPI_Datatype)(uintptr_t)7, good.out_aints));
-  TRY("MPI_Pack_external_size", "datatype", MPI_ERR_TYPE, MPI_Pack_external_size("name", 1, (MPI_Datatype)(uintptr_t)123457, good.out_aints));
-  TRY("MPI_Pack_external_size", "datatype", MPI_ERR_TYPE, MPI_Pack_external_size("name", 1, MPI_DATATYPE_NULL, good.out_aints));
-  TRY("MPI_Pack_external_size", "size", MPI_ERR_ARG, MPI_Pack_external_size("name", 1, MPI_INT, NULL));
+  TRY("MPI_Pack_external_size", "datarep", MPI_ERR_ARG, MPI_Pack_external_size("native", 1, MPI_INT, good.out_aints));
+  TRY("MPI_Pack_external_size", "datarep", MPI_ERR_ARG, MPI_Pack_external_size("", 1, MPI_INT, good.out_aints));
+  TRY("MPI_Pack_external_size", "incount", MPI_ERR_COUNT, MPI_Pack_external_size("external32", -1, MPI_INT, good.out_aints));
+  TRY("MPI_Pack_external_size", "datatype", MPI_ERR_TYPE, MPI_Pack_external_size("external32", 1, (MPI_Datatype)good.freed_type, good.out_aints));
+  EACH_WRONG(MPI_Datatype) TRY("MPI_Pack_external_size", "datatype", MPI_ERR_TYPE, MPI_Pack_external_size("external32", 1, (MPI_Datatype)wrong, good.out_aints));
+  TRY("MPI_Pack_external_size", "datatype", MPI_ERR_TYPE, MPI_Pack_external_size("external32", 1, (MPI_Datatype)(uintptr_t)7, good.out_aints));
+  TRY("MPI_Pack_external_size", "datatype", MPI_ERR_TYPE, MPI_Pack_external_size("external32", 1, (MPI_Datatype)(uintptr_t)123457, good.out_aints));
+  TRY("MPI_Pack_external_size", "datatype", MPI_ERR_TYPE, MPI_Pack_external_size("external32", 1, MPI_DATATYPE_NULL, good.out_aints));
+  TRY("MPI_Pack_external_size", "size", MPI_ERR_ARG, MPI_Pack_external_size("external32", 1, MPI_INT, NULL));
 }
 
 static void test_MPI_Pack_external_size_c(void) {
   TRY("MPI_Pack_external_size_c", "datarep", MPI_ERR_ARG, MPI_Pack_external_size_c(NULL, 1, MPI_INT, good.out_counts));
-  TRY("MPI_Pack_external_size_c", "incount", MPI_ERR_COUNT, MPI_Pack_external_size_c("name", -1, MPI_INT, good.out_counts));
-  TRY("MPI_Pack_external_size_c", "datatype", MPI_ERR_TYPE, MPI_Pack_external_size_c("name", 1, (MPI_Datatype)good.freed_type, good.out_counts));
-  EACH_WRONG(MPI_Datatype) TRY("MPI_Pack_external_size_c", "datatype", MPI_ERR_TYPE, MPI_Pack_external_size_c("name", 1, (MPI_Datatype)wrong, good.out_counts));
-  TRY("MPI_Pack_external_size_c", "datatype", MPI_ERR_TYPE, MPI_Pack_external_size_c("name", 1, (MPI_Datatype)(uintptr_t)7, good.out_counts));
-  TRY("MPI_Pack_external_size_c", "datatype", MPI_ERR_TYPE, MPI_Pack_external_size_c("name", 1, (MPI_Datatype)(uintptr_t)123457, good.out_counts));
-  TRY("MPI_Pack_external_size_c", "datatype", MPI_ERR_TYPE, MPI_Pack_external_size_c("name", 1, MPI_DATATYPE_NULL, good.out_counts));
-  TRY("MPI_Pack_external_size_c", "size", MPI_ERR_ARG, MPI_Pack_external_size_c("name", 1, MPI_INT, NULL));
+  TRY("MPI_Pack_external_size_c", "datarep", MPI_ERR_ARG, MPI_Pack_external_size_c("native", 1, MPI_INT, good.out_counts));
+  TRY("MPI_Pack_external_size_c", "datarep", MPI_ERR_ARG, MPI_Pack_external_size_c("", 1, MPI_INT, good.out_counts));
+  TRY("MPI_Pack_external_size_c", "incount", MPI_ERR_COUNT, MPI_Pack_external_size_c("external32", -1, MPI_INT, good.out_counts));
+  TRY("MPI_Pack_external_size_c", "datatype", MPI_ERR_TYPE, MPI_Pack_external_size_c("external32", 1, (MPI_Datatype)good.freed_type, good.out_counts));
+  EACH_WRONG(MPI_Datatype) TRY("MPI_Pack_external_size_c", "datatype", MPI_ERR_TYPE, MPI_Pack_external_size_c("external32", 1, (MPI_Datatype)wrong, good.out_counts));
+  TRY("MPI_Pack_external_size_c", "datatype", MPI_ERR_TYPE, MPI_Pack_external_size_c("external32", 1, (MPI_Datatype)(uintptr_t)7, good.out_counts));
+  TRY("MPI_Pack_external_size_c", "datatype", MPI_ERR_TYPE, MPI_Pack_external_size_c("external32", 1, (MPI_Datatype)(uintptr_t)123457, good.out_counts));
+  TRY("MPI_Pack_external_size_c", "datatype", MPI_ERR_TYPE, MPI_Pack_external_size_c("external32", 1, MPI_DATATYPE_NULL, good.out_counts));
+  TRY("MPI_Pack_external_size_c", "size", MPI_ERR_ARG, MPI_Pack_external_size_c("external32", 1, MPI_INT, NULL));
 }
 
 static void test_MPI_Pack_size(void) {
@@ -5749,6 +5904,9 @@ static void test_MPI_Parrived(void) {
   TRY("MPI_Parrived", "request", MPI_ERR_REQUEST, MPI_Parrived((MPI_Request)(uintptr_t)7, 0, good.out_ints));
   TRY("MPI_Parrived", "request", MPI_ERR_REQUEST, MPI_Parrived((MPI_Request)(uintptr_t)123457, 0, good.out_ints));
   TRY("MPI_Parrived", "request", MPI_ERR_REQUEST, MPI_Parrived(MPI_REQUEST_NULL, 0, good.out_ints));
+  TRY("MPI_Parrived", "request", MPI_ERR_REQUEST, MPI_Parrived(good.partitioned_send, 0, good.out_ints));
+  TRY("MPI_Parrived", "request", MPI_ERR_REQUEST, MPI_Parrived(good.request, 0, good.out_ints));
+  TRY("MPI_Parrived", "request", MPI_ERR_REQUEST, MPI_Parrived(good.general, 0, good.out_ints));
   TRY("MPI_Parrived", "partition", MPI_ERR_ARG, MPI_Parrived(good.partitioned_receive, -1, good.out_ints));
   TRY("MPI_Parrived", "partition", MPI_ERR_ARG, MPI_Parrived(good.partitioned_receive, 2, good.out_ints));
   TRY("MPI_Parrived", "partition", MPI_ERR_ARG, MPI_Parrived(good.partitioned_receive, INT_MAX, good.out_ints));
@@ -5766,24 +5924,43 @@ static void test_MPI_Pready(void) {
   TRY("MPI_Pready", "request", MPI_ERR_REQUEST, MPI_Pready(0, (MPI_Request)(uintptr_t)7));
   TRY("MPI_Pready", "request", MPI_ERR_REQUEST, MPI_Pready(0, (MPI_Request)(uintptr_t)123457));
   TRY("MPI_Pready", "request", MPI_ERR_REQUEST, MPI_Pready(0, MPI_REQUEST_NULL));
+  TRY("MPI_Pready", "request", MPI_ERR_REQUEST, MPI_Pready(0, good.partitioned_receive));
+  TRY("MPI_Pready", "request", MPI_ERR_REQUEST, MPI_Pready(0, good.request));
+  TRY("MPI_Pready", "request", MPI_ERR_REQUEST, MPI_Pready(0, good.general));
 }
 
 static void test_MPI_Pready_list(void) {
-  TRY("MPI_Pready_list", "length", MPI_ERR_ARG, MPI_Pready_list(-1, good.ints, good.request));
-  TRY("MPI_Pready_list", "array_of_partitions", MPI_ERR_ARG, MPI_Pready_list(1, NULL, good.request));
+  TRY("MPI_Pready_list", "length", MPI_ERR_ARG, MPI_Pready_list(-1, good.ints, good.partitioned_send));
+  TRY("MPI_Pready_list", "array_of_partitions", MPI_ERR_ARG, MPI_Pready_list(1, NULL, good.partitioned_send));
+  TRY("MPI_Pready_list", "array_of_partitions", MPI_ERR_ARG, MPI_Pready_list(1, (int[]){-1}, good.partitioned_send));
+  TRY("MPI_Pready_list", "array_of_partitions", MPI_ERR_ARG, MPI_Pready_list(1, (int[]){2}, good.partitioned_send));
+  TRY("MPI_Pready_list", "array_of_partitions", MPI_ERR_ARG, MPI_Pready_list(1, (int[]){INT_MAX}, good.partitioned_send));
+  TRY("MPI_Pready_list", "array_of_partitions", MPI_ERR_ARG, MPI_Pready_list(1, (int[]){INT_MIN}, good.partitioned_send));
   TRY("MPI_Pready_list", "request", MPI_ERR_REQUEST, MPI_Pready_list(1, good.ints, (MPI_Request)good.freed_request));
   EACH_WRONG(MPI_Request) TRY("MPI_Pready_list", "request", MPI_ERR_REQUEST, MPI_Pready_list(1, good.ints, (MPI_Request)wrong));
   TRY("MPI_Pready_list", "request", MPI_ERR_REQUEST, MPI_Pready_list(1, good.ints, (MPI_Request)(uintptr_t)7));
   TRY("MPI_Pready_list", "request", MPI_ERR_REQUEST, MPI_Pready_list(1, good.ints, (MPI_Request)(uintptr_t)123457));
   TRY("MPI_Pready_list", "request", MPI_ERR_REQUEST, MPI_Pready_list(1, good.ints, MPI_REQUEST_NULL));
+  TRY("MPI_Pready_list", "request", MPI_ERR_REQUEST, MPI_Pready_list(1, good.ints, good.partitioned_receive));
+  TRY("MPI_Pready_list", "request", MPI_ERR_REQUEST, MPI_Pready_list(1, good.ints, good.request));
 }
 
 static void test_MPI_Pready_range(void) {
+  TRY("MPI_Pready_range", "partition_low", MPI_ERR_ARG, MPI_Pready_range(-1, 0, good.partitioned_send));
+  TRY("MPI_Pready_range", "partition_low", MPI_ERR_ARG, MPI_Pready_range(2, 0, good.partitioned_send));
+  TRY("MPI_Pready_range", "partition_low", MPI_ERR_ARG, MPI_Pready_range(INT_MAX, 0, good.partitioned_send));
+  TRY("MPI_Pready_range", "partition_low", MPI_ERR_ARG, MPI_Pready_range(INT_MIN, 0, good.partitioned_send));
+  TRY("MPI_Pready_range", "partition_high", MPI_ERR_ARG, MPI_Pready_range(0, -1, good.partitioned_send));
+  TRY("MPI_Pready_range", "partition_high", MPI_ERR_ARG, MPI_Pready_range(0, 2, good.partitioned_send));
+  TRY("MPI_Pready_range", "partition_high", MPI_ERR_ARG, MPI_Pready_range(0, INT_MAX, good.partitioned_send));
+  TRY("MPI_Pready_range", "partition_high", MPI_ERR_ARG, MPI_Pready_range(0, INT_MIN, good.partitioned_send));
   TRY("MPI_Pready_range", "request", MPI_ERR_REQUEST, MPI_Pready_range(0, 0, (MPI_Request)good.freed_request));
   EACH_WRONG(MPI_Request) TRY("MPI_Pready_range", "request", MPI_ERR_REQUEST, MPI_Pready_range(0, 0, (MPI_Request)wrong));
   TRY("MPI_Pready_range", "request", MPI_ERR_REQUEST, MPI_Pready_range(0, 0, (MPI_Request)(uintptr_t)7));
   TRY("MPI_Pready_range", "request", MPI_ERR_REQUEST, MPI_Pready_range(0, 0, (MPI_Request)(uintptr_t)123457));
   TRY("MPI_Pready_range", "request", MPI_ERR_REQUEST, MPI_Pready_range(0, 0, MPI_REQUEST_NULL));
+  TRY("MPI_Pready_range", "request", MPI_ERR_REQUEST, MPI_Pready_range(0, 0, good.partitioned_receive));
+  TRY("MPI_Pready_range", "request", MPI_ERR_REQUEST, MPI_Pready_range(0, 0, good.request));
 }
 
 static void test_MPI_Precv_init(void) {
@@ -5802,8 +5979,10 @@ static void test_MPI_Precv_init(void) {
   TRY("MPI_Precv_init", "source", MPI_ERR_RANK, MPI_Precv_init(good.buffer1, 0, 1, MPI_INT, 1, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Precv_init", "source", MPI_ERR_RANK, MPI_Precv_init(good.buffer1, 0, 1, MPI_INT, INT_MAX, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Precv_init", "source", MPI_ERR_RANK, MPI_Precv_init(good.buffer1, 0, 1, MPI_INT, INT_MIN, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init", "source", MPI_ERR_RANK, MPI_Precv_init(good.buffer1, 0, 1, MPI_INT, MPI_ANY_SOURCE, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Precv_init", "tag", MPI_ERR_TAG, MPI_Precv_init(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, -7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Precv_init", "tag", MPI_ERR_TAG, MPI_Precv_init(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, INT_MIN, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init", "tag", MPI_ERR_TAG, MPI_Precv_init(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, MPI_ANY_TAG, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Precv_init", "comm", MPI_ERR_COMM, MPI_Precv_init(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
   EACH_WRONG(MPI_Comm) TRY("MPI_Precv_init", "comm", MPI_ERR_COMM, MPI_Precv_init(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, (MPI_Comm)wrong, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Precv_init", "comm", MPI_ERR_COMM, MPI_Precv_init(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
@@ -5832,8 +6011,10 @@ static void test_MPI_Precv_init_c(void) {
   TRY("MPI_Precv_init_c", "source", MPI_ERR_RANK, MPI_Precv_init_c(good.buffer1, 0, 1, MPI_INT, 1, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Precv_init_c", "source", MPI_ERR_RANK, MPI_Precv_init_c(good.buffer1, 0, 1, MPI_INT, INT_MAX, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Precv_init_c", "source", MPI_ERR_RANK, MPI_Precv_init_c(good.buffer1, 0, 1, MPI_INT, INT_MIN, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init_c", "source", MPI_ERR_RANK, MPI_Precv_init_c(good.buffer1, 0, 1, MPI_INT, MPI_ANY_SOURCE, 7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Precv_init_c", "tag", MPI_ERR_TAG, MPI_Precv_init_c(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, -7, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Precv_init_c", "tag", MPI_ERR_TAG, MPI_Precv_init_c(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, INT_MIN, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Precv_init_c", "tag", MPI_ERR_TAG, MPI_Precv_init_c(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, MPI_ANY_TAG, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Precv_init_c", "comm", MPI_ERR_COMM, MPI_Precv_init_c(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
   EACH_WRONG(MPI_Comm) TRY("MPI_Precv_init_c", "comm", MPI_ERR_COMM, MPI_Precv_init_c(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, (MPI_Comm)wrong, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Precv_init_c", "comm", MPI_ERR_COMM, MPI_Precv_init_c(good.buffer1, 0, 1, MPI_INT, MPI_PROC_NULL, 7, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
@@ -6063,6 +6244,8 @@ static void test_MPI_Reduce(void) {
   TRY("MPI_Reduce", "op", MPI_ERR_OP, MPI_Reduce(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, 0, MPI_COMM_WORLD));
   TRY("MPI_Reduce", "op", MPI_ERR_OP, MPI_Reduce(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, 0, MPI_COMM_WORLD));
   TRY("MPI_Reduce", "op", MPI_ERR_OP, MPI_Reduce(good.buffer1, good.buffer2, 1, MPI_INT, MPI_REPLACE, 0, MPI_COMM_WORLD));
+  TRY("MPI_Reduce", "op", MPI_ERR_OP, MPI_Reduce(good.buffer1, good.buffer2, 1, MPI_INT, MPI_NO_OP, 0, MPI_COMM_WORLD));
+  TRY("MPI_Reduce", "op", MPI_ERR_OP, MPI_Reduce(good.buffer1, good.buffer2, 1, MPI_INT, MPI_MAXLOC, 0, MPI_COMM_WORLD));
   TRY("MPI_Reduce", "root", MPI_ERR_ROOT, MPI_Reduce(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, -1, MPI_COMM_WORLD));
   TRY("MPI_Reduce", "root", MPI_ERR_ROOT, MPI_Reduce(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, 1, MPI_COMM_WORLD));
   TRY("MPI_Reduce", "root", MPI_ERR_ROOT, MPI_Reduce(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, MPI_PROC_NULL, MPI_COMM_WORLD));
@@ -6095,6 +6278,8 @@ static void test_MPI_Reduce_c(void) {
   TRY("MPI_Reduce_c", "op", MPI_ERR_OP, MPI_Reduce_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, 0, MPI_COMM_WORLD));
   TRY("MPI_Reduce_c", "op", MPI_ERR_OP, MPI_Reduce_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, 0, MPI_COMM_WORLD));
   TRY("MPI_Reduce_c", "op", MPI_ERR_OP, MPI_Reduce_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_REPLACE, 0, MPI_COMM_WORLD));
+  TRY("MPI_Reduce_c", "op", MPI_ERR_OP, MPI_Reduce_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_NO_OP, 0, MPI_COMM_WORLD));
+  TRY("MPI_Reduce_c", "op", MPI_ERR_OP, MPI_Reduce_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_MAXLOC, 0, MPI_COMM_WORLD));
   TRY("MPI_Reduce_c", "root", MPI_ERR_ROOT, MPI_Reduce_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, -1, MPI_COMM_WORLD));
   TRY("MPI_Reduce_c", "root", MPI_ERR_ROOT, MPI_Reduce_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, 1, MPI_COMM_WORLD));
   TRY("MPI_Reduce_c", "root", MPI_ERR_ROOT, MPI_Reduce_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, MPI_PROC_NULL, MPI_COMM_WORLD));
@@ -6126,6 +6311,8 @@ static void test_MPI_Reduce_init(void) {
   TRY("MPI_Reduce_init", "op", MPI_ERR_OP, MPI_Reduce_init(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Reduce_init", "op", MPI_ERR_OP, MPI_Reduce_init(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Reduce_init", "op", MPI_ERR_OP, MPI_Reduce_init(good.buffer1, good.buffer2, 1, MPI_INT, MPI_REPLACE, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_init", "op", MPI_ERR_OP, MPI_Reduce_init(good.buffer1, good.buffer2, 1, MPI_INT, MPI_NO_OP, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_init", "op", MPI_ERR_OP, MPI_Reduce_init(good.buffer1, good.buffer2, 1, MPI_INT, MPI_MAXLOC, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Reduce_init", "root", MPI_ERR_ROOT, MPI_Reduce_init(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, -1, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Reduce_init", "root", MPI_ERR_ROOT, MPI_Reduce_init(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, 1, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Reduce_init", "root", MPI_ERR_ROOT, MPI_Reduce_init(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, MPI_PROC_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
@@ -6163,6 +6350,8 @@ static void test_MPI_Reduce_init_c(void) {
   TRY("MPI_Reduce_init_c", "op", MPI_ERR_OP, MPI_Reduce_init_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Reduce_init_c", "op", MPI_ERR_OP, MPI_Reduce_init_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Reduce_init_c", "op", MPI_ERR_OP, MPI_Reduce_init_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_REPLACE, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_init_c", "op", MPI_ERR_OP, MPI_Reduce_init_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_NO_OP, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_init_c", "op", MPI_ERR_OP, MPI_Reduce_init_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_MAXLOC, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Reduce_init_c", "root", MPI_ERR_ROOT, MPI_Reduce_init_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, -1, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Reduce_init_c", "root", MPI_ERR_ROOT, MPI_Reduce_init_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, 1, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Reduce_init_c", "root", MPI_ERR_ROOT, MPI_Reduce_init_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, MPI_PROC_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
@@ -6200,6 +6389,8 @@ static void test_MPI_Reduce_local(void) {
   TRY("MPI_Reduce_local", "op", MPI_ERR_OP, MPI_Reduce_local(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL));
   TRY("MPI_Reduce_local", "op", MPI_ERR_OP, MPI_Reduce_local(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL));
   TRY("MPI_Reduce_local", "op", MPI_ERR_OP, MPI_Reduce_local(good.buffer1, good.buffer2, 1, MPI_INT, MPI_REPLACE));
+  TRY("MPI_Reduce_local", "op", MPI_ERR_OP, MPI_Reduce_local(good.buffer1, good.buffer2, 1, MPI_INT, MPI_NO_OP));
+  TRY("MPI_Reduce_local", "op", MPI_ERR_OP, MPI_Reduce_local(good.buffer1, good.buffer2, 1, MPI_INT, MPI_MAXLOC));
 }
 
 static void test_MPI_Reduce_local_c(void) {
@@ -6223,6 +6414,8 @@ static void test_MPI_Reduce_local_c(void) {
   TRY("MPI_Reduce_local_c", "op", MPI_ERR_OP, MPI_Reduce_local_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL));
   TRY("MPI_Reduce_local_c", "op", MPI_ERR_OP, MPI_Reduce_local_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL));
   TRY("MPI_Reduce_local_c", "op", MPI_ERR_OP, MPI_Reduce_local_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_REPLACE));
+  TRY("MPI_Reduce_local_c", "op", MPI_ERR_OP, MPI_Reduce_local_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_NO_OP));
+  TRY("MPI_Reduce_local_c", "op", MPI_ERR_OP, MPI_Reduce_local_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_MAXLOC));
 }
 
 static void test_MPI_Reduce_scatter(void) {
@@ -6245,6 +6438,8 @@ static void test_MPI_Reduce_scatter(void) {
   TRY("MPI_Reduce_scatter", "op", MPI_ERR_OP, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD));
   TRY("MPI_Reduce_scatter", "op", MPI_ERR_OP, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD));
   TRY("MPI_Reduce_scatter", "op", MPI_ERR_OP, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_REPLACE, MPI_COMM_WORLD));
+  TRY("MPI_Reduce_scatter", "op", MPI_ERR_OP, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_NO_OP, MPI_COMM_WORLD));
+  TRY("MPI_Reduce_scatter", "op", MPI_ERR_OP, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_MAXLOC, MPI_COMM_WORLD));
   TRY("MPI_Reduce_scatter", "comm", MPI_ERR_COMM, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_SUM, (MPI_Comm)good.freed_comm));
   EACH_WRONG(MPI_Comm) TRY("MPI_Reduce_scatter", "comm", MPI_ERR_COMM, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_SUM, (MPI_Comm)wrong));
   TRY("MPI_Reduce_scatter", "comm", MPI_ERR_COMM, MPI_Reduce_scatter(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)7));
@@ -6272,6 +6467,8 @@ static void test_MPI_Reduce_scatter_c(void) {
   TRY("MPI_Reduce_scatter_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD));
   TRY("MPI_Reduce_scatter_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD));
   TRY("MPI_Reduce_scatter_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_REPLACE, MPI_COMM_WORLD));
+  TRY("MPI_Reduce_scatter_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_NO_OP, MPI_COMM_WORLD));
+  TRY("MPI_Reduce_scatter_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_MAXLOC, MPI_COMM_WORLD));
   TRY("MPI_Reduce_scatter_c", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_SUM, (MPI_Comm)good.freed_comm));
   EACH_WRONG(MPI_Comm) TRY("MPI_Reduce_scatter_c", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_SUM, (MPI_Comm)wrong));
   TRY("MPI_Reduce_scatter_c", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)7));
@@ -6298,6 +6495,8 @@ static void test_MPI_Reduce_scatter_block(void) {
   TRY("MPI_Reduce_scatter_block", "op", MPI_ERR_OP, MPI_Reduce_scatter_block(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD));
   TRY("MPI_Reduce_scatter_block", "op", MPI_ERR_OP, MPI_Reduce_scatter_block(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD));
   TRY("MPI_Reduce_scatter_block", "op", MPI_ERR_OP, MPI_Reduce_scatter_block(good.buffer1, good.buffer2, 1, MPI_INT, MPI_REPLACE, MPI_COMM_WORLD));
+  TRY("MPI_Reduce_scatter_block", "op", MPI_ERR_OP, MPI_Reduce_scatter_block(good.buffer1, good.buffer2, 1, MPI_INT, MPI_NO_OP, MPI_COMM_WORLD));
+  TRY("MPI_Reduce_scatter_block", "op", MPI_ERR_OP, MPI_Reduce_scatter_block(good.buffer1, good.buffer2, 1, MPI_INT, MPI_MAXLOC, MPI_COMM_WORLD));
   TRY("MPI_Reduce_scatter_block", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_block(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)good.freed_comm));
   EACH_WRONG(MPI_Comm) TRY("MPI_Reduce_scatter_block", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_block(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)wrong));
   TRY("MPI_Reduce_scatter_block", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_block(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)7));
@@ -6325,6 +6524,8 @@ static void test_MPI_Reduce_scatter_block_c(void) {
   TRY("MPI_Reduce_scatter_block_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_block_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD));
   TRY("MPI_Reduce_scatter_block_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_block_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD));
   TRY("MPI_Reduce_scatter_block_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_block_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_REPLACE, MPI_COMM_WORLD));
+  TRY("MPI_Reduce_scatter_block_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_block_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_NO_OP, MPI_COMM_WORLD));
+  TRY("MPI_Reduce_scatter_block_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_block_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_MAXLOC, MPI_COMM_WORLD));
   TRY("MPI_Reduce_scatter_block_c", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_block_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)good.freed_comm));
   EACH_WRONG(MPI_Comm) TRY("MPI_Reduce_scatter_block_c", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_block_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)wrong));
   TRY("MPI_Reduce_scatter_block_c", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_block_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)7));
@@ -6351,6 +6552,8 @@ static void test_MPI_Reduce_scatter_block_init(void) {
   TRY("MPI_Reduce_scatter_block_init", "op", MPI_ERR_OP, MPI_Reduce_scatter_block_init(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Reduce_scatter_block_init", "op", MPI_ERR_OP, MPI_Reduce_scatter_block_init(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Reduce_scatter_block_init", "op", MPI_ERR_OP, MPI_Reduce_scatter_block_init(good.buffer1, good.buffer2, 1, MPI_INT, MPI_REPLACE, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_block_init", "op", MPI_ERR_OP, MPI_Reduce_scatter_block_init(good.buffer1, good.buffer2, 1, MPI_INT, MPI_NO_OP, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_block_init", "op", MPI_ERR_OP, MPI_Reduce_scatter_block_init(good.buffer1, good.buffer2, 1, MPI_INT, MPI_MAXLOC, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Reduce_scatter_block_init", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_block_init(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
   EACH_WRONG(MPI_Comm) TRY("MPI_Reduce_scatter_block_init", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_block_init(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)wrong, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Reduce_scatter_block_init", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_block_init(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
@@ -6383,6 +6586,8 @@ static void test_MPI_Reduce_scatter_block_init_c(void) {
   TRY("MPI_Reduce_scatter_block_init_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_block_init_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Reduce_scatter_block_init_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_block_init_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Reduce_scatter_block_init_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_block_init_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_REPLACE, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_block_init_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_block_init_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_NO_OP, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_block_init_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_block_init_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_MAXLOC, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Reduce_scatter_block_init_c", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_block_init_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
   EACH_WRONG(MPI_Comm) TRY("MPI_Reduce_scatter_block_init_c", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_block_init_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)wrong, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Reduce_scatter_block_init_c", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_block_init_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
@@ -6415,6 +6620,8 @@ static void test_MPI_Reduce_scatter_init(void) {
   TRY("MPI_Reduce_scatter_init", "op", MPI_ERR_OP, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Reduce_scatter_init", "op", MPI_ERR_OP, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Reduce_scatter_init", "op", MPI_ERR_OP, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_REPLACE, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init", "op", MPI_ERR_OP, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_NO_OP, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init", "op", MPI_ERR_OP, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_MAXLOC, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Reduce_scatter_init", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_SUM, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
   EACH_WRONG(MPI_Comm) TRY("MPI_Reduce_scatter_init", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_SUM, (MPI_Comm)wrong, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Reduce_scatter_init", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_init(good.buffer1, good.buffer2, good.ones, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
@@ -6447,6 +6654,8 @@ static void test_MPI_Reduce_scatter_init_c(void) {
   TRY("MPI_Reduce_scatter_init_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Reduce_scatter_init_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Reduce_scatter_init_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_REPLACE, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_NO_OP, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Reduce_scatter_init_c", "op", MPI_ERR_OP, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_MAXLOC, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Reduce_scatter_init_c", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_SUM, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
   EACH_WRONG(MPI_Comm) TRY("MPI_Reduce_scatter_init_c", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_SUM, (MPI_Comm)wrong, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Reduce_scatter_init_c", "comm", MPI_ERR_COMM, MPI_Reduce_scatter_init_c(good.buffer1, good.buffer2, good.large_ones, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
@@ -6695,6 +6904,8 @@ static void test_MPI_Scan(void) {
   TRY("MPI_Scan", "op", MPI_ERR_OP, MPI_Scan(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD));
   TRY("MPI_Scan", "op", MPI_ERR_OP, MPI_Scan(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD));
   TRY("MPI_Scan", "op", MPI_ERR_OP, MPI_Scan(good.buffer1, good.buffer2, 1, MPI_INT, MPI_REPLACE, MPI_COMM_WORLD));
+  TRY("MPI_Scan", "op", MPI_ERR_OP, MPI_Scan(good.buffer1, good.buffer2, 1, MPI_INT, MPI_NO_OP, MPI_COMM_WORLD));
+  TRY("MPI_Scan", "op", MPI_ERR_OP, MPI_Scan(good.buffer1, good.buffer2, 1, MPI_INT, MPI_MAXLOC, MPI_COMM_WORLD));
   TRY("MPI_Scan", "comm", MPI_ERR_COMM, MPI_Scan(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)good.freed_comm));
   EACH_WRONG(MPI_Comm) TRY("MPI_Scan", "comm", MPI_ERR_COMM, MPI_Scan(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)wrong));
   TRY("MPI_Scan", "comm", MPI_ERR_COMM, MPI_Scan(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)7));
@@ -6722,6 +6933,8 @@ static void test_MPI_Scan_c(void) {
   TRY("MPI_Scan_c", "op", MPI_ERR_OP, MPI_Scan_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD));
   TRY("MPI_Scan_c", "op", MPI_ERR_OP, MPI_Scan_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD));
   TRY("MPI_Scan_c", "op", MPI_ERR_OP, MPI_Scan_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_REPLACE, MPI_COMM_WORLD));
+  TRY("MPI_Scan_c", "op", MPI_ERR_OP, MPI_Scan_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_NO_OP, MPI_COMM_WORLD));
+  TRY("MPI_Scan_c", "op", MPI_ERR_OP, MPI_Scan_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_MAXLOC, MPI_COMM_WORLD));
   TRY("MPI_Scan_c", "comm", MPI_ERR_COMM, MPI_Scan_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)good.freed_comm));
   EACH_WRONG(MPI_Comm) TRY("MPI_Scan_c", "comm", MPI_ERR_COMM, MPI_Scan_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)wrong));
   TRY("MPI_Scan_c", "comm", MPI_ERR_COMM, MPI_Scan_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)7));
@@ -6748,6 +6961,8 @@ static void test_MPI_Scan_init(void) {
   TRY("MPI_Scan_init", "op", MPI_ERR_OP, MPI_Scan_init(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Scan_init", "op", MPI_ERR_OP, MPI_Scan_init(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Scan_init", "op", MPI_ERR_OP, MPI_Scan_init(good.buffer1, good.buffer2, 1, MPI_INT, MPI_REPLACE, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scan_init", "op", MPI_ERR_OP, MPI_Scan_init(good.buffer1, good.buffer2, 1, MPI_INT, MPI_NO_OP, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scan_init", "op", MPI_ERR_OP, MPI_Scan_init(good.buffer1, good.buffer2, 1, MPI_INT, MPI_MAXLOC, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Scan_init", "comm", MPI_ERR_COMM, MPI_Scan_init(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
   EACH_WRONG(MPI_Comm) TRY("MPI_Scan_init", "comm", MPI_ERR_COMM, MPI_Scan_init(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)wrong, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Scan_init", "comm", MPI_ERR_COMM, MPI_Scan_init(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
@@ -6780,6 +6995,8 @@ static void test_MPI_Scan_init_c(void) {
   TRY("MPI_Scan_init_c", "op", MPI_ERR_OP, MPI_Scan_init_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Scan_init_c", "op", MPI_ERR_OP, MPI_Scan_init_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_OP_NULL, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Scan_init_c", "op", MPI_ERR_OP, MPI_Scan_init_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_REPLACE, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scan_init_c", "op", MPI_ERR_OP, MPI_Scan_init_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_NO_OP, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
+  TRY("MPI_Scan_init_c", "op", MPI_ERR_OP, MPI_Scan_init_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_MAXLOC, MPI_COMM_WORLD, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Scan_init_c", "comm", MPI_ERR_COMM, MPI_Scan_init_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)good.freed_comm, MPI_INFO_NULL, &good.out_request));
   EACH_WRONG(MPI_Comm) TRY("MPI_Scan_init_c", "comm", MPI_ERR_COMM, MPI_Scan_init_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)wrong, MPI_INFO_NULL, &good.out_request));
   TRY("MPI_Scan_init_c", "comm", MPI_ERR_COMM, MPI_Scan_init_c(good.buffer1, good.buffer2, 1, MPI_INT, MPI_SUM, (MPI_Comm)(uintptr_t)7, MPI_INFO_NULL, &good.out_request));
@@ -7351,6 +7568,8 @@ static void test_MPI_Session_call_errhandler(void) {
   TRY("MPI_Session_call_errhandler", "session", MPI_ERR_SESSION, MPI_Session_call_errhandler((MPI_Session)(uintptr_t)7, MPI_ERR_OTHER));
   TRY("MPI_Session_call_errhandler", "session", MPI_ERR_SESSION, MPI_Session_call_errhandler((MPI_Session)(uintptr_t)123457, MPI_ERR_OTHER));
   TRY("MPI_Session_call_errhandler", "session", MPI_ERR_SESSION, MPI_Session_call_errhandler(MPI_SESSION_NULL, MPI_ERR_OTHER));
+  TRY("MPI_Session_call_errhandler", "errorcode", MPI_ERR_ARG, MPI_Session_call_errhandler(good.session, -1));
+  TRY("MPI_Session_call_errhandler", "errorcode", MPI_ERR_ARG, MPI_Session_call_errhandler(good.session, INT_MAX));
 }
 
 static void test_MPI_Session_create_errhandler(void) {
@@ -7465,6 +7684,8 @@ static void test_MPI_Session_get_pset_info(void) {
   TRY("MPI_Session_get_pset_info", "session", MPI_ERR_SESSION, MPI_Session_get_pset_info((MPI_Session)(uintptr_t)123457, "name", &good.out_info));
   TRY("MPI_Session_get_pset_info", "session", MPI_ERR_SESSION, MPI_Session_get_pset_info(MPI_SESSION_NULL, "name", &good.out_info));
   TRY("MPI_Session_get_pset_info", "pset_name", MPI_ERR_ARG, MPI_Session_get_pset_info(good.session, NULL, &good.out_info));
+  TRY("MPI_Session_get_pset_info", "pset_name", MPI_ERR_ARG, MPI_Session_get_pset_info(good.session, "no such set", &good.out_info));
+  TRY("MPI_Session_get_pset_info", "pset_name", MPI_ERR_ARG, MPI_Session_get_pset_info(good.session, "", &good.out_info));
   TRY("MPI_Session_get_pset_info", "info", MPI_ERR_ARG, MPI_Session_get_pset_info(good.session, "name", NULL));
 }
 
@@ -7487,6 +7708,8 @@ static void test_MPI_Session_init(void) {
   TRY("MPI_Session_init", "errhandler", MPI_ERR_ERRHANDLER, MPI_Session_init(MPI_INFO_NULL, (MPI_Errhandler)(uintptr_t)7, &good.out_session));
   TRY("MPI_Session_init", "errhandler", MPI_ERR_ERRHANDLER, MPI_Session_init(MPI_INFO_NULL, (MPI_Errhandler)(uintptr_t)123457, &good.out_session));
   TRY("MPI_Session_init", "errhandler", MPI_ERR_ERRHANDLER, MPI_Session_init(MPI_INFO_NULL, MPI_ERRHANDLER_NULL, &good.out_session));
+  TRY("MPI_Session_init", "errhandler", MPI_ERR_ERRHANDLER, MPI_Session_init(MPI_INFO_NULL, good.communicator_errh, &good.out_session));
+  TRY("MPI_Session_init", "errhandler", MPI_ERR_ERRHANDLER, MPI_Session_init(MPI_INFO_NULL, good.window_errh, &good.out_session));
   TRY("MPI_Session_init", "session", MPI_ERR_ARG, MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, NULL));
 }
 
@@ -7501,6 +7724,8 @@ static void test_MPI_Session_set_errhandler(void) {
   TRY("MPI_Session_set_errhandler", "errhandler", MPI_ERR_ERRHANDLER, MPI_Session_set_errhandler(good.session, (MPI_Errhandler)(uintptr_t)7));
   TRY("MPI_Session_set_errhandler", "errhandler", MPI_ERR_ERRHANDLER, MPI_Session_set_errhandler(good.session, (MPI_Errhandler)(uintptr_t)123457));
   TRY("MPI_Session_set_errhandler", "errhandler", MPI_ERR_ERRHANDLER, MPI_Session_set_errhandler(good.session, MPI_ERRHANDLER_NULL));
+  TRY("MPI_Session_set_errhandler", "errhandler", MPI_ERR_ERRHANDLER, MPI_Session_set_errhandler(good.session, good.communicator_errh));
+  TRY("MPI_Session_set_errhandler", "errhandler", MPI_ERR_ERRHANDLER, MPI_Session_set_errhandler(good.session, good.window_errh));
 }
 
 static void test_MPI_Ssend(void) {
@@ -7614,6 +7839,8 @@ static void test_MPI_Start(void) {
   TRY("MPI_Start", "request", MPI_ERR_REQUEST, MPI_Start((MPI_Request[]){(MPI_Request)(uintptr_t)7}));
   TRY("MPI_Start", "request", MPI_ERR_REQUEST, MPI_Start((MPI_Request[]){(MPI_Request)(uintptr_t)123457}));
   TRY("MPI_Start", "request", MPI_ERR_REQUEST, MPI_Start((MPI_Request[]){MPI_REQUEST_NULL}));
+  TRY("MPI_Start", "request", MPI_ERR_REQUEST, MPI_Start((MPI_Request[]){good.general}));
+  TRY("MPI_Start", "request", MPI_ERR_REQUEST, MPI_Start((MPI_Request[]){good.partitioned_send}));
 }
 
 static void test_MPI_Startall(void) {
@@ -7624,6 +7851,7 @@ static void test_MPI_Startall(void) {
   TRY("MPI_Startall", "array_of_requests", MPI_ERR_REQUEST, MPI_Startall(1, (MPI_Request[]){(MPI_Request)(uintptr_t)7}));
   TRY("MPI_Startall", "array_of_requests", MPI_ERR_REQUEST, MPI_Startall(1, (MPI_Request[]){(MPI_Request)(uintptr_t)123457}));
   TRY("MPI_Startall", "array_of_requests", MPI_ERR_REQUEST, MPI_Startall(1, (MPI_Request[]){MPI_REQUEST_NULL}));
+  TRY("MPI_Startall", "array_of_requests", MPI_ERR_REQUEST, MPI_Startall(1, (MPI_Request[]){good.general}));
 }
 
 static void test_MPI_Status_c2f(void) {
@@ -7724,29 +7952,36 @@ static void test_MPI_T_category_changed(void) {
 static void test_MPI_T_category_get_categories(void) {
   TRY("MPI_T_category_get_categories", "cat_index", MPI_T_ERR_INVALID_INDEX, MPI_T_category_get_categories(-1, 1, good.out_ints));
   TRY("MPI_T_category_get_categories", "cat_index", MPI_T_ERR_INVALID_INDEX, MPI_T_category_get_categories(INT_MAX, 1, good.out_ints));
+  TRY("MPI_T_category_get_categories", "len", MPI_T_ERR_INVALID, MPI_T_category_get_categories(0, -1, good.out_ints));
   TRY("MPI_T_category_get_categories", "indices", MPI_T_ERR_INVALID, MPI_T_category_get_categories(0, 1, NULL));
 }
 
 static void test_MPI_T_category_get_cvars(void) {
   TRY("MPI_T_category_get_cvars", "cat_index", MPI_T_ERR_INVALID_INDEX, MPI_T_category_get_cvars(-1, 1, good.out_ints));
   TRY("MPI_T_category_get_cvars", "cat_index", MPI_T_ERR_INVALID_INDEX, MPI_T_category_get_cvars(INT_MAX, 1, good.out_ints));
+  TRY("MPI_T_category_get_cvars", "len", MPI_T_ERR_INVALID, MPI_T_category_get_cvars(0, -1, good.out_ints));
   TRY("MPI_T_category_get_cvars", "indices", MPI_T_ERR_INVALID, MPI_T_category_get_cvars(0, 1, NULL));
 }
 
 static void test_MPI_T_category_get_events(void) {
   TRY("MPI_T_category_get_events", "cat_index", MPI_T_ERR_INVALID_INDEX, MPI_T_category_get_events(-1, 1, good.out_ints));
   TRY("MPI_T_category_get_events", "cat_index", MPI_T_ERR_INVALID_INDEX, MPI_T_category_get_events(INT_MAX, 1, good.out_ints));
+  TRY("MPI_T_category_get_events", "len", MPI_T_ERR_INVALID, MPI_T_category_get_events(0, -1, good.out_ints));
   TRY("MPI_T_category_get_events", "indices", MPI_T_ERR_INVALID, MPI_T_category_get_events(0, 1, NULL));
 }
 
 static void test_MPI_T_category_get_index(void) {
   TRY("MPI_T_category_get_index", "name", MPI_T_ERR_INVALID, MPI_T_category_get_index(NULL, good.out_ints));
+  TRY("MPI_T_category_get_index", "name", MPI_T_ERR_INVALID_NAME, MPI_T_category_get_index("no such name", good.out_ints));
+  TRY("MPI_T_category_get_index", "name", MPI_T_ERR_INVALID_NAME, MPI_T_category_get_index("", good.out_ints));
   TRY("MPI_T_category_get_index", "cat_index", MPI_T_ERR_INVALID, MPI_T_category_get_index("name", NULL));
 }
 
 static void test_MPI_T_category_get_info(void) {
   TRY("MPI_T_category_get_info", "cat_index", MPI_T_ERR_INVALID_INDEX, MPI_T_category_get_info(-1, good.text, (int[]){64}, good.text, (int[]){64}, good.out_ints, good.out_ints, good.out_ints));
   TRY("MPI_T_category_get_info", "cat_index", MPI_T_ERR_INVALID_INDEX, MPI_T_category_get_info(INT_MAX, good.text, (int[]){64}, good.text, (int[]){64}, good.out_ints, good.out_ints, good.out_ints));
+  TRY("MPI_T_category_get_info", "name_len", MPI_T_ERR_INVALID, MPI_T_category_get_info(0, good.text, (int[]){-1}, good.text, (int[]){64}, good.out_ints, good.out_ints, good.out_ints));
+  TRY("MPI_T_category_get_info", "desc_len", MPI_T_ERR_INVALID, MPI_T_category_get_info(0, good.text, (int[]){64}, good.text, (int[]){-1}, good.out_ints, good.out_ints, good.out_ints));
 }
 
 static void test_MPI_T_category_get_num(void) {
@@ -7762,17 +7997,22 @@ static void test_MPI_T_category_get_num_events(void) {
 static void test_MPI_T_category_get_pvars(void) {
   TRY("MPI_T_category_get_pvars", "cat_index", MPI_T_ERR_INVALID_INDEX, MPI_T_category_get_pvars(-1, 1, good.out_ints));
   TRY("MPI_T_category_get_pvars", "cat_index", MPI_T_ERR_INVALID_INDEX, MPI_T_category_get_pvars(INT_MAX, 1, good.out_ints));
+  TRY("MPI_T_category_get_pvars", "len", MPI_T_ERR_INVALID, MPI_T_category_get_pvars(0, -1, good.out_ints));
   TRY("MPI_T_category_get_pvars", "indices", MPI_T_ERR_INVALID, MPI_T_category_get_pvars(0, 1, NULL));
 }
 
 static void test_MPI_T_cvar_get_index(void) {
   TRY("MPI_T_cvar_get_index", "name", MPI_T_ERR_INVALID, MPI_T_cvar_get_index(NULL, good.out_ints));
+  TRY("MPI_T_cvar_get_index", "name", MPI_T_ERR_INVALID_NAME, MPI_T_cvar_get_index("no such name", good.out_ints));
+  TRY("MPI_T_cvar_get_index", "name", MPI_T_ERR_INVALID_NAME, MPI_T_cvar_get_index("", good.out_ints));
   TRY("MPI_T_cvar_get_index", "cvar_index", MPI_T_ERR_INVALID, MPI_T_cvar_get_index("name", NULL));
 }
 
 static void test_MPI_T_cvar_get_info(void) {
   TRY("MPI_T_cvar_get_info", "cvar_index", MPI_T_ERR_INVALID_INDEX, MPI_T_cvar_get_info(-1, good.text, (int[]){64}, good.out_ints, &good.out_type, (void *)good.word, good.text, (int[]){64}, good.out_ints, good.out_ints));
   TRY("MPI_T_cvar_get_info", "cvar_index", MPI_T_ERR_INVALID_INDEX, MPI_T_cvar_get_info(INT_MAX, good.text, (int[]){64}, good.out_ints, &good.out_type, (void *)good.word, good.text, (int[]){64}, good.out_ints, good.out_ints));
+  TRY("MPI_T_cvar_get_info", "name_len", MPI_T_ERR_INVALID, MPI_T_cvar_get_info(0, good.text, (int[]){-1}, good.out_ints, &good.out_type, (void *)good.word, good.text, (int[]){64}, good.out_ints, good.out_ints));
+  TRY("MPI_T_cvar_get_info", "desc_len", MPI_T_ERR_INVALID, MPI_T_cvar_get_info(0, good.text, (int[]){64}, good.out_ints, &good.out_type, (void *)good.word, good.text, (int[]){-1}, good.out_ints, good.out_ints));
 }
 
 static void test_MPI_T_cvar_get_num(void) {
@@ -7822,6 +8062,7 @@ static void test_MPI_T_enum_get_info(void) {
   TRY("MPI_T_enum_get_info", "enumtype", MPI_T_ERR_INVALID_HANDLE, MPI_T_enum_get_info((MPI_T_enum)good.word, good.out_ints, good.text, (int[]){64}));
   EACH_WRONG(NULL) TRY("MPI_T_enum_get_info", "enumtype", MPI_T_ERR_INVALID_HANDLE, MPI_T_enum_get_info((MPI_T_enum)wrong, good.out_ints, good.text, (int[]){64}));
   TRY("MPI_T_enum_get_info", "enumtype", MPI_T_ERR_INVALID_HANDLE, MPI_T_enum_get_info((MPI_T_enum)good.cvar, good.out_ints, good.text, (int[]){64}));
+  TRY("MPI_T_enum_get_info", "name_len", MPI_T_ERR_INVALID, MPI_T_enum_get_info(good.tenum, good.out_ints, good.text, (int[]){-1}));
 }
 
 static void test_MPI_T_enum_get_item(void) {
@@ -7830,6 +8071,10 @@ static void test_MPI_T_enum_get_item(void) {
   TRY("MPI_T_enum_get_item", "enumtype", MPI_T_ERR_INVALID_HANDLE, MPI_T_enum_get_item((MPI_T_enum)good.word, 0, good.out_ints, good.text, (int[]){64}));
   EACH_WRONG(NULL) TRY("MPI_T_enum_get_item", "enumtype", MPI_T_ERR_INVALID_HANDLE, MPI_T_enum_get_item((MPI_T_enum)wrong, 0, good.out_ints, good.text, (int[]){64}));
   TRY("MPI_T_enum_get_item", "enumtype", MPI_T_ERR_INVALID_HANDLE, MPI_T_enum_get_item((MPI_T_enum)good.cvar, 0, good.out_ints, good.text, (int[]){64}));
+  TRY("MPI_T_enum_get_item", "index", MPI_T_ERR_INVALID_ITEM, MPI_T_enum_get_item(good.tenum, -1, good.out_ints, good.text, (int[]){64}));
+  TRY("MPI_T_enum_get_item", "index", MPI_T_ERR_INVALID_ITEM, MPI_T_enum_get_item(good.tenum, 99, good.out_ints, good.text, (int[]){64}));
+  TRY("MPI_T_enum_get_item", "index", MPI_T_ERR_INVALID_ITEM, MPI_T_enum_get_item(good.tenum, INT_MAX, good.out_ints, good.text, (int[]){64}));
+  TRY("MPI_T_enum_get_item", "name_len", MPI_T_ERR_INVALID, MPI_T_enum_get_item(good.tenum, 0, good.out_ints, good.text, (int[]){-1}));
 }
 
 static void test_MPI_T_event_callback_get_info(void) {
@@ -7839,7 +8084,9 @@ static void test_MPI_T_event_callback_get_info(void) {
   EACH_WRONG(NULL) TRY("MPI_T_event_callback_get_info", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_callback_get_info((MPI_T_event_registration)wrong, MPI_T_CB_REQUIRE_NONE, &good.out_info));
   TRY("MPI_T_event_callback_get_info", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_callback_get_info((MPI_T_event_registration)good.cvar, MPI_T_CB_REQUIRE_NONE, &good.out_info));
   TRY("MPI_T_event_callback_get_info", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_callback_get_info((MPI_T_event_registration)good.freed_eventreg, MPI_T_CB_REQUIRE_NONE, &good.out_info));
-  TRY("MPI_T_event_callback_get_info", "info_used", MPI_T_ERR_INVALID, MPI_T_event_callback_get_info(0, MPI_T_CB_REQUIRE_NONE, NULL));
+  TRY("MPI_T_event_callback_get_info", "cb_safety", MPI_T_ERR_INVALID, MPI_T_event_callback_get_info(good.eventreg, -1, &good.out_info));
+  TRY("MPI_T_event_callback_get_info", "cb_safety", MPI_T_ERR_INVALID, MPI_T_event_callback_get_info(good.eventreg, 99, &good.out_info));
+  TRY("MPI_T_event_callback_get_info", "info_used", MPI_T_ERR_INVALID, MPI_T_event_callback_get_info(good.eventreg, MPI_T_CB_REQUIRE_NONE, NULL));
 }
 
 static void test_MPI_T_event_callback_set_info(void) {
@@ -7849,10 +8096,12 @@ static void test_MPI_T_event_callback_set_info(void) {
   EACH_WRONG(NULL) TRY("MPI_T_event_callback_set_info", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_callback_set_info((MPI_T_event_registration)wrong, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL));
   TRY("MPI_T_event_callback_set_info", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_callback_set_info((MPI_T_event_registration)good.cvar, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL));
   TRY("MPI_T_event_callback_set_info", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_callback_set_info((MPI_T_event_registration)good.freed_eventreg, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL));
-  TRY("MPI_T_event_callback_set_info", "info", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_callback_set_info(0, MPI_T_CB_REQUIRE_NONE, (MPI_Info)good.freed_info));
-  EACH_WRONG(MPI_Info) TRY("MPI_T_event_callback_set_info", "info", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_callback_set_info(0, MPI_T_CB_REQUIRE_NONE, (MPI_Info)wrong));
-  TRY("MPI_T_event_callback_set_info", "info", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_callback_set_info(0, MPI_T_CB_REQUIRE_NONE, (MPI_Info)(uintptr_t)7));
-  TRY("MPI_T_event_callback_set_info", "info", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_callback_set_info(0, MPI_T_CB_REQUIRE_NONE, (MPI_Info)(uintptr_t)123457));
+  TRY("MPI_T_event_callback_set_info", "cb_safety", MPI_T_ERR_INVALID, MPI_T_event_callback_set_info(good.eventreg, -1, MPI_INFO_NULL));
+  TRY("MPI_T_event_callback_set_info", "cb_safety", MPI_T_ERR_INVALID, MPI_T_event_callback_set_info(good.eventreg, 99, MPI_INFO_NULL));
+  TRY("MPI_T_event_callback_set_info", "info", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_callback_set_info(good.eventreg, MPI_T_CB_REQUIRE_NONE, (MPI_Info)good.freed_info));
+  EACH_WRONG(MPI_Info) TRY("MPI_T_event_callback_set_info", "info", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_callback_set_info(good.eventreg, MPI_T_CB_REQUIRE_NONE, (MPI_Info)wrong));
+  TRY("MPI_T_event_callback_set_info", "info", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_callback_set_info(good.eventreg, MPI_T_CB_REQUIRE_NONE, (MPI_Info)(uintptr_t)7));
+  TRY("MPI_T_event_callback_set_info", "info", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_callback_set_info(good.eventreg, MPI_T_CB_REQUIRE_NONE, (MPI_Info)(uintptr_t)123457));
 }
 
 static void test_MPI_T_event_copy(void) {
@@ -7866,12 +8115,17 @@ static void test_MPI_T_event_copy(void) {
 
 static void test_MPI_T_event_get_index(void) {
   TRY("MPI_T_event_get_index", "name", MPI_T_ERR_INVALID, MPI_T_event_get_index(NULL, good.out_ints));
+  TRY("MPI_T_event_get_index", "name", MPI_T_ERR_INVALID_NAME, MPI_T_event_get_index("no such name", good.out_ints));
+  TRY("MPI_T_event_get_index", "name", MPI_T_ERR_INVALID_NAME, MPI_T_event_get_index("", good.out_ints));
   TRY("MPI_T_event_get_index", "event_index", MPI_T_ERR_INVALID, MPI_T_event_get_index("name", NULL));
 }
 
 static void test_MPI_T_event_get_info(void) {
   TRY("MPI_T_event_get_info", "event_index", MPI_T_ERR_INVALID_INDEX, MPI_T_event_get_info(-1, good.text, (int[]){64}, good.out_ints, good.out_types, good.out_aints, good.out_ints, (void *)good.word, &good.out_info, good.text, (int[]){64}, good.out_ints));
   TRY("MPI_T_event_get_info", "event_index", MPI_T_ERR_INVALID_INDEX, MPI_T_event_get_info(INT_MAX, good.text, (int[]){64}, good.out_ints, good.out_types, good.out_aints, good.out_ints, (void *)good.word, &good.out_info, good.text, (int[]){64}, good.out_ints));
+  TRY("MPI_T_event_get_info", "name_len", MPI_T_ERR_INVALID, MPI_T_event_get_info(0, good.text, (int[]){-1}, good.out_ints, good.out_types, good.out_aints, good.out_ints, (void *)good.word, &good.out_info, good.text, (int[]){64}, good.out_ints));
+  TRY("MPI_T_event_get_info", "num_elements", MPI_T_ERR_INVALID, MPI_T_event_get_info(0, good.text, (int[]){64}, good.out_ints, good.out_types, good.out_aints, (int[]){-1}, (void *)good.word, &good.out_info, good.text, (int[]){64}, good.out_ints));
+  TRY("MPI_T_event_get_info", "desc_len", MPI_T_ERR_INVALID, MPI_T_event_get_info(0, good.text, (int[]){64}, good.out_ints, good.out_types, good.out_aints, good.out_ints, (void *)good.word, &good.out_info, good.text, (int[]){-1}, good.out_ints));
 }
 
 static void test_MPI_T_event_get_num(void) {
@@ -7954,10 +8208,12 @@ static void test_MPI_T_event_register_callback(void) {
   EACH_WRONG(NULL) TRY("MPI_T_event_register_callback", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_register_callback((MPI_T_event_registration)wrong, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL, good.word, (MPI_T_event_cb_function *)good_function));
   TRY("MPI_T_event_register_callback", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_register_callback((MPI_T_event_registration)good.cvar, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL, good.word, (MPI_T_event_cb_function *)good_function));
   TRY("MPI_T_event_register_callback", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_register_callback((MPI_T_event_registration)good.freed_eventreg, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL, good.word, (MPI_T_event_cb_function *)good_function));
-  TRY("MPI_T_event_register_callback", "info", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_register_callback(0, MPI_T_CB_REQUIRE_NONE, (MPI_Info)good.freed_info, good.word, (MPI_T_event_cb_function *)good_function));
-  EACH_WRONG(MPI_Info) TRY("MPI_T_event_register_callback", "info", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_register_callback(0, MPI_T_CB_REQUIRE_NONE, (MPI_Info)wrong, good.word, (MPI_T_event_cb_function *)good_function));
-  TRY("MPI_T_event_register_callback", "info", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_register_callback(0, MPI_T_CB_REQUIRE_NONE, (MPI_Info)(uintptr_t)7, good.word, (MPI_T_event_cb_function *)good_function));
-  TRY("MPI_T_event_register_callback", "info", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_register_callback(0, MPI_T_CB_REQUIRE_NONE, (MPI_Info)(uintptr_t)123457, good.word, (MPI_T_event_cb_function *)good_function));
+  TRY("MPI_T_event_register_callback", "cb_safety", MPI_T_ERR_INVALID, MPI_T_event_register_callback(good.eventreg, -1, MPI_INFO_NULL, good.word, (MPI_T_event_cb_function *)good_function));
+  TRY("MPI_T_event_register_callback", "cb_safety", MPI_T_ERR_INVALID, MPI_T_event_register_callback(good.eventreg, 99, MPI_INFO_NULL, good.word, (MPI_T_event_cb_function *)good_function));
+  TRY("MPI_T_event_register_callback", "info", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_register_callback(good.eventreg, MPI_T_CB_REQUIRE_NONE, (MPI_Info)good.freed_info, good.word, (MPI_T_event_cb_function *)good_function));
+  EACH_WRONG(MPI_Info) TRY("MPI_T_event_register_callback", "info", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_register_callback(good.eventreg, MPI_T_CB_REQUIRE_NONE, (MPI_Info)wrong, good.word, (MPI_T_event_cb_function *)good_function));
+  TRY("MPI_T_event_register_callback", "info", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_register_callback(good.eventreg, MPI_T_CB_REQUIRE_NONE, (MPI_Info)(uintptr_t)7, good.word, (MPI_T_event_cb_function *)good_function));
+  TRY("MPI_T_event_register_callback", "info", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_register_callback(good.eventreg, MPI_T_CB_REQUIRE_NONE, (MPI_Info)(uintptr_t)123457, good.word, (MPI_T_event_cb_function *)good_function));
 }
 
 static void test_MPI_T_event_set_dropped_handler(void) {
@@ -7975,12 +8231,18 @@ static void test_MPI_T_init_thread(void) {
 
 static void test_MPI_T_pvar_get_index(void) {
   TRY("MPI_T_pvar_get_index", "name", MPI_T_ERR_INVALID, MPI_T_pvar_get_index(NULL, 0, good.out_ints));
-  TRY("MPI_T_pvar_get_index", "pvar_index", MPI_T_ERR_INVALID, MPI_T_pvar_get_index("name", 0, NULL));
+  TRY("MPI_T_pvar_get_index", "name", MPI_T_ERR_INVALID_NAME, MPI_T_pvar_get_index("no such name", 0, good.out_ints));
+  TRY("MPI_T_pvar_get_index", "name", MPI_T_ERR_INVALID_NAME, MPI_T_pvar_get_index("", 0, good.out_ints));
+  TRY("MPI_T_pvar_get_index", "var_class", MPI_T_ERR_INVALID_NAME, MPI_T_pvar_get_index(good.pvar_name, -1, good.out_ints));
+  TRY("MPI_T_pvar_get_index", "var_class", MPI_T_ERR_INVALID_NAME, MPI_T_pvar_get_index(good.pvar_name, INT_MAX, good.out_ints));
+  TRY("MPI_T_pvar_get_index", "pvar_index", MPI_T_ERR_INVALID, MPI_T_pvar_get_index(good.pvar_name, 0, NULL));
 }
 
 static void test_MPI_T_pvar_get_info(void) {
   TRY("MPI_T_pvar_get_info", "pvar_index", MPI_T_ERR_INVALID_INDEX, MPI_T_pvar_get_info(-1, good.text, (int[]){64}, good.out_ints, good.out_ints, &good.out_type, (void *)good.word, good.text, (int[]){64}, good.out_ints, good.out_ints, good.out_ints, good.out_ints));
   TRY("MPI_T_pvar_get_info", "pvar_index", MPI_T_ERR_INVALID_INDEX, MPI_T_pvar_get_info(INT_MAX, good.text, (int[]){64}, good.out_ints, good.out_ints, &good.out_type, (void *)good.word, good.text, (int[]){64}, good.out_ints, good.out_ints, good.out_ints, good.out_ints));
+  TRY("MPI_T_pvar_get_info", "name_len", MPI_T_ERR_INVALID, MPI_T_pvar_get_info(0, good.text, (int[]){-1}, good.out_ints, good.out_ints, &good.out_type, (void *)good.word, good.text, (int[]){64}, good.out_ints, good.out_ints, good.out_ints, good.out_ints));
+  TRY("MPI_T_pvar_get_info", "desc_len", MPI_T_ERR_INVALID, MPI_T_pvar_get_info(0, good.text, (int[]){64}, good.out_ints, good.out_ints, &good.out_type, (void *)good.word, good.text, (int[]){-1}, good.out_ints, good.out_ints, good.out_ints, good.out_ints));
 }
 
 static void test_MPI_T_pvar_get_num(void) {
@@ -8126,6 +8388,8 @@ static void test_MPI_T_pvar_write(void) {
 static void test_MPI_T_source_get_info(void) {
   TRY("MPI_T_source_get_info", "source_index", MPI_T_ERR_INVALID_INDEX, MPI_T_source_get_info(-1, good.text, (int[]){64}, good.text, (int[]){64}, (void *)good.word, good.out_counts, good.out_counts, &good.out_info));
   TRY("MPI_T_source_get_info", "source_index", MPI_T_ERR_INVALID_INDEX, MPI_T_source_get_info(INT_MAX, good.text, (int[]){64}, good.text, (int[]){64}, (void *)good.word, good.out_counts, good.out_counts, &good.out_info));
+  TRY("MPI_T_source_get_info", "name_len", MPI_T_ERR_INVALID, MPI_T_source_get_info(0, good.text, (int[]){-1}, good.text, (int[]){64}, (void *)good.word, good.out_counts, good.out_counts, &good.out_info));
+  TRY("MPI_T_source_get_info", "desc_len", MPI_T_ERR_INVALID, MPI_T_source_get_info(0, good.text, (int[]){64}, good.text, (int[]){-1}, (void *)good.word, good.out_counts, good.out_counts, &good.out_info));
 }
 
 static void test_MPI_T_source_get_num(void) {
@@ -8223,6 +8487,10 @@ static void test_MPI_Type_contiguous_c(void) {
 }
 
 static void test_MPI_Type_create_darray(void) {
+  TRY("MPI_Type_create_darray", "size", MPI_ERR_ARG, MPI_Type_create_darray(0, 0, 1, good.ones, (int[]){MPI_DISTRIBUTE_BLOCK}, (int[]){MPI_DISTRIBUTE_DFLT_DARG}, good.ones, MPI_ORDER_C, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_darray", "size", MPI_ERR_ARG, MPI_Type_create_darray(-1, 0, 1, good.ones, (int[]){MPI_DISTRIBUTE_BLOCK}, (int[]){MPI_DISTRIBUTE_DFLT_DARG}, good.ones, MPI_ORDER_C, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_darray", "size", MPI_ERR_ARG, MPI_Type_create_darray(2, 0, 1, good.ones, (int[]){MPI_DISTRIBUTE_BLOCK}, (int[]){MPI_DISTRIBUTE_DFLT_DARG}, good.ones, MPI_ORDER_C, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_darray", "size", MPI_ERR_ARG, MPI_Type_create_darray(INT_MAX, 0, 1, good.ones, (int[]){MPI_DISTRIBUTE_BLOCK}, (int[]){MPI_DISTRIBUTE_DFLT_DARG}, good.ones, MPI_ORDER_C, MPI_INT, &good.out_type));
   TRY("MPI_Type_create_darray", "rank", MPI_ERR_ARG, MPI_Type_create_darray(1, -1, 1, good.ones, (int[]){MPI_DISTRIBUTE_BLOCK}, (int[]){MPI_DISTRIBUTE_DFLT_DARG}, good.ones, MPI_ORDER_C, MPI_INT, &good.out_type));
   TRY("MPI_Type_create_darray", "rank", MPI_ERR_ARG, MPI_Type_create_darray(1, 1, 1, good.ones, (int[]){MPI_DISTRIBUTE_BLOCK}, (int[]){MPI_DISTRIBUTE_DFLT_DARG}, good.ones, MPI_ORDER_C, MPI_INT, &good.out_type));
   TRY("MPI_Type_create_darray", "rank", MPI_ERR_ARG, MPI_Type_create_darray(1, INT_MAX, 1, good.ones, (int[]){MPI_DISTRIBUTE_BLOCK}, (int[]){MPI_DISTRIBUTE_DFLT_DARG}, good.ones, MPI_ORDER_C, MPI_INT, &good.out_type));
@@ -8230,8 +8498,15 @@ static void test_MPI_Type_create_darray(void) {
   TRY("MPI_Type_create_darray", "array_of_gsizes", MPI_ERR_ARG, MPI_Type_create_darray(1, 0, 1, NULL, (int[]){MPI_DISTRIBUTE_BLOCK}, (int[]){MPI_DISTRIBUTE_DFLT_DARG}, good.ones, MPI_ORDER_C, MPI_INT, &good.out_type));
   TRY("MPI_Type_create_darray", "array_of_gsizes", MPI_ERR_ARG, MPI_Type_create_darray(1, 0, 1, (int[]){-1}, (int[]){MPI_DISTRIBUTE_BLOCK}, (int[]){MPI_DISTRIBUTE_DFLT_DARG}, good.ones, MPI_ORDER_C, MPI_INT, &good.out_type));
   TRY("MPI_Type_create_darray", "array_of_distribs", MPI_ERR_ARG, MPI_Type_create_darray(1, 0, 1, good.ones, NULL, (int[]){MPI_DISTRIBUTE_DFLT_DARG}, good.ones, MPI_ORDER_C, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_darray", "array_of_distribs", MPI_ERR_ARG, MPI_Type_create_darray(1, 0, 1, good.ones, (int[]){-1}, (int[]){MPI_DISTRIBUTE_DFLT_DARG}, good.ones, MPI_ORDER_C, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_darray", "array_of_distribs", MPI_ERR_ARG, MPI_Type_create_darray(1, 0, 1, good.ones, (int[]){99}, (int[]){MPI_DISTRIBUTE_DFLT_DARG}, good.ones, MPI_ORDER_C, MPI_INT, &good.out_type));
   TRY("MPI_Type_create_darray", "array_of_dargs", MPI_ERR_ARG, MPI_Type_create_darray(1, 0, 1, good.ones, (int[]){MPI_DISTRIBUTE_BLOCK}, NULL, good.ones, MPI_ORDER_C, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_darray", "array_of_dargs", MPI_ERR_ARG, MPI_Type_create_darray(1, 0, 1, good.ones, (int[]){MPI_DISTRIBUTE_BLOCK}, (int[]){0}, good.ones, MPI_ORDER_C, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_darray", "array_of_dargs", MPI_ERR_ARG, MPI_Type_create_darray(1, 0, 1, good.ones, (int[]){MPI_DISTRIBUTE_BLOCK}, (int[]){-1}, good.ones, MPI_ORDER_C, MPI_INT, &good.out_type));
   TRY("MPI_Type_create_darray", "array_of_psizes", MPI_ERR_ARG, MPI_Type_create_darray(1, 0, 1, good.ones, (int[]){MPI_DISTRIBUTE_BLOCK}, (int[]){MPI_DISTRIBUTE_DFLT_DARG}, NULL, MPI_ORDER_C, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_darray", "array_of_psizes", MPI_ERR_ARG, MPI_Type_create_darray(1, 0, 1, good.ones, (int[]){MPI_DISTRIBUTE_BLOCK}, (int[]){MPI_DISTRIBUTE_DFLT_DARG}, (int[]){0}, MPI_ORDER_C, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_darray", "array_of_psizes", MPI_ERR_ARG, MPI_Type_create_darray(1, 0, 1, good.ones, (int[]){MPI_DISTRIBUTE_BLOCK}, (int[]){MPI_DISTRIBUTE_DFLT_DARG}, (int[]){-1}, MPI_ORDER_C, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_darray", "array_of_psizes", MPI_ERR_ARG, MPI_Type_create_darray(1, 0, 1, good.ones, (int[]){MPI_DISTRIBUTE_BLOCK}, (int[]){MPI_DISTRIBUTE_DFLT_DARG}, (int[]){2}, MPI_ORDER_C, MPI_INT, &good.out_type));
   TRY("MPI_Type_create_darray", "order", MPI_ERR_ARG, MPI_Type_create_darray(1, 0, 1, good.ones, (int[]){MPI_DISTRIBUTE_BLOCK}, (int[]){MPI_DISTRIBUTE_DFLT_DARG}, good.ones, 0, MPI_INT, &good.out_type));
   TRY("MPI_Type_create_darray", "order", MPI_ERR_ARG, MPI_Type_create_darray(1, 0, 1, good.ones, (int[]){MPI_DISTRIBUTE_BLOCK}, (int[]){MPI_DISTRIBUTE_DFLT_DARG}, good.ones, 99, MPI_INT, &good.out_type));
   TRY("MPI_Type_create_darray", "order", MPI_ERR_ARG, MPI_Type_create_darray(1, 0, 1, good.ones, (int[]){MPI_DISTRIBUTE_BLOCK}, (int[]){MPI_DISTRIBUTE_DFLT_DARG}, good.ones, -1, MPI_INT, &good.out_type));
@@ -8244,6 +8519,10 @@ static void test_MPI_Type_create_darray(void) {
 }
 
 static void test_MPI_Type_create_darray_c(void) {
+  TRY("MPI_Type_create_darray_c", "size", MPI_ERR_ARG, MPI_Type_create_darray_c(0, 0, 1, good.large_ones, (int[]){MPI_DISTRIBUTE_BLOCK}, (int[]){MPI_DISTRIBUTE_DFLT_DARG}, good.ones, MPI_ORDER_C, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_darray_c", "size", MPI_ERR_ARG, MPI_Type_create_darray_c(-1, 0, 1, good.large_ones, (int[]){MPI_DISTRIBUTE_BLOCK}, (int[]){MPI_DISTRIBUTE_DFLT_DARG}, good.ones, MPI_ORDER_C, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_darray_c", "size", MPI_ERR_ARG, MPI_Type_create_darray_c(2, 0, 1, good.large_ones, (int[]){MPI_DISTRIBUTE_BLOCK}, (int[]){MPI_DISTRIBUTE_DFLT_DARG}, good.ones, MPI_ORDER_C, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_darray_c", "size", MPI_ERR_ARG, MPI_Type_create_darray_c(INT_MAX, 0, 1, good.large_ones, (int[]){MPI_DISTRIBUTE_BLOCK}, (int[]){MPI_DISTRIBUTE_DFLT_DARG}, good.ones, MPI_ORDER_C, MPI_INT, &good.out_type));
   TRY("MPI_Type_create_darray_c", "rank", MPI_ERR_ARG, MPI_Type_create_darray_c(1, -1, 1, good.large_ones, (int[]){MPI_DISTRIBUTE_BLOCK}, (int[]){MPI_DISTRIBUTE_DFLT_DARG}, good.ones, MPI_ORDER_C, MPI_INT, &good.out_type));
   TRY("MPI_Type_create_darray_c", "rank", MPI_ERR_ARG, MPI_Type_create_darray_c(1, 1, 1, good.large_ones, (int[]){MPI_DISTRIBUTE_BLOCK}, (int[]){MPI_DISTRIBUTE_DFLT_DARG}, good.ones, MPI_ORDER_C, MPI_INT, &good.out_type));
   TRY("MPI_Type_create_darray_c", "rank", MPI_ERR_ARG, MPI_Type_create_darray_c(1, INT_MAX, 1, good.large_ones, (int[]){MPI_DISTRIBUTE_BLOCK}, (int[]){MPI_DISTRIBUTE_DFLT_DARG}, good.ones, MPI_ORDER_C, MPI_INT, &good.out_type));
@@ -8251,8 +8530,15 @@ static void test_MPI_Type_create_darray_c(void) {
   TRY("MPI_Type_create_darray_c", "array_of_gsizes", MPI_ERR_ARG, MPI_Type_create_darray_c(1, 0, 1, NULL, (int[]){MPI_DISTRIBUTE_BLOCK}, (int[]){MPI_DISTRIBUTE_DFLT_DARG}, good.ones, MPI_ORDER_C, MPI_INT, &good.out_type));
   TRY("MPI_Type_create_darray_c", "array_of_gsizes", MPI_ERR_ARG, MPI_Type_create_darray_c(1, 0, 1, (MPI_Count[]){-1}, (int[]){MPI_DISTRIBUTE_BLOCK}, (int[]){MPI_DISTRIBUTE_DFLT_DARG}, good.ones, MPI_ORDER_C, MPI_INT, &good.out_type));
   TRY("MPI_Type_create_darray_c", "array_of_distribs", MPI_ERR_ARG, MPI_Type_create_darray_c(1, 0, 1, good.large_ones, NULL, (int[]){MPI_DISTRIBUTE_DFLT_DARG}, good.ones, MPI_ORDER_C, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_darray_c", "array_of_distribs", MPI_ERR_ARG, MPI_Type_create_darray_c(1, 0, 1, good.large_ones, (int[]){-1}, (int[]){MPI_DISTRIBUTE_DFLT_DARG}, good.ones, MPI_ORDER_C, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_darray_c", "array_of_distribs", MPI_ERR_ARG, MPI_Type_create_darray_c(1, 0, 1, good.large_ones, (int[]){99}, (int[]){MPI_DISTRIBUTE_DFLT_DARG}, good.ones, MPI_ORDER_C, MPI_INT, &good.out_type));
   TRY("MPI_Type_create_darray_c", "array_of_dargs", MPI_ERR_ARG, MPI_Type_create_darray_c(1, 0, 1, good.large_ones, (int[]){MPI_DISTRIBUTE_BLOCK}, NULL, good.ones, MPI_ORDER_C, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_darray_c", "array_of_dargs", MPI_ERR_ARG, MPI_Type_create_darray_c(1, 0, 1, good.large_ones, (int[]){MPI_DISTRIBUTE_BLOCK}, (int[]){0}, good.ones, MPI_ORDER_C, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_darray_c", "array_of_dargs", MPI_ERR_ARG, MPI_Type_create_darray_c(1, 0, 1, good.large_ones, (int[]){MPI_DISTRIBUTE_BLOCK}, (int[]){-1}, good.ones, MPI_ORDER_C, MPI_INT, &good.out_type));
   TRY("MPI_Type_create_darray_c", "array_of_psizes", MPI_ERR_ARG, MPI_Type_create_darray_c(1, 0, 1, good.large_ones, (int[]){MPI_DISTRIBUTE_BLOCK}, (int[]){MPI_DISTRIBUTE_DFLT_DARG}, NULL, MPI_ORDER_C, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_darray_c", "array_of_psizes", MPI_ERR_ARG, MPI_Type_create_darray_c(1, 0, 1, good.large_ones, (int[]){MPI_DISTRIBUTE_BLOCK}, (int[]){MPI_DISTRIBUTE_DFLT_DARG}, (int[]){0}, MPI_ORDER_C, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_darray_c", "array_of_psizes", MPI_ERR_ARG, MPI_Type_create_darray_c(1, 0, 1, good.large_ones, (int[]){MPI_DISTRIBUTE_BLOCK}, (int[]){MPI_DISTRIBUTE_DFLT_DARG}, (int[]){-1}, MPI_ORDER_C, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_darray_c", "array_of_psizes", MPI_ERR_ARG, MPI_Type_create_darray_c(1, 0, 1, good.large_ones, (int[]){MPI_DISTRIBUTE_BLOCK}, (int[]){MPI_DISTRIBUTE_DFLT_DARG}, (int[]){2}, MPI_ORDER_C, MPI_INT, &good.out_type));
   TRY("MPI_Type_create_darray_c", "order", MPI_ERR_ARG, MPI_Type_create_darray_c(1, 0, 1, good.large_ones, (int[]){MPI_DISTRIBUTE_BLOCK}, (int[]){MPI_DISTRIBUTE_DFLT_DARG}, good.ones, 0, MPI_INT, &good.out_type));
   TRY("MPI_Type_create_darray_c", "order", MPI_ERR_ARG, MPI_Type_create_darray_c(1, 0, 1, good.large_ones, (int[]){MPI_DISTRIBUTE_BLOCK}, (int[]){MPI_DISTRIBUTE_DFLT_DARG}, good.ones, 99, MPI_INT, &good.out_type));
   TRY("MPI_Type_create_darray_c", "order", MPI_ERR_ARG, MPI_Type_create_darray_c(1, 0, 1, good.large_ones, (int[]){MPI_DISTRIBUTE_BLOCK}, (int[]){MPI_DISTRIBUTE_DFLT_DARG}, good.ones, -1, MPI_INT, &good.out_type));
@@ -8441,7 +8727,10 @@ static void test_MPI_Type_create_subarray(void) {
   TRY("MPI_Type_create_subarray", "array_of_sizes", MPI_ERR_ARG, MPI_Type_create_subarray(1, (int[]){-1}, good.ones, (int[]){0}, MPI_ORDER_C, MPI_INT, &good.out_type));
   TRY("MPI_Type_create_subarray", "array_of_subsizes", MPI_ERR_ARG, MPI_Type_create_subarray(1, good.ones, NULL, (int[]){0}, MPI_ORDER_C, MPI_INT, &good.out_type));
   TRY("MPI_Type_create_subarray", "array_of_subsizes", MPI_ERR_ARG, MPI_Type_create_subarray(1, good.ones, (int[]){-1}, (int[]){0}, MPI_ORDER_C, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_subarray", "array_of_subsizes", MPI_ERR_ARG, MPI_Type_create_subarray(1, good.ones, (int[]){2}, (int[]){0}, MPI_ORDER_C, MPI_INT, &good.out_type));
   TRY("MPI_Type_create_subarray", "array_of_starts", MPI_ERR_ARG, MPI_Type_create_subarray(1, good.ones, good.ones, NULL, MPI_ORDER_C, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_subarray", "array_of_starts", MPI_ERR_ARG, MPI_Type_create_subarray(1, good.ones, good.ones, (int[]){-1}, MPI_ORDER_C, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_subarray", "array_of_starts", MPI_ERR_ARG, MPI_Type_create_subarray(1, good.ones, good.ones, (int[]){1}, MPI_ORDER_C, MPI_INT, &good.out_type));
   TRY("MPI_Type_create_subarray", "array_of_starts", MPI_ERR_ARG, MPI_Type_create_subarray(1, good.ones, good.ones, (int[]){-1}, MPI_ORDER_C, MPI_INT, &good.out_type));
   TRY("MPI_Type_create_subarray", "order", MPI_ERR_ARG, MPI_Type_create_subarray(1, good.ones, good.ones, (int[]){0}, 0, MPI_INT, &good.out_type));
   TRY("MPI_Type_create_subarray", "order", MPI_ERR_ARG, MPI_Type_create_subarray(1, good.ones, good.ones, (int[]){0}, 99, MPI_INT, &good.out_type));
@@ -8460,7 +8749,10 @@ static void test_MPI_Type_create_subarray_c(void) {
   TRY("MPI_Type_create_subarray_c", "array_of_sizes", MPI_ERR_ARG, MPI_Type_create_subarray_c(1, (MPI_Count[]){-1}, good.large_ones, (MPI_Count[]){0}, MPI_ORDER_C, MPI_INT, &good.out_type));
   TRY("MPI_Type_create_subarray_c", "array_of_subsizes", MPI_ERR_ARG, MPI_Type_create_subarray_c(1, good.large_ones, NULL, (MPI_Count[]){0}, MPI_ORDER_C, MPI_INT, &good.out_type));
   TRY("MPI_Type_create_subarray_c", "array_of_subsizes", MPI_ERR_ARG, MPI_Type_create_subarray_c(1, good.large_ones, (MPI_Count[]){-1}, (MPI_Count[]){0}, MPI_ORDER_C, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_subarray_c", "array_of_subsizes", MPI_ERR_ARG, MPI_Type_create_subarray_c(1, good.large_ones, (MPI_Count[]){2}, (MPI_Count[]){0}, MPI_ORDER_C, MPI_INT, &good.out_type));
   TRY("MPI_Type_create_subarray_c", "array_of_starts", MPI_ERR_ARG, MPI_Type_create_subarray_c(1, good.large_ones, good.large_ones, NULL, MPI_ORDER_C, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_subarray_c", "array_of_starts", MPI_ERR_ARG, MPI_Type_create_subarray_c(1, good.large_ones, good.large_ones, (MPI_Count[]){-1}, MPI_ORDER_C, MPI_INT, &good.out_type));
+  TRY("MPI_Type_create_subarray_c", "array_of_starts", MPI_ERR_ARG, MPI_Type_create_subarray_c(1, good.large_ones, good.large_ones, (MPI_Count[]){1}, MPI_ORDER_C, MPI_INT, &good.out_type));
   TRY("MPI_Type_create_subarray_c", "array_of_starts", MPI_ERR_ARG, MPI_Type_create_subarray_c(1, good.large_ones, good.large_ones, (MPI_Count[]){-1}, MPI_ORDER_C, MPI_INT, &good.out_type));
   TRY("MPI_Type_create_subarray_c", "order", MPI_ERR_ARG, MPI_Type_create_subarray_c(1, good.large_ones, good.large_ones, (MPI_Count[]){0}, 0, MPI_INT, &good.out_type));
   TRY("MPI_Type_create_subarray_c", "order", MPI_ERR_ARG, MPI_Type_create_subarray_c(1, good.large_ones, good.large_ones, (MPI_Count[]){0}, 99, MPI_INT, &good.out_type));
@@ -8546,12 +8838,14 @@ static void test_MPI_Type_get_contents(void) {
   TRY("MPI_Type_get_contents", "datatype", MPI_ERR_TYPE, MPI_Type_get_contents((MPI_Datatype)(uintptr_t)7, 1, 1, 1, good.out_ints, good.out_aints, good.out_types));
   TRY("MPI_Type_get_contents", "datatype", MPI_ERR_TYPE, MPI_Type_get_contents((MPI_Datatype)(uintptr_t)123457, 1, 1, 1, good.out_ints, good.out_aints, good.out_types));
   TRY("MPI_Type_get_contents", "datatype", MPI_ERR_TYPE, MPI_Type_get_contents(MPI_DATATYPE_NULL, 1, 1, 1, good.out_ints, good.out_aints, good.out_types));
-  TRY("MPI_Type_get_contents", "max_integers", MPI_ERR_ARG, MPI_Type_get_contents(MPI_INT, -1, 1, 1, good.out_ints, good.out_aints, good.out_types));
-  TRY("MPI_Type_get_contents", "max_addresses", MPI_ERR_ARG, MPI_Type_get_contents(MPI_INT, 1, -1, 1, good.out_ints, good.out_aints, good.out_types));
-  TRY("MPI_Type_get_contents", "max_datatypes", MPI_ERR_ARG, MPI_Type_get_contents(MPI_INT, 1, 1, -1, good.out_ints, good.out_aints, good.out_types));
-  TRY("MPI_Type_get_contents", "array_of_integers", MPI_ERR_ARG, MPI_Type_get_contents(MPI_INT, 1, 1, 1, NULL, good.out_aints, good.out_types));
-  TRY("MPI_Type_get_contents", "array_of_addresses", MPI_ERR_ARG, MPI_Type_get_contents(MPI_INT, 1, 1, 1, good.out_ints, NULL, good.out_types));
-  TRY("MPI_Type_get_contents", "array_of_datatypes", MPI_ERR_ARG, MPI_Type_get_contents(MPI_INT, 1, 1, 1, good.out_ints, good.out_aints, NULL));
+  TRY("MPI_Type_get_contents", "datatype", MPI_ERR_TYPE, MPI_Type_get_contents(MPI_INT, 1, 1, 1, good.out_ints, good.out_aints, good.out_types));
+  TRY("MPI_Type_get_contents", "datatype", MPI_ERR_TYPE, MPI_Type_get_contents(MPI_DOUBLE_INT, 1, 1, 1, good.out_ints, good.out_aints, good.out_types));
+  TRY("MPI_Type_get_contents", "max_integers", MPI_ERR_ARG, MPI_Type_get_contents(good.uncommitted, -1, 1, 1, good.out_ints, good.out_aints, good.out_types));
+  TRY("MPI_Type_get_contents", "max_addresses", MPI_ERR_ARG, MPI_Type_get_contents(good.uncommitted, 1, -1, 1, good.out_ints, good.out_aints, good.out_types));
+  TRY("MPI_Type_get_contents", "max_datatypes", MPI_ERR_ARG, MPI_Type_get_contents(good.uncommitted, 1, 1, -1, good.out_ints, good.out_aints, good.out_types));
+  TRY("MPI_Type_get_contents", "array_of_integers", MPI_ERR_ARG, MPI_Type_get_contents(good.uncommitted, 1, 1, 1, NULL, good.out_aints, good.out_types));
+  TRY("MPI_Type_get_contents", "array_of_addresses", MPI_ERR_ARG, MPI_Type_get_contents(good.uncommitted, 1, 1, 1, good.out_ints, NULL, good.out_types));
+  TRY("MPI_Type_get_contents", "array_of_datatypes", MPI_ERR_ARG, MPI_Type_get_contents(good.uncommitted, 1, 1, 1, good.out_ints, good.out_aints, NULL));
 }
 
 static void test_MPI_Type_get_contents_c(void) {
@@ -8560,14 +8854,16 @@ static void test_MPI_Type_get_contents_c(void) {
   TRY("MPI_Type_get_contents_c", "datatype", MPI_ERR_TYPE, MPI_Type_get_contents_c((MPI_Datatype)(uintptr_t)7, 1, 1, 1, 1, good.out_ints, good.out_aints, good.out_counts, good.out_types));
   TRY("MPI_Type_get_contents_c", "datatype", MPI_ERR_TYPE, MPI_Type_get_contents_c((MPI_Datatype)(uintptr_t)123457, 1, 1, 1, 1, good.out_ints, good.out_aints, good.out_counts, good.out_types));
   TRY("MPI_Type_get_contents_c", "datatype", MPI_ERR_TYPE, MPI_Type_get_contents_c(MPI_DATATYPE_NULL, 1, 1, 1, 1, good.out_ints, good.out_aints, good.out_counts, good.out_types));
-  TRY("MPI_Type_get_contents_c", "max_integers", MPI_ERR_ARG, MPI_Type_get_contents_c(MPI_INT, -1, 1, 1, 1, good.out_ints, good.out_aints, good.out_counts, good.out_types));
-  TRY("MPI_Type_get_contents_c", "max_addresses", MPI_ERR_ARG, MPI_Type_get_contents_c(MPI_INT, 1, -1, 1, 1, good.out_ints, good.out_aints, good.out_counts, good.out_types));
-  TRY("MPI_Type_get_contents_c", "max_large_counts", MPI_ERR_ARG, MPI_Type_get_contents_c(MPI_INT, 1, 1, -1, 1, good.out_ints, good.out_aints, good.out_counts, good.out_types));
-  TRY("MPI_Type_get_contents_c", "max_datatypes", MPI_ERR_ARG, MPI_Type_get_contents_c(MPI_INT, 1, 1, 1, -1, good.out_ints, good.out_aints, good.out_counts, good.out_types));
-  TRY("MPI_Type_get_contents_c", "array_of_integers", MPI_ERR_ARG, MPI_Type_get_contents_c(MPI_INT, 1, 1, 1, 1, NULL, good.out_aints, good.out_counts, good.out_types));
-  TRY("MPI_Type_get_contents_c", "array_of_addresses", MPI_ERR_ARG, MPI_Type_get_contents_c(MPI_INT, 1, 1, 1, 1, good.out_ints, NULL, good.out_counts, good.out_types));
-  TRY("MPI_Type_get_contents_c", "array_of_large_counts", MPI_ERR_ARG, MPI_Type_get_contents_c(MPI_INT, 1, 1, 1, 1, good.out_ints, good.out_aints, NULL, good.out_types));
-  TRY("MPI_Type_get_contents_c", "array_of_datatypes", MPI_ERR_ARG, MPI_Type_get_contents_c(MPI_INT, 1, 1, 1, 1, good.out_ints, good.out_aints, good.out_counts, NULL));
+  TRY("MPI_Type_get_contents_c", "datatype", MPI_ERR_TYPE, MPI_Type_get_contents_c(MPI_INT, 1, 1, 1, 1, good.out_ints, good.out_aints, good.out_counts, good.out_types));
+  TRY("MPI_Type_get_contents_c", "datatype", MPI_ERR_TYPE, MPI_Type_get_contents_c(MPI_DOUBLE_INT, 1, 1, 1, 1, good.out_ints, good.out_aints, good.out_counts, good.out_types));
+  TRY("MPI_Type_get_contents_c", "max_integers", MPI_ERR_ARG, MPI_Type_get_contents_c(good.uncommitted, -1, 1, 1, 1, good.out_ints, good.out_aints, good.out_counts, good.out_types));
+  TRY("MPI_Type_get_contents_c", "max_addresses", MPI_ERR_ARG, MPI_Type_get_contents_c(good.uncommitted, 1, -1, 1, 1, good.out_ints, good.out_aints, good.out_counts, good.out_types));
+  TRY("MPI_Type_get_contents_c", "max_large_counts", MPI_ERR_ARG, MPI_Type_get_contents_c(good.uncommitted, 1, 1, -1, 1, good.out_ints, good.out_aints, good.out_counts, good.out_types));
+  TRY("MPI_Type_get_contents_c", "max_datatypes", MPI_ERR_ARG, MPI_Type_get_contents_c(good.uncommitted, 1, 1, 1, -1, good.out_ints, good.out_aints, good.out_counts, good.out_types));
+  TRY("MPI_Type_get_contents_c", "array_of_integers", MPI_ERR_ARG, MPI_Type_get_contents_c(good.uncommitted, 1, 1, 1, 1, NULL, good.out_aints, good.out_counts, good.out_types));
+  TRY("MPI_Type_get_contents_c", "array_of_addresses", MPI_ERR_ARG, MPI_Type_get_contents_c(good.uncommitted, 1, 1, 1, 1, good.out_ints, NULL, good.out_counts, good.out_types));
+  TRY("MPI_Type_get_contents_c", "array_of_large_counts", MPI_ERR_ARG, MPI_Type_get_contents_c(good.uncommitted, 1, 1, 1, 1, good.out_ints, good.out_aints, NULL, good.out_types));
+  TRY("MPI_Type_get_contents_c", "array_of_datatypes", MPI_ERR_ARG, MPI_Type_get_contents_c(good.uncommitted, 1, 1, 1, 1, good.out_ints, good.out_aints, good.out_counts, NULL));
 }
 
 static void test_MPI_Type_get_envelope(void) {
@@ -8705,7 +9001,15 @@ static void test_MPI_Type_indexed_c(void) {
 }
 
 static void test_MPI_Type_match_size(void) {
-  TRY("MPI_Type_match_size", "datatype", MPI_ERR_ARG, MPI_Type_match_size(0, 0, NULL));
+  TRY("MPI_Type_match_size", "typeclass", MPI_ERR_ARG, MPI_Type_match_size(0, 4, &good.out_type));
+  TRY("MPI_Type_match_size", "typeclass", MPI_ERR_ARG, MPI_Type_match_size(-1, 4, &good.out_type));
+  TRY("MPI_Type_match_size", "typeclass", MPI_ERR_ARG, MPI_Type_match_size(INT_MAX, 4, &good.out_type));
+  TRY("MPI_Type_match_size", "size", MPI_ERR_ARG, MPI_Type_match_size(MPI_TYPECLASS_INTEGER, 0, &good.out_type));
+  TRY("MPI_Type_match_size", "size", MPI_ERR_ARG, MPI_Type_match_size(MPI_TYPECLASS_INTEGER, -1, &good.out_type));
+  TRY("MPI_Type_match_size", "size", MPI_ERR_ARG, MPI_Type_match_size(MPI_TYPECLASS_INTEGER, 3, &good.out_type));
+  TRY("MPI_Type_match_size", "size", MPI_ERR_ARG, MPI_Type_match_size(MPI_TYPECLASS_INTEGER, 32, &good.out_type));
+  TRY("MPI_Type_match_size", "size", MPI_ERR_ARG, MPI_Type_match_size(MPI_TYPECLASS_INTEGER, INT_MAX, &good.out_type));
+  TRY("MPI_Type_match_size", "datatype", MPI_ERR_ARG, MPI_Type_match_size(MPI_TYPECLASS_INTEGER, 4, NULL));
 }
 
 static void test_MPI_Type_set_attr(void) {
@@ -8823,37 +9127,41 @@ static void test_MPI_Unpack_c(void) {
 
 static void test_MPI_Unpack_external(void) {
   TRY("MPI_Unpack_external", "datarep", MPI_ERR_ARG, MPI_Unpack_external(NULL, good.buffer1, 64, good.out_aints, good.buffer2, 1, MPI_INT));
-  TRY("MPI_Unpack_external", "inbuf", MPI_ERR_BUFFER, MPI_Unpack_external("name", NULL, 64, good.out_aints, good.buffer2, 1, MPI_INT));
-  TRY("MPI_Unpack_external", "inbuf", MPI_ERR_BUFFER, MPI_Unpack_external("name", MPI_IN_PLACE, 64, good.out_aints, good.buffer2, 1, MPI_INT));
-  TRY("MPI_Unpack_external", "insize", MPI_ERR_ARG, MPI_Unpack_external("name", good.buffer1, -1, good.out_aints, good.buffer2, 1, MPI_INT));
-  TRY("MPI_Unpack_external", "position", MPI_ERR_ARG, MPI_Unpack_external("name", good.buffer1, 64, NULL, good.buffer2, 1, MPI_INT));
-  TRY("MPI_Unpack_external", "outbuf", MPI_ERR_BUFFER, MPI_Unpack_external("name", good.buffer1, 64, good.out_aints, NULL, 1, MPI_INT));
-  TRY("MPI_Unpack_external", "outbuf", MPI_ERR_BUFFER, MPI_Unpack_external("name", good.buffer1, 64, good.out_aints, MPI_IN_PLACE, 1, MPI_INT));
-  TRY("MPI_Unpack_external", "outcount", MPI_ERR_COUNT, MPI_Unpack_external("name", good.buffer1, 64, good.out_aints, good.buffer2, -1, MPI_INT));
-  TRY("MPI_Unpack_external", "datatype", MPI_ERR_TYPE, MPI_Unpack_external("name", good.buffer1, 64, good.out_aints, good.buffer2, 1, (MPI_Datatype)good.freed_type));
-  EACH_WRONG(MPI_Datatype) TRY("MPI_Unpack_external", "datatype", MPI_ERR_TYPE, MPI_Unpack_external("name", good.buffer1, 64, good.out_aints, good.buffer2, 1, (MPI_Datatype)wrong));
-  TRY("MPI_Unpack_external", "datatype", MPI_ERR_TYPE, MPI_Unpack_external("name", good.buffer1, 64, good.out_aints, good.buffer2, 1, (MPI_Datatype)(uintptr_t)7));
-  TRY("MPI_Unpack_external", "datatype", MPI_ERR_TYPE, MPI_Unpack_external("name", good.buffer1, 64, good.out_aints, good.buffer2, 1, (MPI_Datatype)(uintptr_t)123457));
-  TRY("MPI_Unpack_external", "datatype", MPI_ERR_TYPE, MPI_Unpack_external("name", good.buffer1, 64, good.out_aints, good.buffer2, 1, MPI_DATATYPE_NULL));
-  TRY("MPI_Unpack_external", "datatype", MPI_ERR_TYPE, MPI_Unpack_external("name", good.buffer1, 64, good.out_aints, good.buffer2, 1, good.uncommitted));
+  TRY("MPI_Unpack_external", "datarep", MPI_ERR_ARG, MPI_Unpack_external("native", good.buffer1, 64, good.out_aints, good.buffer2, 1, MPI_INT));
+  TRY("MPI_Unpack_external", "datarep", MPI_ERR_ARG, MPI_Unpack_external("", good.buffer1, 64, good.out_aints, good.buffer2, 1, MPI_INT));
+  TRY("MPI_Unpack_external", "inbuf", MPI_ERR_BUFFER, MPI_Unpack_external("external32", NULL, 64, good.out_aints, good.buffer2, 1, MPI_INT));
+  TRY("MPI_Unpack_external", "inbuf", MPI_ERR_BUFFER, MPI_Unpack_external("external32", MPI_IN_PLACE, 64, good.out_aints, good.buffer2, 1, MPI_INT));
+  TRY("MPI_Unpack_external", "insize", MPI_ERR_ARG, MPI_Unpack_external("external32", good.buffer1, -1, good.out_aints, good.buffer2, 1, MPI_INT));
+  TRY("MPI_Unpack_external", "position", MPI_ERR_ARG, MPI_Unpack_external("external32", good.buffer1, 64, NULL, good.buffer2, 1, MPI_INT));
+  TRY("MPI_Unpack_external", "outbuf", MPI_ERR_BUFFER, MPI_Unpack_external("external32", good.buffer1, 64, good.out_aints, NULL, 1, MPI_INT));
+  TRY("MPI_Unpack_external", "outbuf", MPI_ERR_BUFFER, MPI_Unpack_external("external32", good.buffer1, 64, good.out_aints, MPI_IN_PLACE, 1, MPI_INT));
+  TRY("MPI_Unpack_external", "outcount", MPI_ERR_COUNT, MPI_Unpack_external("external32", good.buffer1, 64, good.out_aints, good.buffer2, -1, MPI_INT));
+  TRY("MPI_Unpack_external", "datatype", MPI_ERR_TYPE, MPI_Unpack_external("external32", good.buffer1, 64, good.out_aints, good.buffer2, 1, (MPI_Datatype)good.freed_type));
+  EACH_WRONG(MPI_Datatype) TRY("MPI_Unpack_external", "datatype", MPI_ERR_TYPE, MPI_Unpack_external("external32", good.buffer1, 64, good.out_aints, good.buffer2, 1, (MPI_Datatype)wrong));
+  TRY("MPI_Unpack_external", "datatype", MPI_ERR_TYPE, MPI_Unpack_external("external32", good.buffer1, 64, good.out_aints, good.buffer2, 1, (MPI_Datatype)(uintptr_t)7));
+  TRY("MPI_Unpack_external", "datatype", MPI_ERR_TYPE, MPI_Unpack_external("external32", good.buffer1, 64, good.out_aints, good.buffer2, 1, (MPI_Datatype)(uintptr_t)123457));
+  TRY("MPI_Unpack_external", "datatype", MPI_ERR_TYPE, MPI_Unpack_external("external32", good.buffer1, 64, good.out_aints, good.buffer2, 1, MPI_DATATYPE_NULL));
+  TRY("MPI_Unpack_external", "datatype", MPI_ERR_TYPE, MPI_Unpack_external("external32", good.buffer1, 64, good.out_aints, good.buffer2, 1, good.uncommitted));
 }
 
 static void test_MPI_Unpack_external_c(void) {
   TRY("MPI_Unpack_external_c", "datarep", MPI_ERR_ARG, MPI_Unpack_external_c(NULL, good.buffer1, 64, good.out_counts, good.buffer2, 1, MPI_INT));
-  TRY("MPI_Unpack_external_c", "inbuf", MPI_ERR_BUFFER, MPI_Unpack_external_c("name", NULL, 64, good.out_counts, good.buffer2, 1, MPI_INT));
-  TRY("MPI_Unpack_external_c", "inbuf", MPI_ERR_BUFFER, MPI_Unpack_external_c("name", MPI_IN_PLACE, 64, good.out_counts, good.buffer2, 1, MPI_INT));
-  TRY("MPI_Unpack_external_c", "insize", MPI_ERR_ARG, MPI_Unpack_external_c("name", good.buffer1, -1, good.out_counts, good.buffer2, 1, MPI_INT));
-  TRY("MPI_Unpack_external_c", "position", MPI_ERR_ARG, MPI_Unpack_external_c("name", good.buffer1, 64, NULL, good.buffer2, 1, MPI_INT));
-  TRY("MPI_Unpack_external_c", "outbuf", MPI_ERR_BUFFER, MPI_Unpack_external_c("name", good.buffer1, 64, good.out_counts, NULL, 1, MPI_INT));
-  TRY("MPI_Unpack_external_c", "outbuf", MPI_ERR_BUFFER, MPI_Unpack_external_c("name", good.buffer1, 64, good.out_counts, MPI_IN_PLACE, 1, MPI_INT));
-  TRY("MPI_Unpack_external_c", "outcount", MPI_ERR_COUNT, MPI_Unpack_external_c("name", good.buffer1, 64, good.out_counts, good.buffer2, -1, MPI_INT));
-  TRY("MPI_Unpack_external_c", "outcount", MPI_ERR_COUNT, MPI_Unpack_external_c("name", good.buffer1, 64, good.out_counts, good.buffer2, INT64_MAX, MPI_INT));
-  TRY("MPI_Unpack_external_c", "datatype", MPI_ERR_TYPE, MPI_Unpack_external_c("name", good.buffer1, 64, good.out_counts, good.buffer2, 1, (MPI_Datatype)good.freed_type));
-  EACH_WRONG(MPI_Datatype) TRY("MPI_Unpack_external_c", "datatype", MPI_ERR_TYPE, MPI_Unpack_external_c("name", good.buffer1, 64, good.out_counts, good.buffer2, 1, (MPI_Datatype)wrong));
-  TRY("MPI_Unpack_external_c", "datatype", MPI_ERR_TYPE, MPI_Unpack_external_c("name", good.buffer1, 64, good.out_counts, good.buffer2, 1, (MPI_Datatype)(uintptr_t)7));
-  TRY("MPI_Unpack_external_c", "datatype", MPI_ERR_TYPE, MPI_Unpack_external_c("name", good.buffer1, 64, good.out_counts, good.buffer2, 1, (MPI_Datatype)(uintptr_t)123457));
-  TRY("MPI_Unpack_external_c", "datatype", MPI_ERR_TYPE, MPI_Unpack_external_c("name", good.buffer1, 64, good.out_counts, good.buffer2, 1, MPI_DATATYPE_NULL));
-  TRY("MPI_Unpack_external_c", "datatype", MPI_ERR_TYPE, MPI_Unpack_external_c("name", good.buffer1, 64, good.out_counts, good.buffer2, 1, good.uncommitted));
+  TRY("MPI_Unpack_external_c", "datarep", MPI_ERR_ARG, MPI_Unpack_external_c("native", good.buffer1, 64, good.out_counts, good.buffer2, 1, MPI_INT));
+  TRY("MPI_Unpack_external_c", "datarep", MPI_ERR_ARG, MPI_Unpack_external_c("", good.buffer1, 64, good.out_counts, good.buffer2, 1, MPI_INT));
+  TRY("MPI_Unpack_external_c", "inbuf", MPI_ERR_BUFFER, MPI_Unpack_external_c("external32", NULL, 64, good.out_counts, good.buffer2, 1, MPI_INT));
+  TRY("MPI_Unpack_external_c", "inbuf", MPI_ERR_BUFFER, MPI_Unpack_external_c("external32", MPI_IN_PLACE, 64, good.out_counts, good.buffer2, 1, MPI_INT));
+  TRY("MPI_Unpack_external_c", "insize", MPI_ERR_ARG, MPI_Unpack_external_c("external32", good.buffer1, -1, good.out_counts, good.buffer2, 1, MPI_INT));
+  TRY("MPI_Unpack_external_c", "position", MPI_ERR_ARG, MPI_Unpack_external_c("external32", good.buffer1, 64, NULL, good.buffer2, 1, MPI_INT));
+  TRY("MPI_Unpack_external_c", "outbuf", MPI_ERR_BUFFER, MPI_Unpack_external_c("external32", good.buffer1, 64, good.out_counts, NULL, 1, MPI_INT));
+  TRY("MPI_Unpack_external_c", "outbuf", MPI_ERR_BUFFER, MPI_Unpack_external_c("external32", good.buffer1, 64, good.out_counts, MPI_IN_PLACE, 1, MPI_INT));
+  TRY("MPI_Unpack_external_c", "outcount", MPI_ERR_COUNT, MPI_Unpack_external_c("external32", good.buffer1, 64, good.out_counts, good.buffer2, -1, MPI_INT));
+  TRY("MPI_Unpack_external_c", "outcount", MPI_ERR_COUNT, MPI_Unpack_external_c("external32", good.buffer1, 64, good.out_counts, good.buffer2, INT64_MAX, MPI_INT));
+  TRY("MPI_Unpack_external_c", "datatype", MPI_ERR_TYPE, MPI_Unpack_external_c("external32", good.buffer1, 64, good.out_counts, good.buffer2, 1, (MPI_Datatype)good.freed_type));
+  EACH_WRONG(MPI_Datatype) TRY("MPI_Unpack_external_c", "datatype", MPI_ERR_TYPE, MPI_Unpack_external_c("external32", good.buffer1, 64, good.out_counts, good.buffer2, 1, (MPI_Datatype)wrong));
+  TRY("MPI_Unpack_external_c", "datatype", MPI_ERR_TYPE, MPI_Unpack_external_c("external32", good.buffer1, 64, good.out_counts, good.buffer2, 1, (MPI_Datatype)(uintptr_t)7));
+  TRY("MPI_Unpack_external_c", "datatype", MPI_ERR_TYPE, MPI_Unpack_external_c("external32", good.buffer1, 64, good.out_counts, good.buffer2, 1, (MPI_Datatype)(uintptr_t)123457));
+  TRY("MPI_Unpack_external_c", "datatype", MPI_ERR_TYPE, MPI_Unpack_external_c("external32", good.buffer1, 64, good.out_counts, good.buffer2, 1, MPI_DATATYPE_NULL));
+  TRY("MPI_Unpack_external_c", "datatype", MPI_ERR_TYPE, MPI_Unpack_external_c("external32", good.buffer1, 64, good.out_counts, good.buffer2, 1, good.uncommitted));
 }
 
 static void test_MPI_Unpublish_name(void) {

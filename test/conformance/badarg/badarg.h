@@ -28,8 +28,13 @@ extern struct Good {
   MPI_Group group;
   MPI_Session session;
   MPI_Comm cart, graph, dist_graph;
-  MPI_Request partitioned_send, partitioned_receive; /* of two partitions, started */
+  MPI_Request partitioned_send, partitioned_receive;           /* of two partitions, started */
+  MPI_Request general;                                         /* a generalized request, not complete */
+  MPI_Errhandler communicator_errh, session_errh, window_errh; /* of one kind of object each */
   int keyval, type_keyval, win_keyval, freed_keyval;
+  char pvar_name[256];
+  MPI_T_event_registration eventreg;
+  MPI_T_enum tenum;
   MPI_T_cvar_handle cvar, freed_cvar;
   MPI_T_pvar_session psession, freed_psession;
   MPI_T_pvar_handle freed_pvar;

@@ -130,6 +130,12 @@ static void catch_signals(void) {
 static void user_function(void* in, void* inout, int* len, MPI_Datatype* type) { (void)in, (void)inout, (void)len, (void)type; }
 static void user_handler(MPI_Comm* comm, int* code, ...) { (void)comm, (void)code; }
 
+static void session_handler(MPI_Session* session, int* code, ...) { (void)session, (void)code; }
+static void win_handler(MPI_Win* win, int* code, ...) { (void)win, (void)code; }
+static int query(void* state, MPI_Status* status) { return (void)state, MPI_Status_set_elements(status, MPI_INT, 0); }
+static int release(void* state) { return (void)state, MPI_SUCCESS; }
+static int cancel(void* state, int complete) { return (void)state, (void)complete, MPI_SUCCESS; }
+
 static void prepare(void) {
   memset(too_long, 'x', sizeof too_long - 1);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
@@ -140,7 +146,7 @@ static void prepare(void) {
   MPI_Type_contiguous(3, MPI_INT, &good.uncommitted);
   MPI_Comm_group(MPI_COMM_WORLD, &good.group);
   MPI_Info_create(&good.info);
-  MPI_Cart_create(MPI_COMM_SELF, 1, good.ones, good.ones, 0, &good.cart);
+  MPI_Cart_create(MPI_COMM_SELF, 1, good.ones, good.ints, 0, &good.cart);
   MPI_Graph_create(MPI_COMM_SELF, 1, good.ones, good.ints, 0, &good.graph);
   MPI_Dist_graph_create(MPI_COMM_SELF, 1, good.ints, good.ones, good.ints, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &good.dist_graph);
   MPI_Recv_init(good.buffer1, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD, &good.request);
@@ -151,15 +157,17 @@ static void prepare(void) {
   MPI_Precv_init(good.buffer2, 2, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &good.partitioned_receive);
   MPI_Start(&good.partitioned_send);
   MPI_Start(&good.partitioned_receive);
+  MPI_Grequest_start(query, release, cancel, NULL, &good.general);
+  MPI_Comm_create_errhandler(user_handler, &good.communicator_errh);
+  MPI_Session_create_errhandler(session_handler, &good.session_errh);
+  MPI_Win_create_errhandler(win_handler, &good.window_errh);
 }
 
 static void make_kinds(void) {
   MPI_Op op;
-  MPI_Errhandler handler;
   MPI_Request request;
   MPI_Message message;
   MPI_Op_create(user_function, 1, &op);
-  MPI_Comm_create_errhandler(user_handler, &handler);
   MPI_Isend(good.buffer1, 1, MPI_INT, 0, 1, MPI_COMM_SELF, &request);
   MPI_Mprobe(0, 1, MPI_COMM_SELF, &message, MPI_STATUS_IGNORE);
   MPI_Request_free(&request);
@@ -169,7 +177,7 @@ static void make_kinds(void) {
   add_kind("MPI_Op", op);
   add_kind("MPI_Request", good.request);
   add_kind("MPI_Info", good.info);
-  add_kind("MPI_Errhandler", handler);
+  add_kind("MPI_Errhandler", good.communicator_errh);
   add_kind("MPI_Session", good.session);
   add_kind("MPI_Message", message);
 }
@@ -190,6 +198,12 @@ static void make_tools(void) {
   MPI_T_pvar_session_create(&session);
   good.freed_psession = session;
   MPI_T_pvar_session_free(&session);
+  int length = sizeof good.pvar_name;
+  MPI_T_pvar_get_info(0, good.pvar_name, &length, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+  MPI_T_cvar_get_num(&count);
+  for (int i = 0; i < count && good.tenum == MPI_T_ENUM_NULL; ++i)
+    MPI_T_cvar_get_info(i, NULL, NULL, NULL, NULL, &good.tenum, NULL, NULL, NULL, NULL);
+  MPI_T_event_handle_alloc(0, NULL, MPI_INFO_NULL, &good.eventreg);
   MPI_T_event_handle_alloc(0, NULL, MPI_INFO_NULL, &good.freed_eventreg);
   MPI_T_event_handle_free(good.freed_eventreg, NULL, NULL);
 }
