@@ -20,8 +20,10 @@ std::string element(const char* name, int64_t index) { return index < 0 ? name :
 
 /// Why a handle is bad, by what it points to.
 std::string state_of_handle(uintptr_t value) {
-  char text[96];
-  if (value < kPredefinedEnd) {
+  char text[128];
+  if (type::lacking(value)) {
+    snprintf(text, sizeof text, "of a kind that this program's Fortran lacks, as it has told by MPI_Abi_set_fortran_info");
+  } else if (value < kPredefinedEnd) {
     snprintf(text, sizeof text, "0x%llx, a constant for something else or a null handle", static_cast<unsigned long long>(value));
   } else if (value % alignof(Object)) {
     snprintf(text, sizeof text, "0x%llx, no handle at all (uninitialised?)", static_cast<unsigned long long>(value));

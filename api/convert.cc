@@ -64,6 +64,16 @@ int size_in(const comm::Info& info, const char* key) {
   return error == std::errc() && end == text->data() + text->size() && size > 0 ? size : -1;
 }
 
+/// Which optional types a program's Fortran lacks; false if info says neither true nor false of one.
+bool lacking_in(const comm::Info& info, std::vector<const type::FortranOption*>& lacking) {
+  for (const type::FortranOption& option : type::fortran_options()) {
+    const std::string* answer = info.find(("mpi_" + std::string(option.name) + "_supported").c_str());
+    if (answer && *answer == "false") lacking.push_back(&option);
+    if (answer && *answer != "false" && *answer != "true") return false;
+  }
+  return true;
+}
+
 bool good_logical_size(int size) { return size == 1 || size == 2 || size == 4 || size == 8 || size == 16; }
 
 }  // namespace
@@ -120,8 +130,12 @@ int Abi_set_fortran_info(comm::Info* info) {
   if (!info) return fail(MPI_ERR_INFO, "info is MPI_INFO_NULL");
   const type::FortranSizes sizes{size_in(*info, "mpi_logical_size"), size_in(*info, "mpi_integer_size"), size_in(*info, "mpi_real_size"),
                                  size_in(*info, "mpi_double_precision_size")};
+  std::vector<const type::FortranOption*> lacking;
+  if (!lacking_in(*info, lacking))
+    return fail(MPI_ERR_ABI, "info says of a type neither that it is supported (true) nor that it is not (false)");
   if (!type::set_fortran_sizes(sizes))
     return fail(MPI_ERR_ABI, "info names a size that no kind of Fortran has; logicals and integers have 1 to 16 bytes, reals 2 to 16");
+  for (const type::FortranOption* option : lacking) type::set_lacking(*option);
   fortran_info = comm::Info::make();
   fortran_info->entries = info->entries;
   return MPI_SUCCESS;

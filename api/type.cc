@@ -191,11 +191,11 @@ int Type_set_name(Datatype& datatype, const char* type_name) {
   return MPI_SUCCESS;
 }
 
-int Type_size(Datatype& datatype, MPI_Count* size) {
-  *size = static_cast<MPI_Count>(datatype.size);
+int Type_size(Datatype* datatype, MPI_Count* size) {
+  *size = datatype ? static_cast<MPI_Count>(datatype->size) : MPI_UNDEFINED;
   return MPI_SUCCESS;
 }
-int Type_size_x(Datatype& datatype, MPI_Count* size) { return Type_size(datatype, size); }
+int Type_size_x(Datatype* datatype, MPI_Count* size) { return Type_size(datatype, size); }
 
 int Type_get_extent(Datatype& datatype, MPI_Count* lb, MPI_Count* extent) { return set(lb, datatype.lower, extent, datatype.extent); }
 int Type_get_extent_x(Datatype& datatype, MPI_Count* lb, MPI_Count* extent) { return Type_get_extent(datatype, lb, extent); }

@@ -46,7 +46,8 @@ def body_type(p, api):
             return f"const int (*{p.name})[3]"
         return p.c_type(api.kinds, False)
     if p.direction == "in" and p.kind in OBJECTS and "ptr" not in p.flags:
-        return f"{OBJECTS[p.kind]}{'*' if p.nullable else '&'} {p.name}"
+        pointer = p.nullable or "lacking" in p.flags
+        return f"{OBJECTS[p.kind]}{'*' if pointer else '&'} {p.name}"
     if kind.poly and not p.array:
         return f"MPI_Count{'' if p.direction == 'in' else '*'} {p.name}"
     return p.c_type(api.kinds, True)

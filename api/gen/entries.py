@@ -247,7 +247,8 @@ class Entry:
             if p.kind == "DATA":
                 self.check(f"!good_data({name})", self.call("data", f'"{p.name}"', f"bits({p.name})", name), where)
             else:
-                null = f" && {p.name} != {null_handle(p.kind)}" if p.nullable else ""
+                null = f" && {p.name} != {null_handle(p.kind)}" if p.nullable else \
+                    f" && !type::lacking(bits({p.name}))" if "lacking" in p.flags else ""
                 self.check(f"!{name}{null}", self.call("handle", f'"{p.name}"', f"bits({p.name})", error, f'"{what}"'), where)
             if p.kind == "ERRH":
                 self.check(f"!serves(*{name}, comm::Errhandler::For::{errhandlers_of(self.f)})", self.call("errhandler", f'"{p.name}"'))
@@ -449,7 +450,7 @@ class Entry:
             return f"reinterpret_cast<void*>({name})"
         if p.name in self.decoded:
             value = self.decoded[name]
-            if p.array or p.nullable:
+            if p.array or p.nullable or "lacking" in p.flags:
                 return value
             if self.where(p):
                 return f"*({value} ? {value} : decode({'MPI_SUM' if p.kind == 'OP' else 'MPI_BYTE'}))"

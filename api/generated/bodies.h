@@ -343,8 +343,8 @@ int Type_get_value_index(type::Datatype& value_type, type::Datatype& index_type,
 int Type_indexed(MPI_Count count, Counts array_of_blocklengths, Counts array_of_displacements, type::Datatype& oldtype, MPI_Datatype *newtype, bool large);
 int Type_match_size(int typeclass, int size, MPI_Datatype *datatype);
 int Type_set_name(type::Datatype& datatype, const char *type_name);
-int Type_size(type::Datatype& datatype, MPI_Count* size);
-int Type_size_x(type::Datatype& datatype, MPI_Count *size);
+int Type_size(type::Datatype* datatype, MPI_Count* size);
+int Type_size_x(type::Datatype* datatype, MPI_Count *size);
 int Type_vector(MPI_Count count, MPI_Count blocklength, MPI_Count stride, type::Datatype& oldtype, MPI_Datatype *newtype, bool large);
 int Unpack(const void *inbuf, MPI_Count insize, MPI_Count* position, void *outbuf, MPI_Count outcount, type::Datatype& datatype, comm::Communicator& comm);
 int Unpack_external(const char *datarep, const void *inbuf, MPI_Count insize, MPI_Count* position, void *outbuf, MPI_Count outcount, type::Datatype& datatype);

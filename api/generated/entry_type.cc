@@ -1005,13 +1005,13 @@ extern "C" int PMPI_Type_size(MPI_Datatype datatype, int *size) {
   if (!state.active) [[unlikely]]
     return err::inactive("MPI_Type_size");
   auto* const datatype_ = decode(datatype);
-  if (!datatype_) [[unlikely]]
+  if (!datatype_ && !type::lacking(bits(datatype))) [[unlikely]]
     return err::handle("MPI_Type_size", nullptr, "datatype", bits(datatype), MPI_ERR_TYPE, "datatype");
   if (!size) [[unlikely]]
     return err::null("MPI_Type_size", nullptr, "size");
   return run("MPI_Type_size", nullptr, [&] {
     MPI_Count size_wide = 0;
-    int error = body::Type_size(*datatype_, &size_wide);
+    int error = body::Type_size(datatype_, &size_wide);
     if (!error) error = narrow_or_undefined(size_wide, size);
     return error;
   });
@@ -1022,11 +1022,11 @@ extern "C" int PMPI_Type_size_c(MPI_Datatype datatype, MPI_Count *size) {
   if (!state.active) [[unlikely]]
     return err::inactive("MPI_Type_size_c");
   auto* const datatype_ = decode(datatype);
-  if (!datatype_) [[unlikely]]
+  if (!datatype_ && !type::lacking(bits(datatype))) [[unlikely]]
     return err::handle("MPI_Type_size_c", nullptr, "datatype", bits(datatype), MPI_ERR_TYPE, "datatype");
   if (!size) [[unlikely]]
     return err::null("MPI_Type_size_c", nullptr, "size");
-  return run("MPI_Type_size_c", nullptr, [&] { return body::Type_size(*datatype_, size); });
+  return run("MPI_Type_size_c", nullptr, [&] { return body::Type_size(datatype_, size); });
 }
 WEFT_MPI_NAME(MPI_Type_size_c);
 
@@ -1034,11 +1034,11 @@ extern "C" int PMPI_Type_size_x(MPI_Datatype datatype, MPI_Count *size) {
   if (!state.active) [[unlikely]]
     return err::inactive("MPI_Type_size_x");
   auto* const datatype_ = decode(datatype);
-  if (!datatype_) [[unlikely]]
+  if (!datatype_ && !type::lacking(bits(datatype))) [[unlikely]]
     return err::handle("MPI_Type_size_x", nullptr, "datatype", bits(datatype), MPI_ERR_TYPE, "datatype");
   if (!size) [[unlikely]]
     return err::null("MPI_Type_size_x", nullptr, "size");
-  return run("MPI_Type_size_x", nullptr, [&] { return body::Type_size_x(*datatype_, size); });
+  return run("MPI_Type_size_x", nullptr, [&] { return body::Type_size_x(datatype_, size); });
 }
 WEFT_MPI_NAME(MPI_Type_size_x);
 

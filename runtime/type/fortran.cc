@@ -105,10 +105,8 @@ int match_size(int type_class, int size, Datatype*& found) {
       {kClassLogical, 4, MPI_LOGICAL4},           {kClassLogical, 8, MPI_LOGICAL8},         {kClassLogical, 16, MPI_LOGICAL16},
   };
   for (const Match& match : matches)
-    if (match.type_class == type_class && match.size == size) {
-      found = predefined(reinterpret_cast<uintptr_t>(match.handle));
-      return MPI_SUCCESS;
-    }
+    if (match.type_class == type_class && match.size == size)
+      if ((found = predefined(reinterpret_cast<uintptr_t>(match.handle)))) return MPI_SUCCESS;
   return fail(MPI_ERR_ARG, "there is no Fortran type with typeclass %d and size %d", type_class, size);
 }
 

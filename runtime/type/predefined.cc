@@ -1,5 +1,6 @@
 #include "runtime/type/predefined.h"
 
+#include <algorithm>
 #include <complex>
 #include <cstddef>
 #include <initializer_list>
@@ -240,6 +241,21 @@ bool set_fortran_sizes(const FortranSizes& sizes) {
   pair_again(561, 540, {Basic::two_float, Basic::two_double});
   pair_again(562, 537, {Basic::two_int});
   return true;
+}
+
+namespace {
+constexpr FortranOption kOptions[] = {
+    {"logical1", 704}, {"logical2", 712},  {"logical4", 720},  {"logical8", 728},       {"logical16", 736},
+    {"integer1", 705}, {"integer2", 713},  {"integer4", 721},  {"integer8", 729},       {"integer16", 737},
+    {"real2", 714},    {"real4", 722},     {"real8", 730},     {"real16", 738},         {"complex4", 723},
+    {"complex8", 731}, {"complex16", 739}, {"complex32", 747}, {"double_complex", 541},
+};
+}  // namespace
+
+std::span<const FortranOption> fortran_options() { return kOptions; }
+void set_lacking(const FortranOption& option) { table().types[option.handle - detail::kFirstHandle] = nullptr; }
+bool lacking(uintptr_t handle) {
+  return !predefined(handle) && std::ranges::any_of(kOptions, [handle](const FortranOption& option) { return option.handle == handle; });
 }
 
 Datatype& of(Basic basic) { return *table().basics[static_cast<size_t>(basic)]; }

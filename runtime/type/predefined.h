@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "runtime/type/datatype.h"
 
@@ -30,6 +31,17 @@ struct FortranSizes {
 /// Gives MPI_LOGICAL, MPI_INTEGER, MPI_REAL, MPI_DOUBLE_PRECISION and the types made of them other sizes (options such as -i8;
 /// MPI 5.0, 20.4). False, and nothing is changed, if there is no kind of a size. Not to be called while they are in use.
 bool set_fortran_sizes(const FortranSizes&);
+
+/// An optional type of Fortran's (MPI 5.0, 20.4): "real16" of the info key mpi_real16_supported, and its handle.
+struct FortranOption {
+  const char* name;
+  uint16_t handle;
+};
+std::span<const FortranOption> fortran_options();
+/// From now on predefined() has none for this handle: the program's compiler lacks it. Not to be called while it is in use.
+void set_lacking(const FortranOption&);
+/// Is it the handle of a type for which set_lacking() was called?
+bool lacking(uintptr_t handle);
 
 /// The first predefined type made of one such element: of(Basic::int32) is MPI_INT.
 Datatype& of(Basic);

@@ -49,11 +49,16 @@ void sizes() {
   MPI_Info_set(info, "mpi_logical_size", "8");
   MPI_Info_set(info, "mpi_real_size", "8");
   MPI_Info_set(info, "mpi_double_precision_size", "16");
+  MPI_Info_set(info, "mpi_real2_supported", "maybe");
+  CHECK(check::error_class(MPI_Abi_set_fortran_info(info)) == MPI_ERR_ABI && size_of(MPI_INTEGER) == 4);
+  for (const char* lacking : {"mpi_real2_supported", "mpi_complex4_supported", "mpi_logical16_supported", "mpi_double_complex_supported"})
+    MPI_Info_set(info, lacking, "false");
+  MPI_Info_set(info, "mpi_real16_supported", "true");
   CHECK(MPI_Abi_set_fortran_info(info) == MPI_SUCCESS);
   CHECK(MPI_Abi_set_fortran_info(info) == MPI_ERR_ABI);
   MPI_Info_free(&info);
   CHECK(size_of(MPI_INTEGER) == 8 && size_of(MPI_LOGICAL) == 8 && size_of(MPI_REAL) == 8 && size_of(MPI_DOUBLE_PRECISION) == 16);
-  CHECK(size_of(MPI_COMPLEX) == 16 && size_of(MPI_DOUBLE_COMPLEX) == 32 && size_of(MPI_2REAL) == 16 && size_of(MPI_2INTEGER) == 16);
+  CHECK(size_of(MPI_COMPLEX) == 16 && size_of(MPI_REAL16) == 16 && size_of(MPI_2REAL) == 16 && size_of(MPI_2INTEGER) == 16);
   CHECK(size_of(MPI_2DOUBLE_PRECISION) == 32 && size_of(MPI_INTEGER4) == 4 && size_of(MPI_LOGICAL4) == 4 && size_of(MPI_INT) == 4);
   char text[16];
   int length = sizeof text, found = 0;
@@ -61,6 +66,23 @@ void sizes() {
   MPI_Info_get_string(got, "mpi_integer_size", &length, text, &found);
   CHECK(found && std::string(text) == "8");
   MPI_Info_free(&got);
+}
+
+/// Types that the compiler lacks have no size, and no use.
+void lacking() {
+  MPI_Datatype made = MPI_INT;
+  MPI_Count large = 0;
+  for (MPI_Datatype type : {MPI_REAL2, MPI_COMPLEX4, MPI_LOGICAL16, MPI_DOUBLE_COMPLEX}) {
+    long double in[2] = {}, out[2] = {};
+    CHECK(size_of(type) == MPI_UNDEFINED);
+    CHECK(MPI_Type_size_c(type, &large) == MPI_SUCCESS && large == MPI_UNDEFINED);
+    CHECK(MPI_Type_size_x(type, &large) == MPI_SUCCESS && large == MPI_UNDEFINED);
+    CHECK(check::error_class(MPI_Type_contiguous(2, type, &made)) == MPI_ERR_TYPE);
+    CHECK(check::error_class(MPI_Send(in, 1, type, MPI_PROC_NULL, 0, MPI_COMM_SELF)) == MPI_ERR_TYPE);
+    CHECK(check::error_class(MPI_Allreduce(in, out, 1, type, MPI_SUM, MPI_COMM_WORLD)) == MPI_ERR_TYPE);
+  }
+  CHECK(check::error_class(MPI_Type_match_size(MPI_TYPECLASS_REAL, 2, &made)) == MPI_ERR_ARG);
+  CHECK(MPI_Type_match_size(MPI_TYPECLASS_REAL, 16, &made) == MPI_SUCCESS && made == MPI_REAL16);
 }
 
 /// Sums, places of extremes and messages of types that have changed.
@@ -164,5 +186,6 @@ int main(int argc, char** argv) {
   booleans();
   sizes();
   use_sizes();
+  lacking();
   return check::end("fortran");
 }
