@@ -326,7 +326,10 @@ Result<Blob> PmixBootstrap::get(ProcessId who, std::string_view name) {
     }
     if (std::chrono::steady_clock::now() >= deadline || status == PMIX_ERR_LOST_CONNECTION || status == PMIX_ERR_UNREACH)
       return Failure{"rank " + std::to_string(who.rank) + " has not published \"" + key + "\" within " + std::to_string(patience.get()) +
-                     " s: " + text(status) + ". Is it alive and has it called MPI_Init?"};
+                     " s: " + text(status) +
+                     (life_.empty()
+                          ? ". Is it alive and has it called MPI_Init?"
+                          : ". Has it opened a session before it called MPI_Finalize, and this process none? They cannot meet any more")};
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, std::chrono::microseconds(20'000));
   }

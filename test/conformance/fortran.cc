@@ -85,6 +85,16 @@ void lacking() {
   CHECK(MPI_Type_match_size(MPI_TYPECLASS_REAL, 16, &made) == MPI_SUCCESS && made == MPI_REAL16);
 }
 
+/// MPI 5.0, 6.9.2: integers of Fortran's are no truth values.
+void refused() {
+  int data = 1, result = 0, length = 0;
+  char text[MPI_MAX_ERROR_STRING] = "";
+  const int error = MPI_Allreduce(&data, &result, 1, MPI_INTEGER, MPI_LAND, MPI_COMM_WORLD);
+  CHECK(check::error_class(error) == MPI_ERR_OP);
+  MPI_Error_string(error, text, &length);
+  CHECK(std::strstr(text, "MPI_LAND") && std::strstr(text, "MPI_INTEGER"));
+}
+
 /// Sums, places of extremes and messages of types that have changed.
 void use_sizes() {
   const int64_t mine[2] = {int64_t{1} << 40, check::rank};
@@ -187,5 +197,6 @@ int main(int argc, char** argv) {
   sizes();
   use_sizes();
   lacking();
+  refused();
   return check::end("fortran");
 }
