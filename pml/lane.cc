@@ -326,8 +326,8 @@ Bulkwork& Lane::bulk_of(Transfer& t) {
 
 /// The end of a transfer: publishes it, and recycles it if nobody holds it any more.
 void Lane::end(Transfer& t, int error) {
-  const bool sends = t.request_kind == RequestKind::send || t.request_kind == RequestKind::persistent_send;
-  if (sends) --owed_;
+  if (sends(t)) --owed_;
+  t.withdrawing = false;
   if (t.bulk && t.bulk->used) release_bulk(t);
   if (error) t.outcome.error = error;
   t.stage = Stage::done;

@@ -156,7 +156,8 @@ class Lane final : private btl::Sink {
   Request* ireceive(Message*, const Buffer&);
   static Message* no_process();  ///< MPI_MESSAGE_NO_PROC
 
-  /// Tries to cancel a request (sends: only while nothing has left; receives: while unmatched). It completes either way.
+  /// Tries to cancel a request that is not matched. It completes either way: at once, or, if it is a send that has been announced, when the
+  /// receiver's process has answered or received it.
   void cancel(Request&);
 
   /// One round of progress over all transports and deferred work; number of events. Never re-entered: a call from a callback
@@ -334,6 +335,7 @@ class Lane final : private btl::Sink {
   std::byte* landing_of_eager(Peer&, const btl::Header&);
   void landed(Peer&, const btl::Header&);
   void match_or_keep(Peer&, const btl::Header&, const std::byte* payload);
+  void in_turn(Peer&, const btl::Header&, const std::byte* payload);
   static void check_length(Request& receive);
   Team* team_of(Context) const;
   void arrived_early(Peer&, const btl::Header&, const std::byte* payload);
@@ -356,6 +358,9 @@ class Lane final : private btl::Sink {
   void on_written(Peer&, const btl::Header&);
   void landed(Transfer&, uint64_t bytes);
   void on_finished(Peer&, const btl::Header&);
+  void withdraw(Transfer&);
+  void on_withdraw(Peer&, const btl::Header&);
+  void on_withdrawn(Peer&, const btl::Header&);
   static void abandoned(btl::Operation&);
 
   // room for what nobody has asked for yet (room.cc)

@@ -169,10 +169,43 @@ void Lane::cancel(Request& request) {
     t.peer->pending.remove(t);
     if (t.peer->pending.empty()) restore_quick(*t.peer);
   } else {
-    return;
+    return withdraw(t);
   }
   t.outcome.cancelled = true;
   end(t);
+}
+
+/// Asks the receiver of a send that waits for it to forget the message, once. Without an answer the message has been matched.
+void Lane::withdraw(Transfer& t) {
+  if (!sends(t) || t.stage != Stage::announced || t.withdrawing) return;
+  t.withdrawing = true;
+  Control word{};
+  word.header.context = t.bulk->id;
+  word.header.kind = static_cast<uint8_t>(MessageKind::withdraw);
+  word.header.sequence = t.peer->next_sequence++;  // behind the message, whichever way each takes
+  answer(*t.peer, word);
+}
+
+void Lane::on_withdraw(Peer& from, const btl::Header& h) {
+  Unexpected* found = nullptr;
+  matcher_.each_unexpected([&](Unexpected& u) {
+    OperationId sender = 0;
+    if (u.peer != &from || u.header.kind == static_cast<uint8_t>(MessageKind::eager)) return;
+    memcpy(&sender, u.payload, sizeof sender);  // both kinds begin with it
+    if (sender == h.context) found = &u;
+  });
+  if (!found) return;
+  matcher_.take(*found);
+  take_credit(from, found->header.length);
+  discard(*found);
+  control(from, MessageKind::withdrawn, h.context);
+}
+
+void Lane::on_withdrawn(Peer& from, const btl::Header& h) {
+  Transfer* t = operations_.find(h.context);
+  if (!t || !sends(*t) || t->peer != &from || t->stage != Stage::announced || !t->withdrawing) return;
+  t->outcome.cancelled = true;
+  end(*t);
 }
 
 // Arrivals
@@ -220,9 +253,10 @@ void Lane::arrived(void* cookie, const btl::Header& h, const std::byte* payload)
     case MessageKind::eager:
     case MessageKind::eager_sync:
     case MessageKind::announce:
+    case MessageKind::withdraw:
       if (h.sequence != from.expected) return arrived_early(from, h, payload);
       ++from.expected;
-      match_or_keep(from, h, payload);
+      in_turn(from, h, payload);
       if (!from.early.empty()) drain_early(from);
       return;
     case MessageKind::clear: return on_clear(from, h, payload);
@@ -236,6 +270,7 @@ void Lane::arrived(void* cookie, const btl::Header& h, const std::byte* payload)
     case MessageKind::acknowledge: return on_acknowledge(from, h);
     case MessageKind::resume: return on_resume(from, h);
     case MessageKind::held_up: return on_held_up(from);
+    case MessageKind::withdrawn: return on_withdrawn(from, h);
   }
 }
 
@@ -261,6 +296,12 @@ void Lane::landed(Peer& from, const btl::Header& h) {
   t.outcome.bytes = h.length;
   end(t);
   take_credit(from, h.length);
+}
+
+/// A message whose turn has come.
+void Lane::in_turn(Peer& from, const btl::Header& h, const std::byte* payload) {
+  if (h.kind == static_cast<uint8_t>(MessageKind::withdraw)) return on_withdraw(from, h);
+  match_or_keep(from, h, payload);
 }
 
 void Lane::match_or_keep(Peer& from, const btl::Header& h, const std::byte* payload) {
@@ -320,7 +361,7 @@ Team* Lane::team_of(Context context) const {
 void Lane::arrived_early(Peer& from, const btl::Header& h, const std::byte* payload) {
   ++counters_.early;
   if (from.early.size() == kMostEarly) return fail_peer(from, kNonsense);
-  const Team* team = team_of(h.context);
+  const Team* team = h.kind == static_cast<uint8_t>(MessageKind::withdraw) ? nullptr : team_of(h.context);
   if (!team || !team->promises().overtaking) {
     from.early.push_back(&store(from, h, payload));
     return;
@@ -343,6 +384,9 @@ void Lane::drain_early(Peer& from) {
     from.early.erase(from.early.begin() + static_cast<ptrdiff_t>(i));
     ++from.expected;
     if (u->header.kind == kMatchedEarly) {
+      discard(*u);
+    } else if (u->header.kind == static_cast<uint8_t>(MessageKind::withdraw)) {
+      on_withdraw(from, u->header);
       discard(*u);
     } else if (Transfer* t = matcher_.arrived(u->header)) {
       matched(*t, u->header, from, u->payload);

@@ -26,8 +26,6 @@ void take_exposure(Transfer& t, const Exposure& memory, const std::byte* regions
   bulk.provide(t, memory.ways() * kReadsAWay);
 }
 
-bool sends(const Transfer& t) { return t.request_kind == RequestKind::send || t.request_kind == RequestKind::persistent_send; }
-
 }  // namespace
 
 // Receiver

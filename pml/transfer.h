@@ -136,8 +136,12 @@ struct Transfer final : Request {
   Team* team = nullptr;
   std::unique_ptr<Bulkwork> bulk;
 
+  bool withdrawing = false;  ///< send: cancelled, and the receiver has been asked to forget it
+
   Transfer(RequestKind k, const Ops* o, Lane* l) : Request(k, o, l) {}
 };
+
+inline bool sends(const Transfer& t) { return t.request_kind == RequestKind::send || t.request_kind == RequestKind::persistent_send; }
 
 /// A queue of transfers through their own links.
 class TransferList {

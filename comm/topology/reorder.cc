@@ -1,6 +1,7 @@
 #include "comm/topology/reorder.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <queue>
@@ -179,6 +180,9 @@ class Growth {
   }
 
  private:
+  /// Where parts begin: at what hangs on least to what is left, so that no part leaves crumbs between itself and the next.
+  using Rim = std::priority_queue<std::pair<int64_t, int32_t>, std::vector<std::pair<int64_t, int32_t>>, std::greater<>>;
+
   void place(size_t level, const List& vertices, const List& ranks) {
     if (level == placement_.levels().size() || vertices.size() == 1) {
       for (size_t i = 0; i < vertices.size(); ++i) result_[static_cast<size_t>(vertices[i])] = ranks[i];
@@ -189,11 +193,10 @@ class Growth {
     const int32_t set = next_part_++;
     for (const int32_t v : vertices) part_[static_cast<size_t>(v)] = set;
     for (const int32_t v : vertices) outside_[static_cast<size_t>(v)] = weight_to(v, set);
-    List rim = vertices;  // where parts begin: at what hangs on to the least
-    std::ranges::stable_sort(rim, {}, [this](int32_t v) { return outside_[static_cast<size_t>(v)]; });
+    Rim rim;
+    for (const int32_t v : vertices) rim.emplace(outside_[static_cast<size_t>(v)], v);
     std::vector<List> parts;
-    auto seed = rim.cbegin();
-    for (const List& group : groups) parts.push_back(grow(seed, set, group.size()));
+    for (const List& group : groups) parts.push_back(grow(rim, set, group.size()));
     for (size_t g = 0; g < groups.size(); ++g) place(level + 1, parts[g], groups[g]);
   }
 
@@ -206,7 +209,7 @@ class Growth {
 
   /// Takes `size` vertices out of those that still belong to `set`: those that the part gains most by, then those that cut least, then
   /// those of the smallest number.
-  List grow(List::const_iterator& seed, int32_t set, size_t size) {
+  List grow(Rim& rim, int32_t set, size_t size) {
     const int32_t part = next_part_++;
     std::priority_queue<std::tuple<int64_t, int64_t, int32_t>> offers;
     List taken, touched;
@@ -219,8 +222,9 @@ class Growth {
         if (part_[u] == set && inside == inside_[u] && -cut == outside_[u]) v = -minus;  // others are out of date
       }
       while (v < 0) {
-        if (part_[static_cast<size_t>(*seed)] == set) v = *seed;
-        ++seed;
+        const auto [outside, u] = rim.top();
+        rim.pop();
+        if (part_[static_cast<size_t>(u)] == set && outside == outside_[static_cast<size_t>(u)]) v = u;
       }
       part_[static_cast<size_t>(v)] = part;
       taken.push_back(v);
@@ -231,6 +235,7 @@ class Growth {
         inside_[u] += weight;
         outside_[u] -= weight;
         offers.emplace(inside_[u], -outside_[u], -neighbor);
+        rim.emplace(outside_[u], neighbor);
       }
     }
     for (const int32_t u : touched) inside_[static_cast<size_t>(u)] = 0;

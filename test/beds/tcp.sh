@@ -1,7 +1,8 @@
 #!/bin/bash
 # tcp between hosts as the only transport, several ranks on each: conformance programs and the training example over one rail, over two,
-# and where there is nothing but IPv6; rails that look well and carry nothing; and a crowd that sends to a rank which does not receive.
-#   tcp.sh [PART...]        one two dead incast six
+# and where there is nothing but IPv6; rails that look well and carry nothing; what crosses between hosts
+# when topologies are reordered; and a crowd that sends to a rank which does not receive.
+#   tcp.sh [PART...]        one two dead reorder incast six
 # Needs root and the right to make namespaces; skipped (77) where that is denied.
 set -eu
 . "$(dirname "$0")/../../contrib/lib/common.sh"
@@ -11,6 +12,7 @@ mkdir -p "$work"
 . "$here/lib/bed.sh"
 . "$here/lib/digits.sh"
 export WEFT_NET=tcp
+programs="smoke point_to_point requests types communicators intercomm topology partitioned threads collectives"
 runs=0
 
 mpirun_on() { # mpirun_on HOSTS ARGUMENTS...: its words go to $work/out
@@ -38,7 +40,7 @@ carried() { "$here/cluster" exec node1 -- cat "/sys/class/net/$1/statistics/tx_b
 # all_programs INTERFACES: on two ranks of each of two hosts
 all_programs() {
   local name
-  for name in smoke point_to_point types communicators collectives; do
+  for name in $programs; do
     run "$name on 4 ranks: ok" node1:2,node2:2 -x WEFT_NET_INTERFACES="$1" "$work/$name"
   done
   run "4 ranks, .*test accuracy" node1:2,node2:2 -x WEFT_NET_INTERFACES="$1" "$work/train" "$work/digits.csv" --epochs 8 --quiet
@@ -76,6 +78,35 @@ six() { # hosts that have no other addresses than those of IPv6, the launcher's 
   all_programs eth1,eth2
 }
 
+all_carried() {
+  local node sum=0
+  for node in 1 2 3 4; do sum=$((sum + $("$here/cluster" exec node$node -- cat /sys/class/net/eth1/statistics/tx_bytes))); done
+  echo $sum
+}
+
+# crosses KIND REORDER: $crossed, the bytes of 50 rounds between hosts; as many as the program says, and few more
+crosses() {
+  local before said
+  before=$(all_carried)
+  run "^$1: .* 0 wrong words" node1:4,node2:4,node3:4,node4:4 -x WEFT_NET=shm,tcp -x WEFT_NET_INTERFACES=eth1 "$work/reorder" "$1" "$2" 50
+  crossed=$(($(all_carried) - before))
+  said=$(sed -n "s/^$1: \\([0-9]*\\) bytes.*/\\1/p" "$work/out")
+  say "    $said bytes a round between hosts, $crossed were sent in 50"
+  [ $crossed -gt $((said * 50)) ] && [ $crossed -lt $((said * 60 + 2000000)) ] || show "other bytes than by the places of the ranks"
+}
+
+reorder() { # 4 hosts of 4: of a grid of 2 x 8 cut 10 edges as it lies and 6 in blocks; of the ring 12 and 4
+  local as_is
+  crosses grid 0
+  as_is=$crossed
+  crosses grid 1
+  [ $((crossed * 100)) -lt $((as_is * 75)) ] || die "reordering a grid does not pay"
+  crosses ring 0
+  as_is=$crossed
+  crosses ring 1
+  [ $((crossed * 100)) -lt $((as_is * 50)) ] || die "reordering a ring does not pay"
+}
+
 # Rooms of 127 KiB for each sender, 8 MiB in all, may take twice that much memory; 8 MiB more are for the connections of all.
 incast() {
   local options="-x WEFT_PML_UNEXPECTED=8M -x WEFT_PML_SPIN=20 --bind-to none"
@@ -88,11 +119,11 @@ incast() {
 }
 
 can_bed sshd ssh || skip "$why_not"
-for name in smoke point_to_point types communicators collectives; do built "$SRC/test/conformance/$name.cc"; done
-built "$SRC/examples/train.cc" "$here/incast.c"
+for name in $programs; do built "$SRC/test/conformance/$name.cc"; done
+built "$SRC/examples/train.cc" "$here/incast.c" "$here/reorder.c"
 digits >"$work/digits.csv"
 bed_up tcp "$here/cluster" up 4 --rails 3 --share "$OUT" --share "$PREFIX"
-[ $# -gt 0 ] || set -- one two dead incast six
+[ $# -gt 0 ] || set -- one two dead reorder incast six
 for part; do
   begin=$SECONDS
   "$part"

@@ -161,6 +161,27 @@ void cancel_receive() {
   CHECK(request == MPI_REQUEST_NULL);
 }
 
+/// A cancelled send that nobody receives ends, and leaves nothing behind that a later receive could find.
+void cancel_send() {
+  for (const int count : {1, 500000}) {
+    const auto lost = pattern(count, 1), out = pattern(count, 2);
+    std::vector<int> in(static_cast<size_t>(count), -5);
+    MPI_Request request;
+    MPI_Issend(lost.data(), count, MPI_INT, right(), 21, MPI_COMM_WORLD, &request);
+    MPI_Cancel(&request);
+    MPI_Status status;
+    MPI_Wait(&request, &status);
+    int cancelled = 0;
+    MPI_Test_cancelled(&status, &cancelled);
+    CHECK(cancelled);
+    MPI_Barrier(MPI_COMM_WORLD);  // nobody receives before all have cancelled
+    MPI_Isend(out.data(), count, MPI_INT, right(), 21, MPI_COMM_WORLD, &request);
+    MPI_Recv(in.data(), count, MPI_INT, left(), 21, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    CHECK(in == out);
+  }
+}
+
 void persistent() {
   int out = 0, in = -1;
   MPI_Request requests[2];
@@ -249,6 +270,7 @@ int main(int argc, char** argv) {
   MPI_Barrier(MPI_COMM_WORLD);
   truncation();
   cancel_receive();
+  cancel_send();
   persistent();
   completion_calls();
   sendrecv();

@@ -194,12 +194,16 @@ class Play {
       case 11: return send(script);
       case 12: wires_[script.number(1) % wires_.size()]->lose(); return;
       case 13: peer_.takes = script.number(1) & 1; return;
-      case 14:
-      case 15: lane_->progress(); return;
+      case 14: lane_->progress(); return;
+      case 15: return cancel(script);
     }
   }
 
  private:
+  void cancel(Script& script) {
+    const size_t which = script.number(1);
+    if (!requests_.empty()) lane_->cancel(*requests_[which % requests_.size()]);
+  }
   void speak(Script& script) {
     Header h;
     const uint64_t how = script.number(1);
@@ -216,7 +220,7 @@ class Play {
     h.source = (how & 16) ? int32_t(script.number(4)) : 1;
     if (h.kind >= uint8_t(MessageKind::hello) && !(how & 8)) h.tag = int32_t(pml::wire_name(kWire)), h.source = int32_t(how >> 5);
     h.sequence = (how & 32) ? uint16_t(script.number(2)) : peer_.next;
-    if (pml::matchable(h.kind) && h.sequence == peer_.next) ++peer_.next;
+    if (pml::in_order(h.kind) && h.sequence == peer_.next) ++peer_.next;
     const size_t length = script.number(1) * ((how & 64) ? 37 : 1);
     wires_[(how >> 7) % wires_.size()]->bring(h, script.piece(length));
   }
@@ -259,6 +263,7 @@ std::string spoken(MessageKind kind, uint8_t how, uint8_t about) {
 }
 
 const std::string progress(1, char(14));
+const std::string cancel("\x0f\0", 2);  // the oldest request
 std::string receives(uint8_t hundreds) { return std::string("\x0a\1\1", 3) + char(hundreds); }
 std::string sends(bool synchronous, uint8_t size) { return std::string("\x0b") + char(synchronous) + char(size); }
 
@@ -287,22 +292,25 @@ std::vector<std::string> conversations() {
   const std::string eager = spoken(MessageKind::eager, 0, 0, uint64_t{1}), sync = spoken(MessageKind::eager_sync, 0, 0, uint64_t{1});
   const std::string fragment = spoken(MessageKind::fragment, 2, 1, clear), finished = spoken(MessageKind::finished, 2, 1);
   const std::string counted = spoken(MessageKind::eager, 1, 0, uint64_t{1});
-  return {receives(1) + eager + progress + eager + progress + receives(1) + progress,
-          receives(1) + sync + progress + sync + progress + receives(2) + progress,
-          receives(200) + announced(5000, 5000, 1) + progress + progress + progress,
-          receives(250) + announced(25'000, 25'000, 2) + progress + spoken(MessageKind::written, 2, 1) + progress + progress,
-          sends(true, 90) + progress + cleared(60'000, 2) + progress + progress + progress,
-          sends(false, 90) + progress + cleared(60'000, 1) + progress + std::string("\x0c\0", 2) + progress + progress,
-          receives(200) + spoken(MessageKind::announce, 0, 0, pml::Announcement{7, 16, {}}) + progress + fragment + progress,
-          sends(true, 1) + progress + finished + progress + sends(false, 100) + progress + spoken(MessageKind::clear, 2, 1, clear) +
-              progress + progress,
-          spoken(MessageKind::credit, 4, 100) + progress + sends(false, 0) + progress,
-          counted + spoken(MessageKind::hello, 1, 0) + progress + spoken(MessageKind::ask, 0, 0) + progress +
-              spoken(MessageKind::acknowledge, 4, 1) + progress,
-          sends(false, 0) + progress + std::string("\x0c\0", 2) + progress + spoken(MessageKind::resume, 4, 1) + progress +
-              spoken(MessageKind::resume, 0x84, 1) + progress,
-          sends(false, 0) + progress + spoken(MessageKind::resume, 4, 0) + progress + spoken(MessageKind::goodbye, 1, 0) + progress,
-          std::string("\x0d\0", 2) + sends(false, 1) + sends(true, 90) + progress + std::string("\x0d\1", 2) + progress + progress};
+  return {
+      receives(1) + eager + progress + eager + progress + receives(1) + progress,
+      receives(1) + sync + progress + sync + progress + receives(2) + progress,
+      receives(200) + announced(5000, 5000, 1) + progress + progress + progress,
+      receives(250) + announced(25'000, 25'000, 2) + progress + spoken(MessageKind::written, 2, 1) + progress + progress,
+      sends(true, 90) + progress + cleared(60'000, 2) + progress + progress + progress,
+      sends(false, 90) + progress + cleared(60'000, 1) + progress + std::string("\x0c\0", 2) + progress + progress,
+      receives(200) + spoken(MessageKind::announce, 0, 0, pml::Announcement{7, 16, {}}) + progress + fragment + progress,
+      sync + progress + spoken(MessageKind::withdraw, 4, 1) + progress + receives(2) + progress,
+      sends(true, 1) + progress + cancel + progress + spoken(MessageKind::withdrawn, 2, 1) + progress + sends(true, 1) + cancel + finished,
+      sends(true, 1) + progress + finished + progress + sends(false, 100) + progress + spoken(MessageKind::clear, 2, 1, clear) + progress +
+          progress,
+      spoken(MessageKind::credit, 4, 100) + progress + sends(false, 0) + progress,
+      counted + spoken(MessageKind::hello, 1, 0) + progress + spoken(MessageKind::ask, 0, 0) + progress +
+          spoken(MessageKind::acknowledge, 4, 1) + progress,
+      sends(false, 0) + progress + std::string("\x0c\0", 2) + progress + spoken(MessageKind::resume, 4, 1) + progress +
+          spoken(MessageKind::resume, 0x84, 1) + progress,
+      sends(false, 0) + progress + spoken(MessageKind::resume, 4, 0) + progress + spoken(MessageKind::goodbye, 1, 0) + progress,
+      std::string("\x0d\0", 2) + sends(false, 1) + sends(true, 90) + progress + std::string("\x0d\1", 2) + progress + progress};
 }
 
 Target talk(const char* name, uint8_t rails) {

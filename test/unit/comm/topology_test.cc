@@ -200,6 +200,20 @@ TEST_CASE("reordering crosses as few switches as it can") {
   CHECK(placement.distance(0, 8) == Placement(std::vector<Place>{stranger, {.host = 10}}).distance(0, 1));
 }
 
+TEST_CASE("a ring told as a graph, whose members sit apart, is cut once for each host") {
+  for (const int size : {16, 64}) {
+    std::vector<Edge> edges;
+    for (int v = 0; v < size; ++v) edges.push_back({v, (v + 3) % size, 1});
+    const Traffic ring(size, edges);
+    const Placement placement(cluster(4, size / 4));
+    const Numbering at = arrange(ring, placement, nullptr);
+    int cut = 0;
+    for (const Edge& e : edges)
+      cut += at[static_cast<size_t>(e.source)] / (size / 4) != at[static_cast<size_t>(e.destination)] / (size / 4);
+    CHECK(cut == 4);
+  }
+}
+
 TEST_CASE("reordering many ranks ends soon") {
   const Grid grid{{32, 16, 8}, {1, 1, 1}};
   const Placement placement(cluster(64, 64, true));

@@ -313,6 +313,82 @@ TEST_CASE("probes tell what waits, matched probes take it") {
   }
 }
 
+TEST_CASE("a send that was announced can be cancelled until it is matched, and its wait ends without a receive") {
+  for (const Bed& bed : beds()) {
+    DYNAMIC_SECTION(bed.name) {
+      run_ranks(2, bed, false, [](Rank& me) {
+        for (uint64_t n : {8, 1000000}) {
+          const auto data = pattern(n, 1), next = pattern(n, 2);
+          std::vector<std::byte> got(n);
+          pml::Outcome outcome;
+          if (me.rank == 0) {
+            pml::Request* gone = me.lane.isend(me.world, 1, 3, Traffic::user, bytes(data.data(), n), Mode::synchronous);
+            pml::Request* stays = me.lane.isend(me.world, 1, 4, Traffic::user, bytes(next.data(), n), Mode::synchronous);
+            for (int i = 0; i < 5; ++i) me.lane.progress();
+            for (int i = 0; i < 3; ++i) me.lane.cancel(*gone);  // asks once
+            NEED(me.lane.wait(*gone) == Status::ok && gone->outcome.cancelled && gone->outcome.error == 0);
+            NEED(me.lane.send(me.world, 1, 5, Traffic::user, bytes(&n, sizeof n)) == Status::ok);  // now it may be received
+            NEED(me.lane.send(me.world, 1, 3, Traffic::user, bytes(next.data(), n)) == Status::ok);
+            NEED(me.lane.wait(*stays) == Status::ok && !stays->outcome.cancelled);
+            me.lane.cancel(*stays);
+            NEED(!stays->outcome.cancelled);
+            release(gone);
+            release(stays);
+          } else {
+            uint64_t word = 0;
+            NEED(me.lane.receive(me.world, 0, 5, Traffic::user, bytes(&word, sizeof word), outcome) == Status::ok);
+            for (int tag : {3, 4}) {
+              NEED(me.lane.receive(me.world, 0, tag, Traffic::user, bytes(got.data(), n), outcome) == Status::ok);
+              NEED(outcome.bytes == n && got == next);
+            }
+          }
+        }
+      });
+    }
+  }
+}
+
+TEST_CASE("of sends that are cancelled while they are received, each is either received or cancelled") {
+  for (const Bed& bed : beds()) {
+    DYNAMIC_SECTION(bed.name) {
+      std::atomic<int> received{0}, cancelled{0}, sent{0};
+      run_ranks(2, bed, false, [&](Rank& me) {
+        constexpr int count = 60;
+        const int other = 1 - static_cast<int>(me.rank);
+        std::minstd_rand random(me.rank + 1);
+        std::vector<std::byte> out(30000), in(30000);
+        int dropped = 0;
+        for (int i = 0; me.rank == 0 && i < count; ++i) {
+          pml::Request* r = me.lane.isend(me.world, other, 1, Traffic::user, bytes(out.data(), out.size()), Mode::synchronous);
+          for (uint64_t n = random() % 8; n-- > 0;) me.lane.progress();
+          me.lane.cancel(*r);
+          NEED(me.lane.wait(*r) == Status::ok && r->outcome.error == 0);
+          dropped += r->outcome.cancelled;
+          release(r);
+        }
+        if (me.rank == 0) {
+          cancelled = dropped;
+          sent = count;
+          int word = 0;
+          NEED(me.lane.send(me.world, other, 2, Traffic::user, bytes(&word, sizeof word)) == Status::ok);
+          return;
+        }
+        for (pml::Outcome outcome; !me.lane.probe_now(me.world, other, 2, outcome);)
+          if (pml::Message* message = me.lane.match_now(me.world, other, 1, outcome)) {
+            pml::Request* r = me.lane.ireceive(message, bytes(in.data(), in.size()));
+            NEED(me.lane.wait(*r) == Status::ok && r->outcome.error == 0 && r->outcome.bytes == in.size());
+            release(r);
+            ++received;
+          }
+        int word = 0;
+        pml::Outcome outcome;
+        NEED(me.lane.receive(me.world, other, 2, Traffic::user, bytes(&word, sizeof word), outcome) == Status::ok);
+      });
+      CHECK(received + cancelled == sent);
+    }
+  }
+}
+
 TEST_CASE("a receive can be cancelled until it is matched") {
   for (const Bed& bed : beds()) {
     DYNAMIC_SECTION(bed.name) {
