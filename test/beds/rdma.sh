@@ -193,12 +193,14 @@ ucx() {
 }
 
 incast() {
-  local each=5
+  local each=5 WEFT_PML_UNEXPECTED=1M how
+  export WEFT_PML_UNEXPECTED
   over verbs
-  run "^8 senders" -x WEFT_PML_UNEXPECTED=1M "$work/incast" 512 16
-  cat "$work/out"
-  run "^8 senders" -x WEFT_PML_UNEXPECTED=1M "$work/incast" 512 16 asleep
-  cat "$work/out"
+  for how in "" asleep; do
+    # shellcheck disable=SC2086
+    run "^8 senders" "$work/incast" 512 16 $how
+    say "  $(cat "$work/out")"
+  done
 }
 
 automatic() {
