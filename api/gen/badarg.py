@@ -87,7 +87,7 @@ BAD_RANGES = [(("(int[][3]){{0, 1, 1}}", "(int[][3]){{-1, 0, 1}}", "(int[][3]){{
               (("(int[][3]){{0, 0, 0}}",), "MPI_ERR_ARG")]
 PARTITIONS = ("-1", "2", "INT_MAX", "INT_MIN")
 NO_CODES = (("-1", "INT_MAX"), "MPI_ERR_ARG")
-NO_SAFETY = (("-1", "99"), "MPI_T_ERR_INVALID")
+NO_SAFETY = (("1", "62"), "MPI_T_ERR_INVALID")  # others are no values of the enumeration in C++
 NO_NAME = (('"no such name"', '""'), "MPI_T_ERR_INVALID_NAME")
 NO_WEIGHTS = (("NULL", "MPI_WEIGHTS_EMPTY", "(int[]){-1}"), "MPI_ERR_ARG")
 BAD = {

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <initializer_list>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "runtime/type/layout.h"
 #include "runtime/type/signature.h"
@@ -122,6 +124,7 @@ constexpr PairRow kPairs[] = {
 struct Table {
   Datatype* types[detail::kHandles + detail::kExtensions] = {};
   Datatype* basics[64] = {};
+  std::vector<Datatype*> lacking;  // taken out of `types`; derived types may be made of them
 
   Table() {
     for (const Row& r : kRows) add(r);
@@ -253,9 +256,11 @@ constexpr FortranOption kOptions[] = {
 }  // namespace
 
 std::span<const FortranOption> fortran_options() { return kOptions; }
-void set_lacking(const FortranOption& option) { table().types[option.handle - detail::kFirstHandle] = nullptr; }
+void set_lacking(const FortranOption& option) {
+  table().lacking.push_back(std::exchange(table().types[option.handle - detail::kFirstHandle], nullptr));
+}
 bool lacking(uintptr_t handle) {
-  return !predefined(handle) && std::ranges::any_of(kOptions, [handle](const FortranOption& option) { return option.handle == handle; });
+  return std::ranges::any_of(table().lacking, [handle](const Datatype* type) { return type->abi_handle == handle; });
 }
 
 Datatype& of(Basic basic) { return *table().basics[static_cast<size_t>(basic)]; }

@@ -8084,8 +8084,8 @@ static void test_MPI_T_event_callback_get_info(void) {
   EACH_WRONG(NULL) TRY("MPI_T_event_callback_get_info", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_callback_get_info((MPI_T_event_registration)wrong, MPI_T_CB_REQUIRE_NONE, &good.out_info));
   TRY("MPI_T_event_callback_get_info", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_callback_get_info((MPI_T_event_registration)good.cvar, MPI_T_CB_REQUIRE_NONE, &good.out_info));
   TRY("MPI_T_event_callback_get_info", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_callback_get_info((MPI_T_event_registration)good.freed_eventreg, MPI_T_CB_REQUIRE_NONE, &good.out_info));
-  TRY("MPI_T_event_callback_get_info", "cb_safety", MPI_T_ERR_INVALID, MPI_T_event_callback_get_info(good.eventreg, -1, &good.out_info));
-  TRY("MPI_T_event_callback_get_info", "cb_safety", MPI_T_ERR_INVALID, MPI_T_event_callback_get_info(good.eventreg, 99, &good.out_info));
+  TRY("MPI_T_event_callback_get_info", "cb_safety", MPI_T_ERR_INVALID, MPI_T_event_callback_get_info(good.eventreg, 1, &good.out_info));
+  TRY("MPI_T_event_callback_get_info", "cb_safety", MPI_T_ERR_INVALID, MPI_T_event_callback_get_info(good.eventreg, 62, &good.out_info));
   TRY("MPI_T_event_callback_get_info", "info_used", MPI_T_ERR_INVALID, MPI_T_event_callback_get_info(good.eventreg, MPI_T_CB_REQUIRE_NONE, NULL));
 }
 
@@ -8096,8 +8096,8 @@ static void test_MPI_T_event_callback_set_info(void) {
   EACH_WRONG(NULL) TRY("MPI_T_event_callback_set_info", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_callback_set_info((MPI_T_event_registration)wrong, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL));
   TRY("MPI_T_event_callback_set_info", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_callback_set_info((MPI_T_event_registration)good.cvar, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL));
   TRY("MPI_T_event_callback_set_info", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_callback_set_info((MPI_T_event_registration)good.freed_eventreg, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL));
-  TRY("MPI_T_event_callback_set_info", "cb_safety", MPI_T_ERR_INVALID, MPI_T_event_callback_set_info(good.eventreg, -1, MPI_INFO_NULL));
-  TRY("MPI_T_event_callback_set_info", "cb_safety", MPI_T_ERR_INVALID, MPI_T_event_callback_set_info(good.eventreg, 99, MPI_INFO_NULL));
+  TRY("MPI_T_event_callback_set_info", "cb_safety", MPI_T_ERR_INVALID, MPI_T_event_callback_set_info(good.eventreg, 1, MPI_INFO_NULL));
+  TRY("MPI_T_event_callback_set_info", "cb_safety", MPI_T_ERR_INVALID, MPI_T_event_callback_set_info(good.eventreg, 62, MPI_INFO_NULL));
   TRY("MPI_T_event_callback_set_info", "info", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_callback_set_info(good.eventreg, MPI_T_CB_REQUIRE_NONE, (MPI_Info)good.freed_info));
   EACH_WRONG(MPI_Info) TRY("MPI_T_event_callback_set_info", "info", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_callback_set_info(good.eventreg, MPI_T_CB_REQUIRE_NONE, (MPI_Info)wrong));
   TRY("MPI_T_event_callback_set_info", "info", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_callback_set_info(good.eventreg, MPI_T_CB_REQUIRE_NONE, (MPI_Info)(uintptr_t)7));
@@ -8208,8 +8208,8 @@ static void test_MPI_T_event_register_callback(void) {
   EACH_WRONG(NULL) TRY("MPI_T_event_register_callback", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_register_callback((MPI_T_event_registration)wrong, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL, good.word, (MPI_T_event_cb_function *)good_function));
   TRY("MPI_T_event_register_callback", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_register_callback((MPI_T_event_registration)good.cvar, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL, good.word, (MPI_T_event_cb_function *)good_function));
   TRY("MPI_T_event_register_callback", "event_registration", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_register_callback((MPI_T_event_registration)good.freed_eventreg, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL, good.word, (MPI_T_event_cb_function *)good_function));
-  TRY("MPI_T_event_register_callback", "cb_safety", MPI_T_ERR_INVALID, MPI_T_event_register_callback(good.eventreg, -1, MPI_INFO_NULL, good.word, (MPI_T_event_cb_function *)good_function));
-  TRY("MPI_T_event_register_callback", "cb_safety", MPI_T_ERR_INVALID, MPI_T_event_register_callback(good.eventreg, 99, MPI_INFO_NULL, good.word, (MPI_T_event_cb_function *)good_function));
+  TRY("MPI_T_event_register_callback", "cb_safety", MPI_T_ERR_INVALID, MPI_T_event_register_callback(good.eventreg, 1, MPI_INFO_NULL, good.word, (MPI_T_event_cb_function *)good_function));
+  TRY("MPI_T_event_register_callback", "cb_safety", MPI_T_ERR_INVALID, MPI_T_event_register_callback(good.eventreg, 62, MPI_INFO_NULL, good.word, (MPI_T_event_cb_function *)good_function));
   TRY("MPI_T_event_register_callback", "info", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_register_callback(good.eventreg, MPI_T_CB_REQUIRE_NONE, (MPI_Info)good.freed_info, good.word, (MPI_T_event_cb_function *)good_function));
   EACH_WRONG(MPI_Info) TRY("MPI_T_event_register_callback", "info", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_register_callback(good.eventreg, MPI_T_CB_REQUIRE_NONE, (MPI_Info)wrong, good.word, (MPI_T_event_cb_function *)good_function));
   TRY("MPI_T_event_register_callback", "info", MPI_T_ERR_INVALID_HANDLE, MPI_T_event_register_callback(good.eventreg, MPI_T_CB_REQUIRE_NONE, (MPI_Info)(uintptr_t)7, good.word, (MPI_T_event_cb_function *)good_function));
