@@ -23,7 +23,7 @@ struct Kind {
   std::string (*spared)(const boot::Job&, std::span<const std::string_view> opened);
 };
 
-/// All, the preferred one first.
+/// All; of those that cost the same, the first is preferred.
 std::span<const Kind> kinds();
 
 Result<std::unique_ptr<Transport>> open_self(const Site&);

@@ -61,7 +61,7 @@ Result<void> Instance::meet() {
   if (met_) return {};
   if (auto met = boot_->fence(true); !met) return met;
   met_ = true;
-  report_paths(lanes_->at(predefined_context(4)), predefined_context(4));
+  look_at_ways(*lanes_, predefined_context(4));
   return {};
 }
 

@@ -1,7 +1,9 @@
 #include "comm/paths.h"
 
 #include <algorithm>
+#include <compare>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <set>
 #include <string>
@@ -17,84 +19,102 @@ namespace {
 config::Bool report_variable("", "report_paths", "no",
                              "Say once, at the start, which ways messages take within and between hosts, and why.");
 
-config::Bool measure_variable("net", "measure", "no", "With WEFT_REPORT_PATHS: measure the ways that are named, at the start.");
-
 constexpr int kTag = 1;
 constexpr size_t kMostHosts = 32;       // to which a host names its ways
-constexpr size_t kMostText = 12 << 10;  // of one host: sent at once, whoever listens
-constexpr uint64_t kPatience_ns = 5'000'000'000;
+constexpr uint32_t kMostRanks = 256;    // of a job in which each rank names its ways to all others; else to one of each other host
+constexpr size_t kMostText = 12 << 10;  // of one process: sent at once, whoever listens
+constexpr uint64_t kPatience_ns = 4'000'000'000;
 
-/// Another host, by one of its ranks.
-struct Neighbour {
-  std::string host;
-  uint32_t rank;
+/// What stands in a report: for each finding ("tcp eth0 ...") by kind of finding, where it holds: from which ranks of a host to which ranks
+/// of which host.
+enum Kind : char { within = 'w', between = 'b', unused = 'u' };
+struct Where {
+  std::string from, to, ranks;  // `ranks` of the host `to`, as ranges
+  auto operator<=>(const Where&) const = default;
 };
+using Ranks = std::set<uint32_t>;
+using Findings = std::map<std::pair<char, std::string>, std::map<Where, Ranks>>;
 
-std::vector<Neighbour> neighbours(boot::Bootstrap& boot) {
+/// "0-3,8"
+std::string ranges(const Ranks& ranks) {
+  std::string text;
+  for (auto at = ranks.begin(); at != ranks.end();) {
+    const uint32_t first = *at;
+    uint32_t last = first;
+    while (++at != ranks.end() && *at == last + 1) ++last;
+    text += (text.empty() ? "" : ",") + std::to_string(first) + (last > first ? "-" + std::to_string(last) : "");
+  }
+  return text;
+}
+
+Ranks parse_ranges(const char* text, uint32_t most) {
+  Ranks ranks;
+  for (char* end = nullptr; *text >= '0' && *text <= '9'; text = *end == ',' ? end + 1 : end) {
+    const auto first = static_cast<uint32_t>(strtoul(text, &end, 10));
+    const auto last = *end == '-' ? static_cast<uint32_t>(strtoul(end + 1, &end, 10)) : first;
+    for (uint32_t rank = first; rank <= last && rank < most; ++rank) ranks.insert(rank);
+  }
+  return ranks;
+}
+
+std::vector<HostOf> all_hosts(boot::Bootstrap& boot) {
   const boot::Job& job = boot.job();
-  std::vector<Neighbour> list;
+  std::vector<HostOf> list;
   std::set<std::string> seen;
   for (uint32_t rank = 0; rank < job.size; ++rank) {
-    if (std::binary_search(job.node_ranks.begin(), job.node_ranks.end(), rank)) continue;
     auto host = boot.host_of({0, rank});
     if (host && seen.insert(*host).second) list.push_back({*host, rank});
   }
   return list;
 }
 
-/// What stands in a report: for each finding ("tcp eth0 ...") where it holds ("a -> b"), by kind of finding.
-enum Kind : char { within = 'w', between = 'b', measured = 'm', unused = 'u' };
-using Findings = std::map<std::pair<char, std::string>, std::vector<std::string>>;
-
-void add(std::string& lines, Kind kind, const std::string& what, const std::string& where) {
-  lines += std::string(1, kind) + what + '\t' + where + '\n';
+/// The ways from this rank.
+Findings own_findings(pml::Lane& lane) {
+  boot::Bootstrap& boot = lane.boot();
+  const boot::Job& job = boot.job();
+  std::map<std::pair<std::string, std::string>, Ranks> reached;  // by host and what is said of the ways
+  std::set<std::string> hosts;
+  for (uint32_t rank = 0; rank < job.size; ++rank) {
+    const auto host = boot.host_of({0, rank});
+    if (!host || rank == job.rank) continue;
+    const bool first = hosts.insert(*host).second;
+    if ((job.size > kMostRanks && !first && *host != job.host) || hosts.size() > kMostHosts) continue;
+    const auto paths = lane.paths_to({0, rank});
+    reached[{*host, paths ? to_text(*paths) : paths.failure().text}].insert(rank);
+  }
+  Findings own;
+  for (auto& [way, ranks] : reached) {
+    const auto& [host, what] = way;
+    if (host == job.host) ranks.insert(job.rank);  // so that it is the same for all of them
+    own[{host == job.host ? within : between, what}][{job.host, host, ranges(ranks)}] = {job.rank};
+  }
+  for (const pml::Unused& u : lane.unused()) own[{unused, u.transport + ": " + u.why}][{job.host, "", ""}] = {job.rank};
+  return own;
 }
 
-/// The ways from this host, a line each: kind, what, tab, where.
-std::string own_lines(pml::Lane& lane, const std::vector<Neighbour>& others) {
-  const boot::Job& job = lane.boot().job();
+/// A line each: kind, what, from which host, from which ranks, to which host, to which ranks.
+std::string encode(const Findings& findings) {
   std::string lines;
-  auto way_to = [&](uint32_t rank) {
-    auto paths = lane.paths_to({0, rank});
-    return paths ? to_text(*paths) : paths.failure().text;
-  };
-  if (job.node_ranks.size() > 1) add(lines, within, way_to(job.node_ranks[job.node_ranks[0] == job.rank ? 1 : 0]), job.host);
-  for (size_t i = 0; i < std::min(others.size(), kMostHosts); ++i)
-    add(lines, between, way_to(others[i].rank), job.host + " -> " + others[i].host);
-  for (const pml::Unused& u : lane.unused()) add(lines, unused, u.transport + ": " + u.why, job.host);
+  for (const auto& [what, places] : findings)
+    for (const auto& [where, ranks] : places) {
+      const std::string line =
+          what.first + what.second + '\t' + where.from + '\t' + ranges(ranks) + '\t' + where.to + '\t' + where.ranks + '\n';
+      if (lines.size() + line.size() <= kMostText) lines += line;
+    }
   return lines;
 }
 
-void add_speed(std::string& lines, const std::optional<Speed>& speed, const std::string& where) {
-  char text[64] = "no answer";
-  if (speed) snprintf(text, sizeof text, "%.3g us, %.3g GB/s", speed->latency_us, speed->gigabytes_per_second);
-  add(lines, measured, text, where);
-}
-
-/// A line of this host's first two ranks, and on rank 0 one of each other host. The others take part.
-std::string measured_lines(pml::Lane& lane, pml::Team& team, const std::vector<Neighbour>& others) {
-  const boot::Job& job = lane.boot().job();
-  std::string lines;
-  if (job.local_rank == 1) {
-    be_measured(lane, team, static_cast<int>(job.node_ranks[0]));
-    return lines;
-  }
-  if (job.node_ranks.size() > 1) add_speed(lines, measure(lane, team, static_cast<int>(job.node_ranks[1])), "within " + job.host);
-  if (job.rank != 0) {
-    be_measured(lane, team, 0);
-    return lines;
-  }
-  for (size_t i = 0; i < std::min(others.size(), kMostHosts); ++i)
-    add_speed(lines, measure(lane, team, static_cast<int>(others[i].rank)), job.host + " -> " + others[i].host);
-  return lines;
-}
-
-void merge(Findings& all, const std::string& lines) {
+void merge(Findings& all, const std::string& lines, uint32_t size) {
   for (size_t at = 0; at < lines.size();) {
     const size_t end = std::min(lines.find('\n', at), lines.size());
-    const size_t tab = lines.find('\t', at);
-    if (tab < end) all[{lines[at], lines.substr(at + 1, tab - at - 1)}].push_back(lines.substr(tab + 1, end - tab - 1));
+    std::vector<std::string> words;
+    for (size_t tab; at <= end && words.size() < 5; at = tab + 1) {
+      tab = std::min(lines.find('\t', at), end);
+      words.push_back(lines.substr(at, tab - at));
+    }
     at = end + 1;
+    if (words.size() == 5 && !words[0].empty())
+      all[{words[0][0], words[0].substr(1)}][{words[1], words[3], words[4]}].merge(parse_ranges(words[2].c_str(), size));
   }
 }
 
@@ -105,21 +125,31 @@ std::string joined(const std::vector<std::string>& words) {
   return words.size() > most ? text + " and " + std::to_string(words.size() - most) + " more" : text;
 }
 
-/// What holds everywhere is said without a list of where.
+std::string place(const Where& where, const Ranks& from) {
+  const auto some = [](const std::string& ranks, const std::string& host) {
+    return (ranks.find_first_of("-,") == ranks.npos ? "rank " : "ranks ") + ranks + " on " + host;
+  };
+  const std::string ranks = ranges(from);
+  if (where.to.empty()) return where.from;
+  if (where.from == where.to && ranks == where.ranks) return some(ranks, where.from);
+  Ranks to = parse_ranges(where.ranks.c_str(), ~uint32_t{0});
+  if (from.size() == 1) to.erase(*from.begin());
+  return some(ranks, where.from) + " -> " + some(ranges(to), where.to);
+}
+
 std::string describe(const Findings& all, const boot::Job& job, const std::vector<std::string>& silent) {
-  static constexpr std::pair<Kind, const char*> headings[] = {
-      {within, "within a host"}, {between, "between hosts"}, {measured, "measured"}, {unused, "not used"}};
+  static constexpr std::pair<Kind, const char*> headings[] = {{within, "within a host"}, {between, "between hosts"}, {unused, "not used"}};
   const auto count = [](uint32_t n, const char* what) { return std::to_string(n) + " " + what + (n == 1 ? "" : "s"); };
-  std::string text = "weft: paths of " + count(job.size, "rank") + " on " + count(job.node_count, "host") + " (numbers are estimates" +
-                     (measure_variable.get() ? ", but for those measured)\n" : ")\n");
+  std::string text = "weft: paths of " + count(job.size, "rank") + " on " + count(job.node_count, "host") + "\n";
   for (const auto& [kind, heading] : headings) {
-    const auto rows = std::ranges::count_if(all, [&, k = kind](const auto& row) { return row.first.first == k; });
     for (const auto& [what, where] : all) {
       if (what.first != kind) continue;
-      const bool everywhere = kind == unused ? where.size() >= job.node_count : rows == 1 && kind != measured;
+      std::vector<std::string> places;
+      for (const auto& [there, from] : where) places.push_back(place(there, from));
+      const bool everywhere = kind == unused && where.size() >= job.node_count;
       char head[32];
       snprintf(head, sizeof head, "weft:   %-15s", heading);
-      text += head + what.second + (everywhere ? "" : "  [" + joined(where) + "]") + "\n";
+      text += head + what.second + (everywhere ? "" : "  [" + joined(places) + "]") + "\n";
     }
   }
   if (job.size == 1) text += "weft:   one rank sends to itself only\n";
@@ -129,8 +159,8 @@ std::string describe(const Findings& all, const boot::Job& job, const std::vecto
 
 pml::Buffer bytes(const std::string& text) { return {const_cast<char*>(text.data()), text.size(), &type::of(type::Basic::byte)}; }
 
-/// Rank 0 hears the others.
-void gather(pml::Lane& lane, pml::Team& team, const std::vector<Neighbour>& others, Findings& all, std::vector<std::string>& silent) {
+/// Hears others, so long that they can have heard others before. Names those that say nothing.
+std::vector<std::string> gather(pml::Lane& lane, pml::Team& team, const std::vector<HostOf>& others, uint64_t patience, Findings& all) {
   struct Awaited {
     pml::Request* request;
     std::string text;
@@ -143,45 +173,55 @@ void gather(pml::Lane& lane, pml::Team& team, const std::vector<Neighbour>& othe
   const auto complete = [](void* list) {
     return std::ranges::all_of(*static_cast<std::vector<Awaited>*>(list), [](const Awaited& a) { return a.request->complete.load(); });
   };
-  lane.wait_for(complete, &awaited, kPatience_ns);
+  lane.wait_for(complete, &awaited, patience);
+  std::vector<std::string> silent;
   for (size_t i = 0; i < others.size(); ++i) {
     pml::Request& request = *awaited[i].request;
     if (!request.complete.load()) lane.cancel(request);
     lane.wait(request);
     if (request.outcome.cancelled || request.outcome.error)
-      silent.push_back(others[i].host);
+      silent.push_back(others[i].name);
     else
-      merge(all, awaited[i].text.substr(0, request.outcome.bytes));
+      merge(all, awaited[i].text.substr(0, request.outcome.bytes), team.size());
     release(&request);
   }
+  return silent;
 }
 
-/// To rank 0, if it listens.
-void tell(pml::Lane& lane, pml::Team& team, const std::string& text) {
-  pml::Request* request = lane.isend(team, 0, kTag, pml::Traffic::user, bytes(text));
+/// To a rank, if it listens.
+void tell(pml::Lane& lane, pml::Team& team, uint32_t rank, const std::string& text) {
+  pml::Request* request = lane.isend(team, static_cast<int>(rank), kTag, pml::Traffic::user, bytes(text));
   const auto complete = [](void* r) { return static_cast<pml::Request*>(r)->complete.load(); };
   if (lane.wait_for(complete, request, kPatience_ns) != Status::ok) lane.cancel(*request);
   lane.wait(*request);
   release(request);
 }
 
+/// The first rank of each host hears its others, rank 0 the first ranks.
+void report(pml::Lane& lane, pml::Team& team, const std::vector<HostOf>& hosts) {
+  const boot::Job& job = lane.boot().job();
+  Findings all = own_findings(lane);
+  if (job.local_rank != 0) return tell(lane, team, job.node_ranks[0], encode(all));
+  std::vector<HostOf> here;
+  for (size_t i = 1; i < job.node_ranks.size(); ++i) here.push_back({"rank " + std::to_string(job.node_ranks[i]), job.node_ranks[i]});
+  std::vector<std::string> silent = gather(lane, team, here, kPatience_ns, all);
+  if (job.rank != 0) return tell(lane, team, 0, encode(all));
+  const auto mute = gather(lane, team, {hosts.begin() + 1, hosts.end()}, 2 * kPatience_ns, all);
+  silent.insert(silent.end(), mute.begin(), mute.end());
+  fputs(describe(all, job, silent).c_str(), stderr);
+}
+
 }  // namespace
 
-void report_paths(pml::Lane& lane, pml::Context context) {
+void look_at_ways(pml::Lanes& lanes, pml::Context context) {
+  pml::Lane& lane = lanes.at(context);
   const boot::Job& job = lane.boot().job();
-  const bool measures = measure_variable.get();
-  if (!report_variable.get() || job.local_rank > (measures ? 1 : 0)) return;
-  const auto others = neighbours(lane.boot());
+  const bool reports = report_variable.get(), measures = measures_ways() && job.size > 1;
+  if (!reports && !measures) return;
+  const auto hosts = job.local_rank == 0 ? all_hosts(lane.boot()) : std::vector<HostOf>();
   pml::Team team(lane, context, std::make_shared<const pml::Members>(pml::Members::range(0, job.size)), job.rank);
-  const std::string speeds = measures ? measured_lines(lane, team, others) : "";
-  if (job.local_rank != 0) return;
-  const std::string mine = own_lines(lane, others) + speeds;
-  if (job.rank != 0) return tell(lane, team, mine.substr(0, kMostText));
-  Findings all;
-  std::vector<std::string> silent;
-  merge(all, mine);
-  gather(lane, team, others, all, silent);
-  fputs(describe(all, job, silent).c_str(), stderr);
+  if (measures) measure_ways(lanes, lane, team, hosts);
+  if (reports) report(lane, team, hosts);
 }
 
 }  // namespace weft::comm

@@ -28,19 +28,21 @@ Place place_of(const Bulkwork& bulk, size_t way, uint64_t offset) {
 
 // Own memory
 
-/// The wires over which the peer is to reach memory for so many bytes: all rails of the kind that is used now, if it is worth it.
+/// The wires over which the peer is to reach memory for so many bytes: all rails of the kind that large messages take now, if it is worth
+/// it.
 size_t Lane::exposing_wires(const Peer& to, uint64_t bytes, std::array<uint32_t, kMaxStripes>& out) {
   if (!to.rails) {
     const Way* way = reading_way(to);
     if (way) out[0] = way->number;
     return way ? 1 : 0;
   }
-  const Track* best = to.rails->best();
+  const Track* best = to.rails->best_for_large();
   if (!best || !best->caps->get) return 0;
   size_t count = 0;
   for (uint32_t wire : to.rails->order) {
     const Track& track = to.rails->tracks[wire];
-    if (track.wire != best->wire || track.state == Track::State::down || count == out.size() || track.rail >= kMaxStripes) continue;
+    if (!to.rails->together(track, *best) || track.state == Track::State::down || count == out.size() || track.rail >= kMaxStripes)
+      continue;
     if (bytes >= kStripeFrom || &track == best) out[count++] = wire;
   }
   std::ranges::sort(out.begin(), out.begin() + count, {}, [&](uint32_t wire) { return to.rails->tracks[wire].rail; });

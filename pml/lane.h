@@ -22,6 +22,7 @@
 #include "pml/paths.h"
 #include "pml/payloads.h"
 #include "pml/peer.h"
+#include "pml/prices.h"
 #include "pml/request.h"
 #include "pml/team.h"
 #include "pml/transfer.h"
@@ -99,7 +100,7 @@ class Lane final : private btl::Sink {
   static Result<std::unique_ptr<Lane>> open(boot::Bootstrap&, bool threads);
   /// The same by a list as in WEFT_NET.
   static Result<std::unique_ptr<Lane>> open_named(boot::Bootstrap&, bool threads, std::string_view names);
-  /// The same over given transports, the preferred one first (tests).
+  /// The same over given transports (tests).
   static Result<std::unique_ptr<Lane>> open_over(boot::Bootstrap&, bool threads, std::vector<std::unique_ptr<btl::Transport>>);
   ~Lane() override;
   Lane(const Lane&) = delete;
@@ -217,8 +218,19 @@ class Lane final : private btl::Sink {
 
   /// The lane of a process that matches what has this ticket; connects to nobody. Under the lock.
   Peer& peer_of(ProcessId, uint32_t ticket);
-  /// The ways to a process, in the order of preference; asks the bootstrap, connects to nobody.
+  /// The ways to a process, that for small messages first; asks the bootstrap, connects to nobody.
   Result<std::vector<Path>> paths_to(ProcessId);
+
+  // Measuring. Both sides do the same at the same time, while nothing else is on the way between them.
+  /// The ways to a process, which is connected to. None if it cannot be reached.
+  std::vector<WayName> ways_to(ProcessId);
+  /// Sends everything to a process over this way until told otherwise (null). False if there is none of that name.
+  bool confine(ProcessId, const WayName*);
+  /// Can messages take a way now? Under the lock.
+  bool works(ProcessId, const WayName&);
+  /// From now on ways cost what was measured; others cost what both sides publish. The same on both sides of a way.
+  void learn(Prices);
+
   /// Transports that this process could have and does not use.
   const std::vector<Unused>& unused() const { return unused_; }
   /// Sets this thread's failure text for a request that ended with an error, and returns the error class.
@@ -451,6 +463,8 @@ class Lane final : private btl::Sink {
   bool holds_messages() const;
   bool is_here(uint32_t rank) const;
   void connect(Peer&);
+  void put_in_order(ProcessId, std::vector<Way>&);
+  void choose_ways(Peer&);
   void choose_protocols(Peer&);
   void fail_peer(Peer&, const std::string& why);
   void fail_process(ProcessId);
@@ -460,6 +474,7 @@ class Lane final : private btl::Sink {
   Peer* failed_source(Team&, int source);
   void refuse_if_failed(Transfer&);
   static const Way* reading_way(const Peer&);
+  static bool is_named(const Way& way, const WayName& name) { return way.wire == name.wire && way.endpoint->rail() == name.rail; }
   void handle_alarm();
 
   // btl::Sink
@@ -520,6 +535,7 @@ class Lane final : private btl::Sink {
   boot::Bootstrap& boot_;
   std::vector<std::unique_ptr<Wire>> wires_;
   std::vector<Unused> unused_;
+  Prices prices_;
   std::unordered_map<ProcessId, std::unique_ptr<Peer>> peers_;
   std::vector<Peer*> railed_;      // peers with several ways
   mutable std::mutex teams_lock_;  // taken under lanes' locks, also those of other lanes

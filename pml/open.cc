@@ -10,7 +10,9 @@
 namespace weft::pml {
 namespace {
 
-config::Text net_variable("", "net", "auto", "Transports to use, the preferred one first: auto, or a list of those that weft info names.");
+config::Text net_variable(
+    "", "net", "auto",
+    "Transports to use: auto, or a list of those that weft info names. Of those that reach a process the cheapest is taken.");
 config::Text wrap_variable("", "wrap", "", "Faults to inject into all transports but self, for tests: see btl/wrap/README.md.");
 
 const btl::Kind* kind_called(std::string_view name) {

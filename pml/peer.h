@@ -22,7 +22,10 @@ struct Way {
   uint32_t number = 0;  ///< of the wire among the lane's
   btl::Endpoint* endpoint = nullptr;
   const btl::Caps* caps = nullptr;
-  btl::Price price;  ///< of what both sides publish
+  btl::Price published;   ///< what it costs, as both sides publish
+  btl::Price price = {};  ///< what it costs: that, unless it was measured
+  bool measured = false;
+  double small = 0, large = 0;  ///< ns that a small and a large message take over all ways of its kind
 };
 
 /// How data moves once it is too large to be sent eagerly.
@@ -60,11 +63,12 @@ struct Peer {
   Peer* next_holding = nullptr;
 
   ProcessId id;                        ///< its seat
+  uint32_t confined = kNoWire;         ///< number of the only wire that is used while it is measured
   uint32_t lanes = 0;                  ///< of the peer's process, at its first lane; 0: not asked for yet
   Addresses addresses;                 ///< read when asking for the number of lanes, until connected
   std::array<Protocols, 3> protocols;  ///< by memory kind
   std::unique_ptr<Rails> rails;        ///< only with several ways over networks; then `endpoint` is not used
-  std::vector<Way> ways;               ///< in order of preference
+  std::vector<Way> ways;               ///< that for small messages first
   Transfer* landing = nullptr;         ///< the receive into whose memory an eager message is being read
   TransferList pending;                ///< matchable messages that found no room, in order
   TransferList streams;                ///< fragments being pushed

@@ -48,7 +48,7 @@ uint32_t Lane::lanes_of(Peer& first) {
   return std::clamp(count, 1u, kMostLanes);
 }
 
-/// Finds the ways to a peer, in order of preference. Fails the peer if there is none.
+/// Finds the ways to a peer. Fails the peer if there is none.
 void Lane::connect(Peer& peer) {
   if (peer.connected || peer.failed) return;
   if (any_failed_)
@@ -71,21 +71,21 @@ void Lane::connect(Peer& peer) {
   if (peer.ways.empty())
     return fail_peer(peer, "no transport reaches " + name_of(boot_, peer.id) +
                                (reasons.empty() ? "; see WEFT_NET and `weft doctor`" : " (" + reasons + ")"));
+  peer.connected = true;
+  choose_ways(peer);
   if (!reasons.empty())
     log(Level::info, "%s is reached over %s only (%s)", name_of(boot_, peer.id).c_str(), peer.ways.front().caps->name, reasons.c_str());
-  peer.endpoint = peer.ways.front().endpoint;
-  peer.gathers = peer.ways.front().caps->gathers;
-  if (peer.gathers) gathering_.store(true, std::memory_order_relaxed);
-  peer.connected = true;
-  lay_rails(peer);
-  choose_protocols(peer);
-  restore_quick(peer);
 }
 
+/// The way over which large data is read, if that is not dearer than sending it over the first way.
 const Way* Lane::reading_way(const Peer& peer) {
-  for (const Way& way : peer.ways)
-    if (way.caps->get && way.endpoint->can_get()) return &way;
-  return nullptr;
+  const Way* best = nullptr;
+  for (const Way& way : peer.ways) {
+    if (!way.caps->get || !way.endpoint->can_get() || way.large > peer.ways.front().large) continue;
+    if (peer.confined != kNoWire && way.number != peer.confined) continue;
+    if (!best || way.large < best->large) best = &way;
+  }
+  return best;
 }
 
 /// The table of protocols by size and kind of memory.
@@ -100,6 +100,7 @@ void Lane::choose_protocols(Peer& peer) {
   if (peer.rails)  // it may have to go over any of them
     for (uint32_t wire : peer.rails->order) eager = std::min<uint64_t>(eager, peer.rails->tracks[wire].caps->max_buffered);
   Protocols& host = peer.protocols[static_cast<size_t>(mem::MemKind::host)];
+  host = {};
   host.inline_below = uint64_t{caps.max_inline} + 1;
   host.eager_below = eager + 1;
   host.get_from = readable ? reading->caps->get_from : 0;

@@ -40,16 +40,6 @@ std::string track_text(const Peer& peer, const Track& track) {
   return "the way to " + text_of(peer.id) + " over " + track.caps->name + " " + track.caps->device;
 }
 
-/// Of one kind of wire, small messages take the rail that hangs on the process's own CPUs; kinds keep their order of preference.
-void nearest_first(Rails& rails) {
-  const auto& tracks = rails.tracks;
-  for (auto kind = rails.order.begin(); kind != rails.order.end();) {
-    const auto next = std::find_if(kind, rails.order.end(), [&](uint32_t w) { return tracks[w].wire != tracks[*kind].wire; });
-    std::stable_partition(kind, next, [&](uint32_t w) { return tracks[w].caps->near; });
-    kind = next;
-  }
-}
-
 uint64_t pause_after(uint32_t failures) { return std::min(kFirstPause_ns << std::min(failures, 10u), kLongestPause_ns); }
 
 }  // namespace
@@ -66,26 +56,30 @@ Rails& Lane::rails_of(Peer& peer) {
   return *peer.rails;
 }
 
-/// At connecting: keeps account of the ways over networks if there are several.
+/// Keeps account of the ways over networks if there are several, the best of all among them. Takes over what they cost now.
 void Lane::lay_rails(Peer& peer) {
   const auto lasting = [](const Way& way) { return way.caps->revives && !way.caps->same_node; };
-  if (peer.ways.front().caps->same_node) return;
-  if (!peer.rails && std::ranges::count_if(peer.ways, lasting) < 2) return;
+  const bool several = lasting(peer.ways.front()) && std::ranges::count_if(peer.ways, lasting) > 1;
+  if (!peer.rails && (!several || peer.confined != kNoWire)) return;
   Rails& rails = rails_of(peer);
   bool some = false;  // works, as the peer was first
+  rails.order.clear();
   for (const Way& way : peer.ways) {
     if (!lasting(way)) continue;
     Track& track = rails.tracks[way.number];
-    track.state = track.received ? Track::State::up : Track::State::asleep;
-    some |= track.proven;
-    track.rail = way.endpoint->rail();
-    track.wire = way.wire;
-    track.endpoint = way.endpoint;
-    track.caps = way.caps;
+    if (!track.known()) {
+      track.state = track.received ? Track::State::up : Track::State::asleep;
+      track.rail = way.endpoint->rail();
+      track.wire = way.wire;
+      track.endpoint = way.endpoint;
+      track.caps = way.caps;
+    }
+    some |= track.proven || track.state > Track::State::asleep;
     track.beta_ns_per_byte = way.price.beta_ns_per_byte;
+    track.large = way.large;
     rails.order.push_back(way.number);
   }
-  nearest_first(rails);
+  rails.confined = peer.confined;
   if (!some && !rails.order.empty()) rails.tracks[rails.order.front()].state = Track::State::up;
 }
 

@@ -17,6 +17,8 @@
 
 namespace weft::pml {
 
+constexpr uint32_t kNoWire = ~uint32_t{0};
+
 /// btl::Header::flags: the message is counted by its way.
 constexpr uint8_t kCounted = 1;
 
@@ -50,7 +52,8 @@ struct Track {
   uint32_t wire = 0;  ///< name of the kind of wire
   btl::Endpoint* endpoint = nullptr;
   const btl::Caps* caps = nullptr;
-  double beta_ns_per_byte = 0;  ///< of the slower end
+  double beta_ns_per_byte = 0;  ///< see Way::price
+  double large = 0;             ///< see Way::large
 
   // This life's messages.
   std::deque<Sent> unacknowledged;
@@ -78,11 +81,12 @@ struct Track {
 /// What a lane and its peer have over several ways.
 struct Rails {
   std::vector<Track> tracks;    ///< by number of the lane's wire
-  std::vector<uint32_t> order;  ///< wires that lead to the peer, best first
+  std::vector<uint32_t> order;  ///< wires that lead to the peer, the best for small messages first
   std::deque<Sent> again;       ///< were on a way that was lost
   uint64_t held = 0;            ///< bytes of copies
   uint64_t ask_at = 0;          ///< when the peer may be asked again
   uint64_t dark_since = 0;      ///< ns; 0: some way is up
+  uint32_t confined = kNoWire;  ///< see Peer::confined
   bool asked = false;           ///< the peer waits for our acknowledgement
   bool parting = false;         ///< we have said goodbye
   bool departed = false;        ///< the peer has
@@ -96,6 +100,16 @@ struct Rails {
       if (tracks[wire].usable()) return &tracks[wire];
     return nullptr;
   }
+  /// Of the kind of wire that large messages take.
+  Track* best_for_large() {
+    Track* found = best();
+    if (confined != kNoWire) return found;
+    for (uint32_t wire : order)
+      if (tracks[wire].usable() && tracks[wire].large < found->large) found = &tracks[wire];
+    return found;
+  }
+  /// Do large messages that take the one way take the other one as well?
+  bool together(const Track& one, const Track& other) const { return confined == kNoWire ? one.wire == other.wire : &one == &other; }
   Track* find(uint32_t wire, uint8_t rail) {
     for (Track& t : tracks)
       if (t.known() && t.wire == wire && t.rail == rail) return &t;

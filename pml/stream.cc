@@ -43,10 +43,10 @@ size_t Lane::outlets(Peer& to, uint64_t total, std::array<Outlet, kMaxStripes>& 
     return 1;
   }
   size_t count = 0;
-  const Track* first = to.rails->best();
+  const Track* first = to.rails->best_for_large();
   for (size_t slot = 0; slot < to.rails->order.size() && count < out.size(); ++slot) {
     Track& track = to.rails->tracks[to.rails->order[slot]];
-    if (!track.usable() || track.wire != first->wire) continue;
+    if (!track.usable() || !to.rails->together(track, *first)) continue;
     out[count++] = {track.endpoint, track.caps, &track, slot, 0};
   }
   share_out(std::span(out.data(), count), total, kZcopyPiece);

@@ -117,7 +117,10 @@ paths() { # which ways are reported; messages over the transports that are not t
   grep -q "^weft:   not used .*ucx: " "$work/out" || show "no word of ucx"
   start "$PREFIX/bin/weft" paths --measure "${where[@]}" -x WEFT_NET=tcp
   ends 0 "^weft:   within a host  tcp eth"
-  [ "$(grep -c "^weft:   measured  *[0-9.e+]* us, [0-9.e+-]* GB/s  \[" "$work/out")" -ge 3 ] || show "the ways were not measured"
+  local pair
+  for pair in "ranks 0-3 on node1 -> ranks 4-7 on node2" "ranks 8-11 on node3 -> ranks 4-7 on node2"; do
+    grep -q "^weft:   between hosts  tcp eth[^[]*, measured)  \[.*$pair" "$work/out" || show "the ways of $pair were not measured"
+  done
   over_ucx
 }
 

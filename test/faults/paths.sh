@@ -7,8 +7,8 @@ paths() { timeout -k 5 60 "$weft" paths "$@" </dev/null >"$work/out" 2>"$work/er
 
 test_one_host() {
   paths -n 3; want "status" $? 0
-  has "$work/err" "^weft: paths of 3 ranks on 1 host "
-  has "$work/err" "^weft:   within a host  shm (.* us, .* GB/s)"
+  has "$work/err" "^weft: paths of 3 ranks on 1 host$"
+  has "$work/err" "^weft:   within a host  shm (.* us, .* GB/s, published).*  \[ranks 0-2 on [^ ]*\]$"
   has "$work/err" "^weft:   not used  *ucx: all ranks are on one host"
   want "its output" "$(cat "$work/out")" ""
   want "headings" "$(grep -c "paths of" "$work/err")" 1
@@ -30,10 +30,26 @@ test_ranks_that_were_not_told() { # the others do not wait for them
   clean
 }
 
+test_kinds_of_pairs() { # ranks from which the same can be said stand together
+  run -n 2 --report-paths "$weft" trial-rank : -n 3 -x WEFT_NET=tcp "$weft" trial-rank >"$work/out" 2>&1; want "status" $? 0
+  has "$work/out" "within a host  shm (.*also tcp lo .*)  \[ranks 0-1 on [^ ]*\]$"
+  has "$work/out" "within a host  tcp lo ([^)]*)  \[ranks 2-4 on [^ ]* -> ranks 0-4 on "
+  has "$work/out" "not reached over shm  \[rank 0 on [^ ]* -> ranks 2-4 on [^ ]*, rank 1 on [^ ]* -> ranks 2-4 on "
+  has "$work/out" "not used  *ucx: WEFT_NET does not name it"
+  clean
+}
+
+test_measured() { # what was measured is what ways cost from then on, for every rank
+  paths --measure -n 4; want "status" $? 0
+  has "$work/err" "within a host  shm (.* us, .* GB/s, measured); also tcp lo (.* us, .* GB/s, measured).*  \[ranks 0-3 on "
+  want "kinds of pairs" "$(grep -c "within a host" "$work/err")" 1
+  clean
+}
+
 test_wishes() {
   paths -n 2 -x WEFT_NET=tcp; want "status" $? 0
   has "$work/err" "within a host  tcp "; has "$work/err" "not used  *shm: WEFT_NET does not name it"
-  paths -n 2 -x WEFT_NET=tcp,shm; has "$work/err" "within a host  tcp .*; also shm "
+  paths -n 2 -x WEFT_NET=tcp,shm; has "$work/err" "within a host  shm .*; also tcp "  # the cheaper one first, whatever the order
   run -n 1 -x WEFT_NET=pigeons "$weft" trial-rank >"$work/out" 2>&1; want "no such transport" $(($? != 0)) 1
   has "$work/out" "\"pigeons\" that does not exist; there are: auto, self, shm, "
   clean

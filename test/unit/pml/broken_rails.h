@@ -82,8 +82,10 @@ struct Yard {
   bool get = false;  ///< memory can be read and written over the rails
   uint64_t put_from = ~uint64_t{0};
   uint32_t seed = 1;
-  std::vector<uint32_t> near;  ///< by rank: the rail that hangs on its CPUs; empty: all do
-  std::vector<double> prices;  ///< by rail: ns a byte takes as both ends know it; empty: what this end knows
+  std::vector<uint32_t> near;      ///< by rank: the rail that hangs on its CPUs; empty: all do
+  std::vector<double> prices;      ///< by rail: ns a byte takes as both ends know it; empty: what this end knows
+  std::vector<const char*> names;  ///< by rail: its kind of wire; empty: all are of one
+  std::vector<double> alphas;      ///< by rail: ns that a small message takes; empty: none
   struct Load {
     std::atomic<uint64_t> messages{0}, bytes{0};
   };
@@ -111,7 +113,8 @@ class BrokenRail final : public btl::Transport {
  public:
   BrokenRail(std::shared_ptr<Yard> yard, uint32_t rank, uint32_t rail)
       : yard_(std::move(yard)), rank_(rank), rail_(rail), random_(yard_->seed + rank * 16 + rail) {
-    caps_.name = "broken";
+    caps_.name = yard_->names.empty() ? "broken" : yard_->names[rail];
+    if (!yard_->alphas.empty()) caps_.alpha_ns = yard_->alphas[rail];
     caps_.device = "rail" + std::to_string(rail);
     caps_.max_inline = 256;
     caps_.max_buffered = 16384;
