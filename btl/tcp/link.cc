@@ -10,6 +10,7 @@
 
 #include "btl/tcp/rail.h"
 #include "runtime/base/clock.h"
+#include "runtime/net/link_state.h"
 
 namespace weft::btl::tcp {
 namespace {
@@ -369,7 +370,10 @@ void Link::hang_up(State next) {
 void Link::fail(const std::string& why) {
   if (state_ == State::dead) return;
   if (bye_sent_ && outbox_.empty()) return hang_up(State::left);  // both left at the same time
-  why_ = rail_.who_text(*this) + " is lost over " + describe() + ": " + why;
+  const std::string& device = rail_.caps_.device;
+  const std::string link = net::link_state(device);
+  why_ = rail_.who_text(*this) + " is lost over " + describe() + " (rail " + std::to_string(rail_.index_) + ", link " + link + "): " + why +
+         net::advice_on_link(device, link);
   hang_up(State::dead);
   rail_.mourned_.push_back(this);
 }

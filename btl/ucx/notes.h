@@ -90,9 +90,10 @@ struct Token {
 
 /// What a process publishes: this, then UCX's address.
 struct Card {
-  uint32_t magic = 0x32637577;  // "wuc2"
+  uint32_t magic = 0x33637577;  // "wuc3"
   uint32_t token = 0;
   uint32_t slots = 0;  ///< of UCX's queues in shared memory (worker.cc)
+  uint32_t rdma = 0;   ///< 1: UCX may use an RDMA device, not sockets alone
 
   boot::Blob before(const void* address, size_t length) const {
     boot::Blob blob(sizeof *this + length);
@@ -100,11 +101,11 @@ struct Card {
     memcpy(blob.data() + sizeof *this, address, length);
     return blob;
   }
-  /// Its slots, if it is long enough to be one.
-  static uint32_t slots_in(const boot::Blob& published) {
+  /// What it says, if it is long enough to be one.
+  static Card of(const boot::Blob& published) {
     Card card;
     if (published.size() >= sizeof card) memcpy(&card, published.data(), sizeof card);
-    return card.slots;
+    return card;
   }
   /// UCX's part of what a process of this job has published; empty if it is none.
   static std::span<const std::byte> address_in(const boot::Blob& published, uint32_t token) {

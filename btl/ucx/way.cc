@@ -5,6 +5,7 @@
 #include "btl/ucx/worker.h"
 #include "include/mpi.h"
 #include "runtime/base/copy.h"
+#include "runtime/net/link_state.h"
 
 namespace weft::btl::ucx {
 namespace {
@@ -201,10 +202,18 @@ void Way::say(Say what) {
   word.release();
 }
 
-void Way::said(void* request, ucs_status_t, void* at) {
+void Way::said(void* request, ucs_status_t status, void* at) {
   const std::unique_ptr<Word> word(static_cast<Word*>(at));
-  if (word->what == Say::hello) word->way->greeting_ = false;
+  if (word->what == Say::hello) {
+    word->way->greeting_ = false;
+    if (status == UCS_OK && word->way->watched_) word->way->note_wires();
+  }
   ucp_request_free(request);
+}
+
+/// Remembers what UCX has chosen: once the way is lost, it does not say any more.
+void Way::note_wires() {
+  if (ep_) wires_ = wires_in(printed_by([&](FILE* file) { ucp_ep_print_info(ep_, file); }));
 }
 
 /// UCX has given an endpoint up.
@@ -214,9 +223,17 @@ void Way::failed(void* at, ucp_ep_h, ucs_status_t status) {
   const bool expected = way.left_ || (way.told_ && way.heard_);
   way.over_ = true;
   if (expected) return;
-  way.why_ = way.worker_.name_of(way) + " is lost over ucx: " + ucs_status_string(status) +
+  way.why_ = way.worker_.name_of(way) + " is lost over " + way.wires_text() + ": " + ucs_status_string(status) +
              "; the process has ended, its host is gone, or the network between (UCX_LOG_LEVEL=info says more)";
+  for (const Wire& wire : way.wires_) way.why_ += net::advice_on_link(wire.device, net::link_state(wire.device));
   way.worker_.mourned_.push_back(&way);
+}
+
+/// "ucx (tcp/eth0, link up)": UCX numbers no rails.
+std::string Way::wires_text() const {
+  std::string text;
+  for (const Wire& wire : wires_) text += (text.empty() ? " (" : "; ") + wire.text() + ", link " + net::link_state(wire.device);
+  return "ucx" + text + (text.empty() ? "" : ")");
 }
 
 std::string Way::describe() const { return "ucx to " + worker_.name_of(*this); }

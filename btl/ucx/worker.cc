@@ -63,15 +63,24 @@ void apply(Slots slots, ucp_config_t* config) {
     ucp_config_modify(config, name, size.c_str());
 }
 
+constexpr Price kInMemory{400, 0.06}, kOverRdma{2'000, 0.1}, kOverSockets{20'000, 0.8};  // estimates
+
 Caps caps_of() {
   Caps caps;
   caps.name = "ucx";
   caps.max_inline = caps.max_buffered = kBuffered;
   caps.zcopy = true;
   caps.ordered = false;
-  caps.alpha_ns = 2000;  // of a good network: UCX does not say what it will use
-  caps.beta_ns_per_byte = 0.1;
+  caps.alpha_ns = kOverRdma.alpha_ns;
+  caps.beta_ns_per_byte = kOverRdma.beta_ns_per_byte;
   return caps;
+}
+
+/// May UCX use an RDMA device, by what it prints of itself?
+bool uses_rdma(ucp_context_h context) {
+  const std::string printed = printed_by([&](FILE* file) { ucp_context_print_info(context, file); });
+  return std::ranges::any_of(std::initializer_list<const char*>{" rc_", " dc_", " ud_"},
+                             [&](const char* transport) { return printed.find(transport) != printed.npos; });
 }
 
 }  // namespace
@@ -117,7 +126,8 @@ Result<void> Worker::listen() {
   ucp_worker_attr_t attributes{};
   attributes.field_mask = UCP_WORKER_ATTR_FIELD_ADDRESS | UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER;
   if (const ucs_status_t s = ucp_worker_query(worker_, &attributes); s != UCS_OK) return failure("asking for the address", s);
-  address_ = Card{.token = token_.whole, .slots = slots_}.before(attributes.address, attributes.address_length);
+  rdma_ = uses_rdma(context_);
+  address_ = Card{.token = token_.whole, .slots = slots_, .rdma = rdma_}.before(attributes.address, attributes.address_length);
   ucp_worker_release_address(worker_, attributes.address);
   joined_limit_ = std::min(attributes.max_am_header, kJoined);
   const std::pair<Say, ucp_am_recv_callback_t> handlers[] = {{Say::message, on_message},
@@ -165,12 +175,19 @@ bool Worker::reaches(ProcessId who, const boot::Blob& address) const {
   return who.job == 0 && who.rank != job_.rank && address.size() > sizeof(Card);
 }
 
+/// As UCX does not say what it will take: by what both sides may use.
+Price Worker::price(ProcessId who, const boot::Blob& address) const {
+  const Card theirs = Card::of(address);
+  if (on_node(rank_of(who.rank)) && slots_ != no_shared_memory && theirs.slots != no_shared_memory) return kInMemory;
+  return rdma_ && theirs.rdma == 1 ? kOverRdma : kOverSockets;
+}
+
 Result<Endpoint*> Worker::connect(ProcessId who, const boot::Blob& address, void* cookie) {
   const std::string rank = text_of(who);
   const auto theirs = Card::address_in(address, token_.whole);
   if (theirs.empty()) return Failure{rank + " published no valid address for ucx; do all processes run the same version of Weft?"};
   // one would write into the other's queue past its end
-  if (const uint32_t slots = Card::slots_in(address); on_node(rank_of(who.rank)) && slots != slots_ && slots && slots_)
+  if (const uint32_t slots = Card::of(address).slots; on_node(rank_of(who.rank)) && slots != slots_ && slots && slots_)
     return Failure{
         rank +
         " has UCX's queues in shared memory in another shape; give all processes the same version and UCX_ settings, or leave out "

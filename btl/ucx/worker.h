@@ -11,6 +11,7 @@
 
 #include "btl/plugin.h"
 #include "btl/ucx/notes.h"
+#include "btl/ucx/wires.h"
 
 namespace weft::btl::ucx {
 
@@ -71,6 +72,8 @@ class Way final : public Endpoint {
   Status dispatch(Parcel*, const Header&);
   Status refused(ucs_status_t);
   void say(Say);
+  void note_wires();
+  std::string wires_text() const;
   void lend_back(Status);
   bool flushed();
   static void parcel_sent(void* request, ucs_status_t, void* parcel);
@@ -94,6 +97,7 @@ class Way final : public Endpoint {
   uint32_t rank_;
   std::vector<Loan*> loans_;  // in flight
   void* flush_ = nullptr;     // UCX's request
+  std::vector<Wire> wires_;   // that UCX has chosen, where it looks after the peer's life
   std::string why_;           // lost because of this
 };
 
@@ -113,6 +117,7 @@ class Worker final : public Transport {
   const Caps& caps() const override { return caps_; }
   boot::Blob address() const override { return address_; }
   bool reaches(ProcessId who, const boot::Blob& address) const override;
+  Price price(ProcessId who, const boot::Blob& address) const override;
   Result<Endpoint*> connect(ProcessId who, const boot::Blob& address, void* cookie) override;
   int poll(Sink&) override;
   int event_fd() const override { return event_fd_; }
@@ -147,6 +152,7 @@ class Worker final : public Transport {
   int events_ = 0;        // of this poll
   Token token_;
   uint32_t slots_ = 0;       // of UCX's queues in shared memory
+  bool rdma_ = false;        // UCX may use an RDMA device
   size_t joined_limit_ = 0;  // up to this many bytes note and payload go as one
   Parcel* parcels_ = nullptr;
   size_t idle_parcels_ = 0;

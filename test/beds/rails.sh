@@ -88,7 +88,7 @@ one_lost() {
   start -ppn 2 "$work/traffic" 100000 6
   sleep 2
   "$here/cluster" cut node2 2
-  ends 0 "arrived as they were sent" "eth2 .*; going on over eth1"
+  ends 0 "arrived as they were sent" "eth2 .* (rail 1, link [a-z]*): .*; going on over eth1"
   "$here/cluster" heal node2 2
 }
 

@@ -68,7 +68,8 @@ Target ucx_cards() {
             const auto theirs = ucx::Card::address_in(published, 5);
             if (theirs.empty()) return;
             need(theirs.data() + theirs.size() == published.data() + published.size(), "UCX's address is not what was published");
-            need(text_of(ucx::Card{.token = 5, .slots = ucx::Card::slots_in(published)}.before(theirs.data(), theirs.size())) == in,
+            need(text_of(ucx::Card{.token = 5, .slots = ucx::Card::of(published).slots, .rdma = ucx::Card::of(published).rdma}.before(
+                     theirs.data(), theirs.size())) == in,
                  "a card is not what it was when made again");
           }};
 }

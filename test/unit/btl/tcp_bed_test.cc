@@ -124,6 +124,8 @@ TEST_CASE("two hosts, two wires, and a docker0 of each") {
   REQUIRE(until([&] { return a.rails[1]->losses.size() == 1; }));
   INFO(a.rails[1]->losses[1]);
   CHECK(a.rails[1]->losses[1].find("rank 1 on node1 is lost over tcp eth1 10.77.1.1:") == 0);
+  CHECK(a.rails[1]->losses[1].find(" (rail 1, link down): ") != std::string::npos);
+  CHECK(a.rails[1]->losses[1].find("this side's own link is down: look at the cable") != std::string::npos);
   bed.enter(0);
   REQUIRE(a.rails[0]->send(1, header_of(2), "ok") == Status::ok);
   REQUIRE(until([&] { return b.rails[0]->count == 2; }));

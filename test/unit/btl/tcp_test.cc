@@ -303,6 +303,7 @@ TEST_CASE("a peer that dies is lost, with a sentence that helps") {
     const std::string& why = world[0].losses[1];
     INFO(why);
     CHECK(why.find("rank 1 on node0 is lost over tcp lo 127.0.0.1:") == 0);
+    CHECK(why.find(" (rail 0, link up): ") != std::string::npos);
     CHECK(why.find(" -> 127.0.0.1:") != std::string::npos);
     CHECK(why.find("died or was killed") != std::string::npos);
     CHECK(bulk.done.times == 1);

@@ -9,6 +9,7 @@
 #include <random>
 
 #include "btl/list.h"
+#include "btl/ucx/wires.h"
 #include "runtime/boot/boot.h"
 #include "runtime/config/config.h"
 #include "runtime/type/predefined.h"
@@ -322,8 +323,35 @@ TEST_CASE("a peer on another host that has died is lost, and its operations end 
   CHECK(done.times == 1);
   CHECK(done.status == Status::peer_failed);
   CHECK(world[0].losses[1].find("rank 1") == 0);
+  CHECK(world[0].losses[1].find(" is lost over ucx (tcp/") != std::string::npos);  // the device, and its link
+  CHECK(world[0].losses[1].find(", link up)") != std::string::npos);
   CHECK(world[0].to(1).try_inline(header_of(2), "ho") == Status::peer_failed);
   CHECK(world[0].wire->drain());
+}
+
+TEST_CASE("UCX costs what its wires do, alike on both sides") {
+  for (const Wire& wire : wires) {
+    World world(2, wire);
+    const Price price = world[0].wire->price({0, 1}, world.addresses[1]);
+    const bool memory = !wire.far && std::string(wire.tls).find("tcp") == std::string::npos;
+    CHECK(price.alpha_ns == (memory ? 400 : 20'000));
+    CHECK(world[1].wire->price({0, 0}, world.addresses[0]).alpha_ns == price.alpha_ns);
+    CHECK(world[1].wire->price({0, 0}, world.addresses[0]).beta_ns_per_byte == price.beta_ns_per_byte);
+  }
+}
+
+TEST_CASE("what UCX prints of an endpoint names its wires") {
+  using ucx::wires_in;
+  const char* printed =
+      "#\n# UCP endpoint ep_cfg[3]\n#\n#               peer: node2\n"
+      "#                 lane[0]:  4:rc_verbs/rxe0:1.0 md[2]      -> md[2]/ib/sysdev[255] rma_bw#0 am am_bw#0\n"
+      "#                 lane[1]:  4:rc_verbs/rxe0:1.1 md[2]      -> md[2]/ib/sysdev[255] rma_bw#1\n"
+      "#                 lane[2]: 11:tcp/eth0.100.0 md[1]       -> md[1]/tcp/sysdev[255] wireup\n"
+      "#                tag_send: 0..<egr/short>..8246..<egr/bcopy>..(inf)\n";
+  CHECK(wires_in(printed) == std::vector<ucx::Wire>{{"rc_verbs", "rxe0:1"}, {"tcp", "eth0.100"}});
+  for (const char* nonsense : {"", "lane[", "lane[0]:", "lane[0]: 3", "lane[0]: 3:", "lane[0]: 3:tcp", "lane[0]: x/y\nlane[1]: 3:/"})
+    CHECK(wires_in(nonsense).empty());
+  for (size_t cut = 0; cut < strlen(printed); ++cut) CHECK(wires_in(std::string(printed).substr(0, cut)).size() <= 3);
 }
 
 TEST_CASE("messages of another job are dropped") {

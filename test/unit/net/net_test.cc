@@ -7,6 +7,7 @@
 #include "runtime/net/auth.h"
 #include "runtime/net/handshake.h"
 #include "runtime/net/interfaces.h"
+#include "runtime/net/link_state.h"
 
 using namespace weft::net;
 
@@ -240,4 +241,14 @@ TEST_CASE("random bytes never pass a handshake") {
     }
     CHECK(h.state() == Handshake::State::failed);
   }
+}
+
+TEST_CASE("the state of a link is said in a word, and advice follows where it is to blame") {
+  CHECK(link_state("lo") == "up");
+  CHECK(link_state("no-such-dev") == "gone");
+  for (const char* odd : {"", "no-such-device:1", ":", "a-name-longer-than-any-interface-has"}) CHECK(link_state(odd) == "unknown");
+  CHECK(advice_on_link("lo", "up").empty());
+  CHECK(advice_on_link("x", "unknown").empty());
+  CHECK(advice_on_link("eth0", "down").find("; this side's own link is down: look at the cable") == 0);
+  CHECK(advice_on_link("eth0", "switched off").find("`ip link set eth0 up`") != std::string::npos);
 }
