@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "btl/porter.h"
+#include "btl/verbs/flow.h"
 #include "btl/verbs/rail.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
@@ -288,6 +289,7 @@ bool Link::raise_queues(const Proposal& theirs) {
     a.ah_attr.is_global = port.ethernet || !std::equal(here_.bytes.begin(), here_.bytes.begin() + 8, there_.bytes.begin());
     memcpy(a.ah_attr.grh.dgid.raw, there_.bytes.data(), 16);
     a.ah_attr.grh.sgid_index = here_.index;
+    a.ah_attr.grh.flow_label = flow_label(rail_.boot_.job().rank, who_.rank, uint32_t(rail_.index_), generation_, i);
     a.ah_attr.grh.hop_limit = 64;
     a.ah_attr.grh.traffic_class = options.traffic_class;
     error = rail_.verbs_.modify_qp(

@@ -30,6 +30,7 @@ class FakeVerbs {
   struct Pair : ibv_qp {
     uint32_t partner = 0;
     ibv_qp_state now = IBV_QPS_RESET;
+    uint32_t flow_label = 0;
     std::deque<Received> coming;  ///< slots of messages that are not whole
   };
 
@@ -122,6 +123,7 @@ class FakeVerbs {
     verbs.modify_qp = [](ibv_qp* qp, ibv_qp_attr* to, int what) {
       auto* pair = static_cast<Pair*>(qp);
       if (what & IBV_QP_DEST_QPN) pair->partner = to->dest_qp_num;
+      if (what & IBV_QP_AV) pair->flow_label = to->ah_attr.grh.flow_label;
       pair->now = to->qp_state;
       if (pair->now == IBV_QPS_ERR)
         for (; !pair->coming.empty(); pair->coming.pop_front()) arrive(*pair, pair->coming.front().id, IBV_WC_WR_FLUSH_ERR, {}, 0);

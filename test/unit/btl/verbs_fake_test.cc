@@ -4,7 +4,9 @@
 #include <chrono>
 #include <functional>
 #include <map>
+#include <set>
 
+#include "btl/verbs/flow.h"
 #include "btl/verbs/rail.h"
 #include "test/unit/btl/fake_verbs.h"
 
@@ -127,4 +129,41 @@ TEST_CASE("slots come back from queue pairs that end, whether or not anybody has
   }
   CHECK(FakeVerbs::unready == 0);
   CHECK(std::ranges::count(world.one.tags, 99) == 0);  // what was lost with its way does not come later
+}
+
+TEST_CASE("queue pairs of a way differ in what networks hash, and a way that is opened anew differs from the one before") {
+  World world;
+  std::set<uint32_t> before;
+  for (int32_t round = 0; round < 4; ++round) {
+    REQUIRE(world.talk(round));
+    std::map<ibv_srq*, std::set<uint16_t>> ports;  // by side
+    std::set<uint32_t> labels;
+    for (auto& [number, pair] : FakeVerbs::pairs) {
+      CHECK(pair->flow_label != 0);
+      CHECK(pair->flow_label < 1u << 20);
+      CHECK(ports[pair->srq].insert(verbs::udp_source_port(pair->flow_label)).second);
+      labels.insert(pair->flow_label);
+    }
+    REQUIRE(ports.size() == 2);
+    for (auto& [side, own] : ports) CHECK(own.size() == 1 + verbs::Options{}.flows);
+    CHECK(labels != before);
+    before = labels;
+    world.cut();
+  }
+}
+
+TEST_CASE("source ports of ways are spread, and those of a way are all different") {
+  std::map<uint16_t, int> first;
+  for (uint32_t from = 0; from < 64; ++from)
+    for (uint32_t to = 0; to < 64; ++to) {
+      std::set<uint16_t> ports;
+      for (size_t queue = 0; queue <= verbs::kMaxFlows; ++queue) {
+        const uint16_t port = verbs::udp_source_port(verbs::flow_label(from, to, 0, 1, queue));
+        CHECK(port >= 0xc000);
+        CHECK(ports.insert(port).second);
+      }
+      ++first[verbs::udp_source_port(verbs::flow_label(from, to, 0, 1, 1))];
+    }
+  CHECK(first.size() > 3300);  // of 4096 ways, in 16384 ports: at random 3623 or so
+  for (auto& [port, ways] : first) CHECK(ways < 8);
 }
