@@ -58,6 +58,18 @@ striped() { # both rails carry their part
   [ $((first * 5)) -gt $((first + second)) ] && [ $((second * 5)) -gt $((first + second)) ] || show "one rail has carried nearly all"
 }
 
+measured() { # a rail of which nobody says that it is slow gets less, once that has been measured
+  local node first second
+  for node in 1 2; do "$here/cluster" exec node$node -- tc qdisc replace dev eth2 root tbf rate 1gbit burst 256kb latency 100ms; done
+  first=$(carried eth1) second=$(carried eth2)
+  start -ppn 1 --report-paths -x WEFT_NET_MEASURE=yes "$work/traffic" 600
+  ends 0 "arrived as they were sent" "between hosts  tcp eth1 (.*, measured) + eth2 (.*, measured)  "
+  first=$(($(carried eth1) - first)) second=$(($(carried eth2) - second))
+  say "$(grep -a 'between hosts' "$work/out")" "rail 1 carried $first bytes, rail 2 $second"
+  [ $((second * 2)) -lt $first ] || show "the slow rail has carried too much"
+  for node in 1 2; do "$here/cluster" exec node$node -- tc qdisc del dev eth2 root; done
+}
+
 unsteady() { # a rail is cut and healed every second
   start -ppn 1 "$work/traffic" 100000 12
   for rail in 1 2 1 2 1; do
@@ -121,7 +133,7 @@ decoys() { # a docker0 with the same address on each host, and cards of one subn
 can_bed sshd ssh || skip "$why_not"
 built "$SRC"/test/conformance/{smoke,point_to_point,collectives}.cc "$here/traffic.c"
 bed_up rails "$here/cluster" up 2 --rails 3 --share "$OUT" --share "$PREFIX"
-[ $# -gt 0 ] || set -- programs striped unsteady one_lost all_lost decoys
+[ $# -gt 0 ] || set -- programs striped measured unsteady one_lost all_lost decoys
 for part; do "$part"; done
 bed_down
 result "$runs jobs on two hosts with several rails"
