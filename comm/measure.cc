@@ -141,8 +141,7 @@ void Pair::follow(const std::string& host, pml::Prices& found) {
 }
 
 /// The first rank of a host.
-pml::Prices meet_others(pml::Lane& lane, pml::Team& team, const std::vector<HostOf>& hosts) {
-  const boot::Job& job = lane.boot().job();
+pml::Prices meet_others(const boot::Job& job, pml::Lane& lane, pml::Team& team, const std::vector<HostOf>& hosts) {
   pml::Prices found;
   if (job.node_ranks.size() > 1) Pair(lane, team, job.node_ranks[1]).lead(job.host, found);
   const auto count = static_cast<uint32_t>(std::min<size_t>(hosts.size(), kMostHosts));
@@ -161,13 +160,13 @@ pml::Prices meet_others(pml::Lane& lane, pml::Team& team, const std::vector<Host
 }
 
 /// From the first rank of a host to its others.
-pml::Prices share(pml::Lane& lane, pml::Team& team, const pml::Prices& found) {
-  const auto& here = lane.boot().job().node_ranks;
+pml::Prices share(const boot::Job& job, pml::Lane& lane, pml::Team& team, const pml::Prices& found) {
+  const auto& here = job.node_ranks;
   const auto first = static_cast<int>(here[0]);
   std::string text = found.to_text();
   const auto buffer = [&] { return pml::Buffer{text.data(), text.size(), &type::of(type::Basic::byte)}; };
   pml::Outcome outcome;
-  if (lane.boot().job().local_rank == 0) {
+  if (job.local_rank == 0) {
     for (size_t i = 1; i < here.size(); ++i) lane.send(team, static_cast<int>(here[i]), kTag, pml::Traffic::user, buffer());
     return found;
   }
@@ -189,11 +188,11 @@ int partner_in(uint32_t round, uint32_t me, uint32_t count) {
 bool measures_ways() { return measure_variable.get(); }
 
 void measure_ways(pml::Lanes& lanes, pml::Lane& lane, pml::Team& team, const std::vector<HostOf>& hosts) {
-  const boot::Job& job = lane.boot().job();
+  const boot::Job& job = lanes.first().boot().job();  // other lanes know themselves by their seats
   pml::Prices found;
-  if (job.local_rank == 0) found = meet_others(lane, team, hosts);
+  if (job.local_rank == 0) found = meet_others(job, lane, team, hosts);
   if (job.local_rank == 1) Pair(lane, team, job.node_ranks[0]).follow(job.host, found);
-  found = share(lane, team, found);
+  found = share(job, lane, team, found);
   for (const auto& each : lanes.all()) each->learn(found);
 }
 

@@ -198,9 +198,9 @@ void tell(pml::Lane& lane, pml::Team& team, uint32_t rank, const std::string& te
 }
 
 /// The first rank of each host hears its others, rank 0 the first ranks.
-void report(pml::Lane& lane, pml::Team& team, const std::vector<HostOf>& hosts) {
-  const boot::Job& job = lane.boot().job();
-  Findings all = own_findings(lane);
+void report(pml::Lane& first, pml::Lane& lane, pml::Team& team, const std::vector<HostOf>& hosts) {
+  const boot::Job& job = first.boot().job();
+  Findings all = own_findings(first);
   if (job.local_rank != 0) return tell(lane, team, job.node_ranks[0], encode(all));
   std::vector<HostOf> here;
   for (size_t i = 1; i < job.node_ranks.size(); ++i) here.push_back({"rank " + std::to_string(job.node_ranks[i]), job.node_ranks[i]});
@@ -215,13 +215,14 @@ void report(pml::Lane& lane, pml::Team& team, const std::vector<HostOf>& hosts) 
 
 void look_at_ways(pml::Lanes& lanes, pml::Context context) {
   pml::Lane& lane = lanes.at(context);
-  const boot::Job& job = lane.boot().job();
+  boot::Bootstrap& boot = lanes.first().boot();  // that of another lane speaks of its seat
+  const boot::Job& job = boot.job();
   const bool reports = report_variable.get(), measures = measures_ways() && job.size > 1;
   if (!reports && !measures) return;
-  const auto hosts = job.local_rank == 0 ? all_hosts(lane.boot()) : std::vector<HostOf>();
+  const auto hosts = job.local_rank == 0 ? all_hosts(boot) : std::vector<HostOf>();
   pml::Team team(lane, context, std::make_shared<const pml::Members>(pml::Members::range(0, job.size)), job.rank);
   if (measures) measure_ways(lanes, lane, team, hosts);
-  if (reports) report(lane, team, hosts);
+  if (reports) report(lanes.first(), lane, team, hosts);
 }
 
 }  // namespace weft::comm

@@ -40,6 +40,7 @@ test_kinds_of_pairs() { # ranks from which the same can be said stand together
 }
 
 test_measured() { # what was measured is what ways cost from then on, for every rank
+  paths --measure -n 4 -x WEFT_PML_LANES=4; want "status" $? 0; has "$work/err" "within a host  shm (.*, measured).*  \[ranks 0-3 on "
   paths --measure -n 4; want "status" $? 0
   has "$work/err" "within a host  shm (.* us, .* GB/s, measured); also tcp lo (.* us, .* GB/s, measured).*  \[ranks 0-3 on "
   want "kinds of pairs" "$(grep -c "within a host" "$work/err")" 1

@@ -28,7 +28,10 @@ TEST_CASE("each pair of hosts meets once, and nobody two at a time") {
 }
 
 TEST_CASE("all ranks of a host learn what was measured, and choose by it") {
+  const std::string lanes = GENERATE(as<std::string>{}, "1", "4");
   config::Variable& measure = *config::find("WEFT_NET_MEASURE");
+  config::Variable& count = *config::find("WEFT_PML_LANES");
+  REQUIRE(count.set(lanes, config::Origin::program));
   REQUIRE(measure.set("yes", config::Origin::program));
   constexpr uint32_t kSize = 5;
   auto boots = boot::open_fake(kSize, 2);
@@ -56,5 +59,6 @@ TEST_CASE("all ranks of a host learn what was measured, and choose by it") {
   for (uint32_t me = 0; me < kSize; ++me) ranks.emplace_back([&, me] { wrong[me] = body(me); });
   for (auto& rank : ranks) rank.join();
   measure.set("no", config::Origin::program);
+  count.set("0", config::Origin::program);
   for (uint32_t me = 0; me < kSize; ++me) CHECK(wrong[me] == "");
 }
