@@ -10,7 +10,7 @@
 namespace weft::type {
 namespace {
 
-/// Copies one block of 1..64 bytes with at most a handful of moves; longer ones by memcpy.
+/// Copies one block of 1..128 bytes with at most a handful of moves; longer ones by memcpy.
 [[gnu::always_inline]] inline void copy_block(std::byte* to, const std::byte* from, uint64_t n) {
   auto ends = [&]<size_t w>(std::integral_constant<size_t, w>) {  // two overlapping moves cover w..2w bytes
     std::byte a[w], b[w];
@@ -19,8 +19,10 @@ namespace {
     std::memcpy(to, a, w);
     std::memcpy(to + n - w, b, w);
   };
-  if (n > 64) {
+  if (n > 128) {
     std::memcpy(to, from, n);
+  } else if (n > 64) {
+    ends(std::integral_constant<size_t, 64>());
   } else if (n >= 32) {
     ends(std::integral_constant<size_t, 32>());
   } else if (n >= 16) {
@@ -64,6 +66,63 @@ inline void pause_stores() {
 #endif
 }
 
+constexpr size_t kLine = 64;
+
+/// Writes past the caches, without reading what is overwritten; `to` begins a cache line. streams_end() must follow.
+inline void stream(std::byte* to, const std::byte* from, size_t bytes) {
+#ifdef __x86_64__
+  for (; bytes >= kLine; to += kLine, from += kLine, bytes -= kLine)
+    for (size_t i = 0; i < kLine; i += 16) {
+      using Words [[gnu::vector_size(16)]] = long long;
+      Words words;
+      std::memcpy(&words, from + i, sizeof words);
+      __builtin_ia32_movntdq(reinterpret_cast<Words*>(to + i), words);
+    }
+#endif
+  std::memcpy(to, from, bytes);
+}
+inline void streams_end() {
+#ifdef __x86_64__
+  __builtin_ia32_sfence();
+#endif
+}
+
+/// Packed at once, so much would only sweep out what else lies in the caches. (What the system says of their sizes is of no use in virtual
+/// machines.)
+constexpr uint64_t kBeyondCaches = uint64_t{32} << 20;
+
+/// No list, in which it takes a search to go on, and blocks so small that one more copy within the first cache costs little.
+bool loops_of_small_blocks(const Layout& layout) {
+  return layout.is_block() ? layout.size <= kLine : layout.shape == Layout::Shape::loop && loops_of_small_blocks(*layout.child);
+}
+
+/// Blocks at distances, in more cache lines than the second cache holds: what comes from behind it comes sooner to many loads and stores at
+/// once.
+constexpr uint64_t kFarBlocks = 32768;
+
+#ifdef __x86_64__
+/// Packs every other block of n bytes, two vectors at a time; returns how many. Not the last ones: behind them is no memory to read.
+template <size_t n>
+uint64_t every_other(std::byte* to, const std::byte* from, uint64_t count) {
+  using Floats [[gnu::vector_size(16)]] = float;
+  constexpr uint64_t kEach = 16 / n;
+  uint64_t i = 0;
+  for (; i + 2 * kEach < count; i += 2 * kEach, from += 64, to += 32)
+#pragma GCC unroll 2
+    for (int k = 0; k < 2; ++k) {
+      Floats a, b;
+      std::memcpy(&a, from + 32 * k, 16);
+      std::memcpy(&b, from + 32 * k + 16, 16);
+      if constexpr (n == 4)
+        a = __builtin_shufflevector(a, b, 0, 2, 4, 6);
+      else
+        a = __builtin_shufflevector(a, b, 0, 1, 4, 5);
+      std::memcpy(to + 16 * k, &a, 16);
+    }
+  return i;
+}
+#endif
+
 /// Calls `body` with the block length as a constant where it is one of `kLengths`, else with 0.
 template <size_t... kLengths, class Body>
 [[gnu::always_inline]] inline void by_length_of(uint64_t bytes, Body&& body) {
@@ -105,29 +164,45 @@ struct Copier {
   bool strided(std::byte* memory, uint64_t count, int64_t stride, uint64_t bytes) { return grid(memory, 1, 0, count, stride, bytes); }
   bool grid(std::byte* memory, uint64_t outer, int64_t outer_stride, uint64_t count, int64_t stride, uint64_t bytes) {
     const uint64_t few = kPack ? 0 : crowd(count, stride, bytes);
+    const bool far = outer * count > kFarBlocks;
     by_length(bytes, [&]<size_t n>(std::integral_constant<size_t, n>) {
       Copier local = *this;  // in registers: the stores below could alias *this
       for (uint64_t i = 0; i < outer; ++i) {
         std::byte* at = memory + static_cast<int64_t>(i) * outer_stride;
         if (few)
-          local = crowded<n>(local, at, count, stride, bytes, few);
+          local = far && n && n <= 16 ? far_crowded<n>(local, at, count, stride) : crowded<n>(local, at, count, stride, bytes, few);
         else
-          local.template row<n>(at, count, stride, bytes);
+          local.template row<n>(at, count, stride, bytes, far);
       }
       *this = local;
     });
     return true;
   }
   template <size_t n>
-  [[gnu::always_inline]] void row(std::byte* at, uint64_t count, int64_t stride, uint64_t bytes) {
+  [[gnu::always_inline]] void row(std::byte* at, uint64_t count, int64_t stride, uint64_t bytes, bool far) {
     uint64_t i = 0;
-    // A turn of the loop costs more than the move of what is in the cache. What is not comes sooner to one load or store than to
-    // eight that take turns, as processors tell from each one's addresses what it will need next.
-    if (n && n <= 16 && (count <= 512 || std::abs(stride) <= 64))
+#ifdef __x86_64__
+    if constexpr (kPack && (n == 4 || n == 8))
+      if (stride == 2 * static_cast<int64_t>(n))
+        i = every_other<n>(stream, at, count), stream += i * n, at += static_cast<int64_t>(i) * stride;
+#endif
+    // A turn of the loop costs more than the move of what is in the cache. What is in the second one comes sooner to one load or store
+    // than to eight that take turns, as processors tell from each one's addresses what it will need next.
+    if (n && n <= 16 && (count <= 512 || std::abs(stride) <= 64 || far))
       for (; i + 8 <= count; i += 8)
 #pragma GCC unroll 8
         for (int k = 0; k < 8; ++k, at += stride) fixed<n>(at, bytes);
     for (; i < count; ++i, at += stride) fixed<n>(at, bytes);
+  }
+  /// Such rows that crowd as well.
+  template <size_t n>
+  static Copier far_crowded(Copier from, std::byte* at, uint64_t count, int64_t stride) {
+    uint64_t i = 0;
+    for (; i + 4 <= count; i += 4, pause_stores())
+#pragma GCC unroll 4
+      for (int k = 0; k < 4; ++k, at += stride) from.fixed<n>(at, n);
+    for (; i < count; ++i, at += stride) from.fixed<n>(at, n);
+    return from;
   }
   template <size_t n>
   static Copier crowded(Copier from, std::byte* at, uint64_t count, int64_t stride, uint64_t bytes, uint64_t few) {
@@ -232,11 +307,34 @@ size_t Cursor::pack(void* to, size_t n) {
   if (!n) return 0;
   if (!layout_) {
     std::memcpy(to, data(), n);
+  } else if (n >= kBeyondCaches && loops_of_small_blocks(*layout_)) {
+    return pack_past_caches(to, n);
   } else {
     Copier<true> copier{static_cast<std::byte*>(to)};
     walk_loop(*layout_, extent_, base_, position_, position_ + n, copier);
   }
   position_ += n;
+  return n;
+}
+
+size_t Cursor::pack_past_caches(void* to, size_t n) {
+  n = std::min<uint64_t>(n, left());
+  constexpr size_t kPiece = 4096;
+  alignas(kLine) std::byte piece[kPiece];
+  const auto pack_some = [&](std::byte* out, size_t bytes) {
+    Copier<true> copier{out};
+    walk_loop(*layout_, extent_, base_, position_, position_ + bytes, copier);
+    position_ += bytes;
+  };
+  auto* out = static_cast<std::byte*>(to);
+  const size_t head = std::min<size_t>(n, -reinterpret_cast<uintptr_t>(out) % kLine);
+  if (head) pack_some(out, head);
+  for (size_t done = head, some; done < n; done += some) {
+    some = std::min(kPiece, n - done);
+    pack_some(piece, some);
+    stream(out + done, piece, some);
+  }
+  streams_end();
   return n;
 }
 

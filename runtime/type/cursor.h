@@ -30,6 +30,8 @@ class Cursor {
   void seek(uint64_t position) { position_ = position < total_ ? position : total_; }
   /// Copies the next up to n bytes out of memory (send side) and advances; returns bytes copied.
   size_t pack(void* to, size_t n);
+  /// The same for more than the caches hold, as pack() does by itself. Not if contiguous().
+  size_t pack_past_caches(void* to, size_t n);
   /// Copies the next up to n bytes into memory (receive side) and advances; returns bytes copied.
   size_t unpack(const void* from, size_t n);
   /// Describes the next bytes (at most `max_bytes`) as memory runs, without copying, and advances past them.

@@ -174,25 +174,65 @@ TEST_CASE("copies between different layouts of the same bytes") {
   }
 }
 
+namespace {
+
+/// Blocks at equal distances, unpacked and packed, are where they belong; also when packed past the caches, from anywhere to anywhere.
+void check_blocks(int64_t count, int64_t length, int64_t stride, Draw& draw) {
+  Datatype& byte = *predefined(reinterpret_cast<uintptr_t>(MPI_BYTE));
+  Datatype* made = nullptr;
+  REQUIRE(hvector(count, length, stride, byte, Form::small, made) == MPI_SUCCESS);
+  const weft::test::Ref type(made);
+  const size_t first = stride < 0 ? static_cast<size_t>((count - 1) * -stride) : 0;
+  std::vector<std::byte> memory(static_cast<size_t>((count - 1) * std::abs(stride) + length)), expected = memory;
+  std::vector<std::byte> packed(static_cast<size_t>(count * length)), back(packed.size());
+  for (size_t i = 0; i < packed.size(); ++i) packed[i] = static_cast<std::byte>(i * 131 + (i >> 8) * 31 + 7);
+  for (int64_t i = 0; i < count; ++i)
+    memcpy(expected.data() + static_cast<int64_t>(first) + i * stride, packed.data() + i * length, static_cast<size_t>(length));
+  unpack(*type, 1, packed.data(), packed.size(), memory.data() + first);
+  pack(*type, 1, memory.data() + first, back.data());
+  INFO(count << " blocks of " << length << " bytes every " << stride);
+  CHECK(memory == expected);
+  CHECK(back == packed);
+
+  Cursor cursor(memory.data() + first, 1, *type);
+  if (cursor.contiguous()) return;
+  const auto from = static_cast<size_t>(draw.pick(0, static_cast<int64_t>(packed.size()) - 1));
+  const auto shift = static_cast<size_t>(draw.pick(0, 64)), bytes = static_cast<size_t>(draw.pick(0, static_cast<int64_t>(packed.size())));
+  std::vector<std::byte> place(shift + bytes + 1, std::byte{1});
+  cursor.seek(from);
+  const size_t done = cursor.pack_past_caches(place.data() + shift, bytes);
+  CHECK((done == std::min(bytes, packed.size() - from) && cursor.position() == from + done));
+  CHECK(std::equal(place.begin() + static_cast<int64_t>(shift), place.begin() + static_cast<int64_t>(shift + done),
+                   packed.begin() + static_cast<int64_t>(from)));
+  CHECK(std::count(place.begin() + static_cast<int64_t>(shift + done), place.end(), std::byte{1}) ==
+        static_cast<int64_t>(bytes - done) + 1);
+}
+
+}  // namespace
+
 // Distances as those of matrices with a power of two as their width are copied in ways of their own.
 TEST_CASE("blocks that share few sets of a cache") {
-  Datatype& byte = *predefined(reinterpret_cast<uintptr_t>(MPI_BYTE));
+  Draw draw(seed());
   for (const int64_t stride : {512, 1024, 2048, 4096, 12288, -512, -4096})
     for (const int64_t length : {1, 2, 8, 16, 31, 64, 65, 100, 127, 128, 129, 200, 256, 257})
-      for (const int64_t count : {7, 64, 67, 513}) {
-        Datatype* made = nullptr;
-        REQUIRE(hvector(count, length, stride, byte, Form::small, made) == MPI_SUCCESS);
-        const weft::test::Ref type(made);
-        const size_t first = stride < 0 ? static_cast<size_t>((count - 1) * -stride) : 0;
-        std::vector<std::byte> memory(static_cast<size_t>((count - 1) * std::abs(stride) + length)), expected = memory;
-        std::vector<std::byte> packed(static_cast<size_t>(count * length)), back(packed.size());
-        for (size_t i = 0; i < packed.size(); ++i) packed[i] = static_cast<std::byte>(i * 131 + (i >> 8) * 31 + 7);
-        for (int64_t i = 0; i < count; ++i)
-          memcpy(expected.data() + static_cast<int64_t>(first) + i * stride, packed.data() + i * length, static_cast<size_t>(length));
-        unpack(*type, 1, packed.data(), packed.size(), memory.data() + first);
-        pack(*type, 1, memory.data() + first, back.data());
-        INFO(count << " blocks of " << length << " bytes every " << stride);
-        CHECK(memory == expected);
-        CHECK(back == packed);
-      }
+      for (const int64_t count : {7, 64, 67, 513}) check_blocks(count, length, stride, draw);
+}
+
+TEST_CASE("every other block, and blocks close to each other") {
+  Draw draw(seed());
+  for (const int64_t length : {1, 2, 4, 8, 12, 16})
+    for (const int64_t stride : {2 * length, 3 * length, -2 * length})
+      for (int64_t count = 1; count < 5000; count += count < 40 ? 1 : draw.pick(1, 999)) check_blocks(count, length, stride, draw);
+}
+
+TEST_CASE("more blocks than the second cache has lines") {
+  Draw draw(seed());
+  for (const int64_t length : {1, 4, 8, 16, 24})
+    for (const int64_t stride : {length + 3, int64_t{96}, int64_t{512}}) check_blocks(32768 + draw.pick(1, 9), length, stride, draw);
+}
+
+// What is packed at once in so large a piece goes past the caches by itself.
+TEST_CASE("more than the caches hold") {
+  Draw draw(seed());
+  check_blocks((int64_t{4} << 20) + 77, 8, 16, draw);
 }
