@@ -1,5 +1,5 @@
 #!/bin/bash
-# The installed library shows MPI and nothing else, each name weak and also as PMPI, and needs nothing but the C library.
+# The installed library shows MPI and nothing else, each name weak and also as PMPI, and needs nothing but the C library and its unwinder.
 set -eu
 library=$PREFIX/lib/libmpi_abi.so.1
 bad=0
@@ -14,7 +14,7 @@ strong=$(nm -D --defined-only "$library" | awk '$2 != "W" && $3 ~ /^MPI_/ { prin
 through=$(readelf -rW "$library" | grep -o -E ' P?MPI_[A-Za-z_]*' | sort -u || true)
 [ -z "$through" ] || { echo "called inside the library through the names that others may replace:$through"; bad=1; }
 readelf -d "$library" | grep -q 'SONAME.*\[libmpi_abi.so.1\]' || { echo "its soname is not libmpi_abi.so.1"; bad=1; }
-needed=$(readelf -d "$library" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | grep -v -E '^(libc|libm|libdl|libpthread|librt)\.so|^ld-linux' || true)
+needed=$(readelf -d "$library" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p' | grep -v -E '^(libc|libm|libdl|libpthread|librt|libgcc_s)\.so|^ld-linux' || true)
 [ -z "$needed" ] || { echo "it needs $needed"; bad=1; }
 [ "$(readlink -f "$PREFIX/lib/libmpi.so")" = "$(readlink -f "$library")" ] || { echo "libmpi.so is not our library"; bad=1; }
 [ $bad -eq 0 ] && echo "result: $(grep -c '^MPI_' <<<"$names") MPI names, each as PMPI too; $(stat -Lc %s "$library" | awk '{ printf "%.1f MiB", $1 / 1048576 }')"

@@ -1,6 +1,7 @@
 // Communicators and groups: dup, split, create, attributes, error handlers, info, names, sessions.
 #include <sched.h>
 
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -223,6 +224,40 @@ void error_handlers() {
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, before);
 }
 
+void throwing_handler(MPI_Comm*, int* code, ...) { throw std::runtime_error(std::to_string(check::error_class(*code))); }
+
+/// What the call throws; nothing else may come of it.
+std::string thrown(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return "nothing";
+}
+
+/// C++ programs throw in error handlers: the exception passes through the library, which goes on.
+void exceptions() {
+  MPI_Comm comm;
+  MPI_Comm_dup(MPI_COMM_WORLD, &comm);
+  MPI_Errhandler handler;
+  MPI_Comm_create_errhandler(throwing_handler, &handler);
+  MPI_Comm_set_errhandler(comm, handler);
+  MPI_Errhandler_free(&handler);
+  for (int i = 0; i < 3; ++i) {
+    CHECK(thrown([&] { MPI_Send(&rank, -1, MPI_INT, 0, 0, comm); }) == std::to_string(MPI_ERR_COUNT));
+    CHECK(thrown([&] { MPI_Bcast(&rank, 1, MPI_INT, ranks, comm); }) == std::to_string(MPI_ERR_ROOT));
+    const int two[] = {1, 2};
+    int one = 0;
+    const auto exchange = [&] {
+      MPI_Sendrecv(two, 2, MPI_INT, (rank + 1) % ranks, 0, &one, 1, MPI_INT, (rank + ranks - 1) % ranks, 0, comm, MPI_STATUS_IGNORE);
+    };
+    CHECK(thrown(exchange) == std::to_string(MPI_ERR_TRUNCATE));
+    CHECK(sum_of_ranks(comm) == ranks * (ranks - 1) / 2);
+  }
+  MPI_Comm_free(&comm);
+}
+
 void info_and_names() {
   MPI_Info info, copy;
   MPI_Info_create(&info);
@@ -282,6 +317,7 @@ int main(int argc, char** argv) {
   from_groups();
   attributes();
   error_handlers();
+  exceptions();
   info_and_names();
   sessions();
   for (int i = 0; i < 300; ++i) {  // context ids and memory are given back or never run out
