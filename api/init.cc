@@ -1,10 +1,13 @@
 // Initialisation and the end (MPI 5.0, 11.2 and 11.4): the world model, built on the instance that sessions share.
 #include "api/init.h"
 
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -29,10 +32,25 @@ void complain(const std::vector<std::string>& complaints, const boot::Job& job) 
   for (const std::string& complaint : complaints) log(Level::warning, "%s", complaint.c_str());
 }
 
+/// The command and, with spaces between them, its arguments. What is longer than a value of an info may be is left out.
+void describe_command(comm::Info& info) {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::string words(std::istreambuf_iterator<char>(file), {});
+  const size_t command = std::min(words.find('\0'), words.size());
+  if (command == 0 || command >= MPI_MAX_INFO_VAL) return;
+  info.set("command", words.substr(0, command));
+  words.erase(0, command + 1);
+  if (!words.empty() && words.back() == '\0') words.pop_back();
+  std::ranges::replace(words, '\0', ' ');
+  if (words.size() < MPI_MAX_INFO_VAL) info.set("argv", words);
+}
+
 void describe_start(const boot::Job& job, const char* level) {
   comm::Info& info = comm::environment_info();
+  describe_command(info);
   char folder[4096];
   if (getcwd(folder, sizeof folder)) info.set("wdir", folder);
+  if (utsname machine; uname(&machine) == 0) info.set("arch", machine.machine);
   info.set("host", job.host);
   info.set("maxprocs", std::to_string(job.size));
   info.set("soft", std::to_string(job.size));

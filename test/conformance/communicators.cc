@@ -258,6 +258,23 @@ void exceptions() {
   MPI_Comm_free(&comm);
 }
 
+/// What MPI says of the start of this process.
+void environment() {
+  const auto value = [](const char* key) {
+    char text[MPI_MAX_INFO_VAL];
+    int length = sizeof text, flag = 0;
+    MPI_Info_get_string(MPI_INFO_ENV, key, &length, text, &flag);
+    return flag ? std::string(text) : std::string("missing");
+  };
+  const auto ends_with = [](const std::string& text, const std::string& end) {
+    return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
+  };
+  CHECK(ends_with(value("command"), "communicators"));
+  CHECK(value("argv") == "");
+  CHECK(value("maxprocs") == std::to_string(ranks));
+  CHECK(value("arch") != "missing" && value("host") != "missing" && value("wdir") != "missing");
+}
+
 void info_and_names() {
   MPI_Info info, copy;
   MPI_Info_create(&info);
@@ -318,6 +335,7 @@ int main(int argc, char** argv) {
   attributes();
   error_handlers();
   exceptions();
+  environment();
   info_and_names();
   sessions();
   for (int i = 0; i < 300; ++i) {  // context ids and memory are given back or never run out
