@@ -208,9 +208,11 @@ int Type_get_true_extent_x(Datatype& datatype, MPI_Count* true_lb, MPI_Count* tr
 }
 
 int Type_get_envelope(Datatype& datatype, MPI_Count* num_integers, MPI_Count* num_addresses, MPI_Count* num_large_counts,
-                      MPI_Count* num_datatypes, int* combiner, bool) {
+                      MPI_Count* num_datatypes, int* combiner, bool large) {
   static const type::Envelope named{MPI_COMBINER_NAMED, {}, {}, {}, {}};
   const type::Envelope& envelope = datatype.envelope ? *datatype.envelope : named;
+  if (!envelope.counts.empty() && !large)
+    return fail(MPI_ERR_TYPE, "the datatype was made by a large-count call: use MPI_Type_get_envelope_c");
   *combiner = envelope.combiner;
   if (num_large_counts) *num_large_counts = static_cast<MPI_Count>(envelope.counts.size());
   *num_datatypes = static_cast<MPI_Count>(envelope.types.size());

@@ -1,5 +1,6 @@
 // Derived datatypes between ranks: what one layout sends another receives; packing, envelopes, external32, large counts.
 #include <cstddef>
+#include <string>
 
 #include "check.h"
 
@@ -169,6 +170,37 @@ void external() {
   CHECK(!std::memcmp(back, values, 12));
 }
 
+std::string name_of(MPI_Datatype type) {
+  char name[MPI_MAX_OBJECT_NAME];
+  int length = 0;
+  MPI_Type_get_name(type, name, &length);
+  return name;
+}
+
+void names() {
+  CHECK(name_of(MPI_DOUBLE) == "MPI_DOUBLE" && name_of(MPI_2INT) == "MPI_2INT");
+  // Of two names for one type the first, not the synonym (MPI 5.0, 3.2.2).
+  CHECK(name_of(MPI_LONG_LONG) == "MPI_LONG_LONG_INT" && name_of(MPI_C_FLOAT_COMPLEX) == "MPI_C_COMPLEX");
+  MPI_Datatype copy;
+  MPI_Type_dup(MPI_INT, &copy);
+  CHECK(name_of(copy).empty());
+  MPI_Type_free(&copy);
+}
+
+/// A type made by a large-count call can be taken apart by large-count calls only: the others have no room for what was said.
+void large_envelopes() {
+  MPI_Datatype type;
+  MPI_Type_vector_c(3, 2, 5, MPI_INT, &type);
+  MPI_Count large[4] = {-1, -1, -1, -1};
+  int small[3], combiner = 0;
+  CHECK(MPI_Type_get_envelope_c(type, &large[0], &large[1], &large[2], &large[3], &combiner) == MPI_SUCCESS);
+  CHECK(large[0] == 0 && large[1] == 0 && large[2] == 3 && large[3] == 1 && combiner == MPI_COMBINER_VECTOR);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  CHECK(check::error_class(MPI_Type_get_envelope(type, &small[0], &small[1], &small[2], &combiner)) == MPI_ERR_TYPE);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
+  MPI_Type_free(&type);
+}
+
 void large_counts() {
   MPI_Datatype huge;
   MPI_Type_contiguous_c(MPI_Count(1) << 40, MPI_INT, &huge);
@@ -210,6 +242,8 @@ int main(int argc, char** argv) {
   partial_elements();
   external();
   large_counts();
+  large_envelopes();
+  names();
   absolute_addresses();
   return check::end("types");
 }
