@@ -1,5 +1,10 @@
 #include "coll/coll.h"
 
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
 #include "coll/team_state.h"
 #include "include/mpi.h"
 #include "runtime/base/error.h"
@@ -137,8 +142,32 @@ int TeamState::next_tag(Form form) {
   return kind << kSequenceBits | static_cast<int>(sequences_[kind]++ & ((1U << kSequenceBits) - 1));
 }
 
+/// Asks the launcher once where all ranks are. All of them learn the same: what is not known of one is not known to any.
+void TeamState::learn_hosts() {
+  if (std::exchange(knows_hosts_, true)) return;
+  boot::Bootstrap& boot = team_.lane().boot();
+  if (boot.job().node_count < 2 || team_.size() < 3) return;
+  std::unordered_map<std::string, int32_t> numbers;
+  std::vector<int32_t> host_of;
+  for (uint32_t r = 0; r < team_.size(); ++r) {
+    const ProcessId who = team_.process(r);
+    const auto host = who.job == 0 ? boot.host_of(who) : Failure{"it is of another job"};
+    if (!host) return;
+    host_of.push_back(numbers.try_emplace(*host, static_cast<int32_t>(numbers.size())).first->second);
+  }
+  auto hosts = std::make_unique<const Hosts>(host_of);
+  if (!hosts->two_levels()) return;
+  hosts_ = std::move(hosts);
+  plans_.learn(hosts_.get());
+}
+
+const SchedulePtr& TeamState::schedule_for(const Call& c, const Agreed& a) {
+  learn_hosts();
+  return plans_.find(a, in_place_here(*this, c), static_cast<Rank>(team_.rank()));
+}
+
 int TeamState::run_schedule(const Call& c, const Agreed& a) {
-  const SchedulePtr& schedule = plans_.find(a, in_place_here(*this, c), static_cast<Rank>(team_.rank()));
+  const SchedulePtr& schedule = schedule_for(c, a);
   const int tag = next_tag(Form::blocking);
   if (!frame_.bind(*schedule, c, a.root, static_cast<Rank>(team_.rank()), static_cast<int32_t>(team_.size()))) return MPI_ERR_NO_MEM;
   const int error = run_rounds(team_, tag, frame_, requests_);

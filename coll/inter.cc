@@ -4,6 +4,8 @@
 #include <numeric>
 #include <vector>
 
+#include "coll/part.h"
+
 namespace weft::coll {
 
 namespace {
@@ -26,6 +28,12 @@ struct Party {
   bool has(Rank r) const { return r != kNobody && (r == guest || host(r)); }
   Rank seat(Rank r) const { return r == guest ? hosts : r - first; }
   Rank rank(Rank seat) const { return seat == hosts ? guest : first + seat; }
+  /// By seat.
+  std::vector<Rank> all() const {
+    std::vector<Rank> ranks(static_cast<size_t>(size()));
+    for (Rank seat = 0; seat < size(); ++seat) ranks[static_cast<size_t>(seat)] = rank(seat);
+    return ranks;
+  }
 };
 
 /// The two groups as one rank sees them.
@@ -36,88 +44,40 @@ struct Groups {
   }
 };
 
-/// Where a part of a schedule finds what it calls in and out.
-struct Buffers {
-  uint8_t in = buffer_in, out = buffer_out;
-};
-
-/// Takes the schedule that an algorithm makes for a party over into a larger one, each of its blocks standing for `scale`. Steps of
-/// repeated messages must not wrap around the ranks of the party.
-class Part {
- public:
-  Part(Builder& b, const Schedule& s, const Party& party, Buffers buffers, int32_t scale) : b_(b), s_(s), party_(party), scale_(scale) {
-    buffers_ = {buffers.in, buffers.out};
-    for (const Region& r : s.regions) {
-      if (r.single && scale == 1)
-        buffers_.push_back(b.single_region());
-      else
-        buffers_.push_back(r.single ? b.full_region() : b.region(r.first * scale, r.blocks * scale));
-    }
-  }
-
-  void append() {
-    b_.next();
-    for (const Loop& loop : s_.loops) {
-      const bool once = loop.times == 1;
-      if (!once) b_.begin_loop();
-      for (uint32_t i = loop.first; i < loop.first + loop.rounds; ++i) append(s_.rounds[i]);
-      if (!once) b_.end_loop(loop.times);
-    }
-  }
-
- private:
-  void append(const Round& round) {
-    for (uint32_t i = round.first; i < round.first + round.steps; ++i) {
-      Step step = s_.steps[i];
-      for (Place* p : {&step.a, &step.b, &step.c}) *p = {buffers_[p->buffer], p->block * scale_, p->stride * scale_};
-      step.blocks *= scale_;
-      if (step.peer >= 0) step.peer = party_.rank(step.peer);
-      b_.add(step);
-    }
-    b_.next();
-  }
-
-  Builder& b_;
-  const Schedule& s_;
-  const Party& party_;
-  const int32_t scale_;
-  std::vector<uint8_t> buffers_;
-};
-
 /// The schedule of a rank for a collective of a party that it belongs to. `a` is what is agreed on between the groups; pattern, root
 /// (a seat) and bytes are the part's.
-Schedule within(const Agreed& a, const Topology& topology, const Party& party, Rank me, Pattern pattern, Rank root, uint64_t bytes) {
+Schedule within(const Agreed& a, const Party& party, Rank me, Pattern pattern, Rank root, uint64_t bytes) {
   const Agreed part{
       .pattern = pattern, .size = party.size(), .root = root, .bytes = bytes, .commutative = a.commutative, .uneven = a.uneven};
-  const Choice choice = choose(part, topology);
+  const Choice choice = choose(part, {});
   // A guest brings no block of its own, as a root in place.
   const Parameters p{.root = root, .commutative = a.commutative, .in_place = me == party.guest, .segments = choice.segments};
-  return choice.algorithm->build(topology, party.seat(me), party.size(), p);
+  return choice.algorithm->build({}, party.seat(me), party.size(), p);
 }
 
 /// bcast, gather, scatter.
-Schedule from_or_to_root(const Agreed& a, const Topology& topology, Rank me) {
+Schedule from_or_to_root(const Agreed& a, Rank me) {
   if (a.root == kNobody) return Builder(1).done();
   Party party = Groups(a, a.root).other;
   party.guest = a.root;
   if (!party.has(me)) return Builder(1).done();
-  const Schedule s = within(a, topology, party, me, a.pattern, party.hosts, a.bytes);
+  const Schedule s = within(a, party, me, a.pattern, party.hosts, a.bytes);
   Builder b(s.blocks);
-  Part(b, s, party, {}, 1).append();
+  append(b, s, party.all(), {}, {1});
   return b.done();
 }
 
 /// The leader of the group without the root has its result and passes it on.
-Schedule reduce_to_root(const Agreed& a, const Topology& topology, Rank me) {
+Schedule reduce_to_root(const Agreed& a, Rank me) {
   if (a.root == kNobody) return Builder(1).done();
   const Party party = Groups(a, a.root).other;
   if (me == a.root) return Builder(1).receive(party.leader(), {buffer_out, 0}).done();
   if (!party.has(me)) return Builder(1).done();
   if (party.hosts == 1) return Builder(1).send(a.root, {buffer_in, 0}).done();
-  const Schedule s = within(a, topology, party, me, Pattern::reduce, 0, a.bytes);
+  const Schedule s = within(a, party, me, Pattern::reduce, 0, a.bytes);
   Builder b(s.blocks);
   const uint8_t sum = me == party.leader() ? b.full_region() : uint8_t{buffer_out};
-  Part(b, s, party, {buffer_in, sum}, 1).append();
+  append(b, s, party.all(), {buffer_in, sum}, {1});
   if (me == party.leader()) b.send(a.root, {sum, 0}, s.blocks);
   return b.done();
 }
@@ -128,55 +88,55 @@ void swap_with(Builder& b, Rank leader, uint8_t in, uint8_t out, int32_t blocks)
 }
 
 /// A reduction within each group, an exchange of the results, a broadcast within each group.
-Schedule reduce_swap_bcast(const Agreed& a, const Topology& topology, Rank me) {
+Schedule reduce_swap_bcast(const Agreed& a, Rank me) {
   const Groups g(a, me);
-  const Schedule up = within(a, topology, g.own, me, Pattern::reduce, 0, a.bytes);
-  Schedule down = within(a, topology, g.own, me, Pattern::bcast, 0, a.bytes);
+  const Schedule up = within(a, g.own, me, Pattern::reduce, 0, a.bytes);
+  Schedule down = within(a, g.own, me, Pattern::bcast, 0, a.bytes);
   if (std::lcm<int64_t>(up.blocks, down.blocks) > kMostBlocks) {
-    down = bcast_binomial(topology, g.own.seat(me), g.own.hosts, {});
+    down = bcast_binomial({}, g.own.seat(me), g.own.hosts, {});
   }
   const int32_t blocks = std::lcm(up.blocks, down.blocks);
   Builder b(blocks);
   const bool leads = me == g.own.leader(), alone = g.own.hosts == 1;
   const uint8_t sum = alone ? uint8_t{buffer_in} : leads ? b.full_region() : uint8_t{buffer_out};
-  if (!alone) Part(b, up, g.own, {buffer_in, sum}, blocks / up.blocks).append();
+  if (!alone) append(b, up, g.own.all(), {buffer_in, sum}, {blocks / up.blocks});
   if (leads) swap_with(b, g.other.leader(), sum, buffer_out, blocks);
-  Part(b, down, g.own, {}, blocks / down.blocks).append();
+  append(b, down, g.own.all(), {}, {blocks / down.blocks});
   return b.done();
 }
 
 /// A reduction within each group, an exchange of the results, a scatter within each group.
-Schedule reduce_swap_scatter(const Agreed& a, const Topology& topology, Rank me) {
+Schedule reduce_swap_scatter(const Agreed& a, Rank me) {
   const Groups g(a, me);
   const int32_t blocks = g.own.hosts;
-  Schedule up = within(a, topology, g.own, me, Pattern::reduce, 0, a.bytes);
-  if (blocks % up.blocks != 0) up = reduce_binomial(topology, g.own.seat(me), blocks, {.commutative = a.commutative});
-  const Schedule down = within(a, topology, g.own, me, Pattern::scatter, 0, a.bytes / static_cast<uint64_t>(blocks));
+  Schedule up = within(a, g.own, me, Pattern::reduce, 0, a.bytes);
+  if (blocks % up.blocks != 0) up = reduce_binomial({}, g.own.seat(me), blocks, {.commutative = a.commutative});
+  const Schedule down = within(a, g.own, me, Pattern::scatter, 0, a.bytes / static_cast<uint64_t>(blocks));
   Builder b(blocks);
   if (me != g.own.leader()) {
-    Part(b, up, g.own, {}, blocks / up.blocks).append();
-    Part(b, down, g.own, {}, 1).append();
+    append(b, up, g.own.all(), {}, {blocks / up.blocks});
+    append(b, down, g.own.all(), {}, {1});
     return b.done();
   }
   const uint8_t sum = blocks == 1 ? uint8_t{buffer_in} : b.full_region(), theirs = b.full_region();
-  if (blocks > 1) Part(b, up, g.own, {buffer_in, sum}, blocks / up.blocks).append();
+  if (blocks > 1) append(b, up, g.own.all(), {buffer_in, sum}, {blocks / up.blocks});
   swap_with(b, g.other.leader(), sum, theirs, blocks);
-  Part(b, down, g.own, {theirs, buffer_out}, 1).append();
+  append(b, down, g.own.all(), {theirs, buffer_out}, {1});
   return b.done();
 }
 
 /// A gather within each group, an exchange, a broadcast within each group: short blocks. The own group's blocks, of which there may
 /// be more than of the others, lie in scratch memory.
-Schedule gather_swap_bcast(const Agreed& a, const Topology& topology, Rank me) {
+Schedule gather_swap_bcast(const Agreed& a, Rank me) {
   const Groups g(a, me);
   const int32_t mine = g.own.hosts, theirs = g.other.hosts;
   Builder b(std::max(mine, theirs));
   const bool leads = me == g.own.leader();
   const uint8_t all = leads ? b.region(0, mine) : uint8_t{buffer_out};
   const Rank seat = g.own.seat(me);
-  Part(b, gather_binomial(topology, seat, mine, {}), g.own, {buffer_in, all}, 1).append();
+  append(b, gather_binomial({}, seat, mine, {}), g.own.all(), {buffer_in, all}, {1});
   if (leads) b.next().receive(g.other.leader(), {buffer_out, 0}, theirs).send(g.other.leader(), {all, 0}, mine).next();
-  Part(b, bcast_binomial(topology, seat, mine, {}), g.own, {}, theirs).append();
+  append(b, bcast_binomial({}, seat, mine, {}), g.own.all(), {}, {theirs});
   return b.done();
 }
 
@@ -218,16 +178,16 @@ Schedule directly(const Agreed& a, Rank me) {
 
 }  // namespace
 
-Schedule between_groups(const Agreed& a, const Topology& topology, Rank me) {
+Schedule between_groups(const Agreed& a, Rank me) {
   switch (a.pattern) {
-    case Pattern::barrier: return barrier_dissemination(topology, me, a.size, {});
+    case Pattern::barrier: return barrier_dissemination({}, me, a.size, {});
     case Pattern::bcast:
     case Pattern::gather:
-    case Pattern::scatter: return from_or_to_root(a, topology, me);
-    case Pattern::reduce: return reduce_to_root(a, topology, me);
-    case Pattern::allreduce: return reduce_swap_bcast(a, topology, me);
-    case Pattern::reduce_scatter: return reduce_swap_scatter(a, topology, me);
-    case Pattern::allgather: return a.uneven || a.bytes > kByLeaders ? directly(a, me) : gather_swap_bcast(a, topology, me);
+    case Pattern::scatter: return from_or_to_root(a, me);
+    case Pattern::reduce: return reduce_to_root(a, me);
+    case Pattern::allreduce: return reduce_swap_bcast(a, me);
+    case Pattern::reduce_scatter: return reduce_swap_scatter(a, me);
+    case Pattern::allgather: return a.uneven || a.bytes > kByLeaders ? directly(a, me) : gather_swap_bcast(a, me);
     default: return directly(a, me);
   }
 }

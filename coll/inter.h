@@ -14,6 +14,6 @@ namespace weft::coll {
 /// A bcast, gather or scatter is one on the group without the root and the root as its last member. The others have a leader a
 /// group, its first rank: a phase within the group, an exchange of the leaders, a phase within the group. What is large and
 /// different for each pair of ranks goes from each to each.
-Schedule between_groups(const Agreed& a, const Topology&, Rank me);
+Schedule between_groups(const Agreed& a, Rank me);
 
 }  // namespace weft::coll

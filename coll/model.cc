@@ -7,6 +7,8 @@
 #include <unordered_map>
 #include <utility>
 
+#include "coll/hosts.h"
+
 namespace weft::coll {
 
 namespace {
@@ -451,15 +453,19 @@ Result<Price> price(const Algorithm& algorithm, const Agreed& a, int32_t segment
   std::vector<Schedule> schedules;
   schedules.reserve(static_cast<size_t>(a.size));
   const Parameters p{.root = a.root, .commutative = a.commutative, .segments = segments};
-  for (Rank r = 0; r < a.size; ++r) schedules.push_back(algorithm.build({.nodes = shape.hosts()}, r, a.size, p));
+  const Hosts hosts(shape.host_of_ranks());
+  for (Rank r = 0; r < a.size; ++r) schedules.push_back(algorithm.build({.hosts = &hosts}, r, a.size, p));
   return price(schedules, block_bytes_of(a, schedules.front().blocks), shape, machine, most);
 }
 
 std::vector<Candidate> candidates(const Agreed& a, const Shape& shape, const Machine& machine) {
-  const Choice taken = choose(of_class(a), {});
+  const Hosts hosts(shape.host_of_ranks());
+  const Topology topology{.hosts = hosts.two_levels() ? &hosts : nullptr};
+  const Choice taken = choose(of_class(a), topology);
   std::vector<Candidate> all;
   for (const Algorithm& algorithm : algorithms()) {
-    if (algorithm.pattern != a.pattern || !algorithm.usable(a.size, {.root = a.root, .commutative = a.commutative}, a.uneven)) continue;
+    if (algorithm.pattern != a.pattern || !algorithm.usable(topology, a.size, {.root = a.root, .commutative = a.commutative}, a.uneven))
+      continue;
     std::set<int32_t> segments = {1};
     if (&algorithm == taken.algorithm) segments.insert(taken.segments);
     for (int32_t n = 4; algorithm.segmented && n <= 256 && static_cast<uint64_t>(n) * 256 <= a.bytes; n *= 4) segments.insert(n);

@@ -154,7 +154,7 @@ void Operation::end() {
 }  // namespace
 
 int make_operation(TeamState& s, const Call& call, const Agreed& agreed, bool persistent, pml::Request** request) {
-  SchedulePtr schedule = s.plans().find(agreed, in_place_here(s, call), static_cast<Rank>(s.team().rank()));
+  SchedulePtr schedule = s.schedule_for(call, agreed);
   Operation* const o = pool().make(s, call, persistent);
   if (const int error = o->bind(call, agreed.root, std::move(schedule))) {
     release(static_cast<pml::Request*>(o));

@@ -29,7 +29,7 @@ const SchedulePtr& Plans::find(const Agreed& a, bool in_place, Rank me) {
 }
 
 SchedulePtr Plans::make(const Agreed& a, bool in_place, Rank me, const Forced& user) const {
-  if (a.front > 0) return std::make_shared<Schedule>(between_groups(of_class(a), topology_, me));
+  if (a.front > 0) return std::make_shared<Schedule>(between_groups(of_class(a), me));
   const Choice choice = choose(of_class(a), topology_, user);
   const Parameters p{.root = a.root, .commutative = a.commutative, .in_place = in_place, .segments = choice.segments};
   return std::make_shared<Schedule>(choice.algorithm->build(topology_, me, a.size, p));

@@ -21,6 +21,8 @@ class Plans {
  public:
   explicit Plans(const Topology& topology) : topology_(topology) {}
   const SchedulePtr& find(const Agreed&, bool in_place, Rank me);
+  /// Where the ranks are, told before the first find().
+  void learn(const Hosts* hosts) { topology_.hosts = hosts; }
 
  private:
   static constexpr size_t kMost = 512;  // roots may be many; then all is made anew

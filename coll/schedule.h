@@ -8,6 +8,7 @@
 namespace weft::coll {
 
 using Rank = int32_t;
+class Hosts;
 struct Neighborhood;
 
 /// Where a schedule finds its data. Buffers are cut into the same `blocks` (see Schedule); a buffer id is one of these or
@@ -69,9 +70,9 @@ struct Schedule {
   std::vector<Region> regions;
 };
 
-/// Where the ranks of a team are, flat until the topology tree comes in; and whom this one exchanges with in neighbourhood collectives.
+/// Where the ranks of a team are, and whom this one exchanges with in neighbourhood collectives.
 struct Topology {
-  int32_t nodes = 1;
+  const Hosts* hosts = nullptr;                ///< null: not known, or they have no two levels
   const Neighborhood* neighborhood = nullptr;  ///< null: the team has none
 };
 

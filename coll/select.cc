@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "coll/hosts.h"
 #include "coll/wish.h"
 #include "runtime/config/config.h"
 
@@ -66,6 +67,26 @@ const char* name_of(const Agreed& a) {
   return "";
 }
 
+/// Where hosts have several ranks: those that send little between hosts, while that is what costs. Null: as if there were one level.
+const char* name_by_hosts(const Agreed& a, const Hosts& hosts) {
+  switch (a.pattern) {
+    case Pattern::barrier: return "two_level";
+    case Pattern::bcast: return a.bytes < 32 * kKiB ? "two_level" : "two_level_pipeline";
+    case Pattern::reduce: return a.bytes < 16 * kKiB ? "two_level" : nullptr;
+    // Among four leaders, recursive doubling sends little more than what shares out the work, in half the messages.
+    case Pattern::allreduce: return a.bytes < (hosts.count() <= 4 ? 256 : 32) * kKiB ? "two_level" : "many_leaders";
+    // Beyond, a ring of all ranks copies less within hosts.
+    case Pattern::allgather: return a.bytes * static_cast<uint64_t>(a.size) <= 1024 * kKiB ? "two_level" : nullptr;
+    default: return nullptr;
+  }
+}
+
+/// The algorithm of a name, where these ranks can use it.
+const Algorithm* usable(const char* name, const Agreed& a, const Topology& topology) {
+  const Algorithm* found = name ? find_algorithm(a.pattern, name) : nullptr;
+  return found && found->usable(topology, a.size, {.root = a.root, .commutative = a.commutative}, a.uneven) ? found : nullptr;
+}
+
 /// WEFT_COLL, read when its text has changed.
 const Wishes& wishes() {
   thread_local std::string text;
@@ -90,19 +111,20 @@ Forced forced(Pattern pattern, uint64_t bytes) {
   return {};
 }
 
-Choice choose(const Agreed& a, const Topology&, const Forced& user) {
-  const Parameters p{.root = a.root, .commutative = a.commutative};
+Choice choose(const Agreed& a, const Topology& topology, const Forced& user) {
   Choice choice;
-  choice.algorithm = user.algorithm && user.algorithm->usable(a.size, p, a.uneven) ? user.algorithm : find_algorithm(a.pattern, name_of(a));
+  if (user.algorithm) choice.algorithm = usable(user.algorithm->name, a, topology);
+  if (!choice.algorithm && topology.hosts) choice.algorithm = usable(name_by_hosts(a, *topology.hosts), a, topology);
+  if (!choice.algorithm) choice.algorithm = find_algorithm(a.pattern, name_of(a));
   if (choice.algorithm->segmented) choice.segments = cut(a.bytes, 16 * kKiB);
   return choice;
 }
 
-Decision decide(const Agreed& a, bool one_node) {
+Decision decide(const Agreed& a, const Topology& topology, bool one_node) {
   const Forced user = forced(a.pattern, a.bytes);
   Decision d;
   d.node = one_node && a.size > 1 && has_node_kernel(a.pattern) && (user.anything ? user.node : node_kernel_pays(a, a.bytes));
-  d.choice = choose(of_class(a), {}, user);
+  d.choice = choose(of_class(a), topology, user);
   if (!user.anything) return d;
   d.wish = wishes().all[user.number - 1].text;
   d.by_user = user.node ? d.node : user.algorithm == d.choice.algorithm;

@@ -64,6 +64,6 @@ struct Decision {
   std::string wish;       ///< its entry
 };
 /// `one_node`: all ranks are on one.
-Decision decide(const Agreed&, bool one_node);
+Decision decide(const Agreed&, const Topology&, bool one_node);
 
 }  // namespace weft::coll

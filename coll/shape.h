@@ -25,6 +25,7 @@ class Shape {
   int32_t hosts() const { return static_cast<int32_t>(leaf_.size()); }
   int32_t leaves() const { return leaves_; }
   int32_t host(Rank r) const { return host_[static_cast<size_t>(r)]; }
+  const std::vector<int32_t>& host_of_ranks() const { return host_; }
   int32_t leaf(Rank r) const { return leaf_[static_cast<size_t>(host(r))]; }
 
   Level level(Rank a, Rank b) const {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "coll/coll.h"
+#include "coll/hosts.h"
 #include "coll/node/node.h"
 #include "coll/plan.h"
 
@@ -29,7 +30,8 @@ class TeamState {
   };
   /// Null on intra-communicators.
   const Groups* groups() const { return groups_.get(); }
-  Plans& plans() { return plans_; }
+  /// What this rank does in such a call.
+  const SchedulePtr& schedule_for(const Call&, const Agreed&);
   bool has_neighborhood() const { return neighborhood_ != nullptr; }
 
   /// A tag tells the collectives of a team apart; between two ranks the messages of one collective match in order. Each form has
@@ -45,6 +47,7 @@ class TeamState {
   bool try_node(const Call&, const Agreed&, int& error);
 
  private:
+  void learn_hosts();
   bool node_wanted(const Call&, const Agreed&);
   Status reduce_here(const Call&, const void* in);
 
@@ -54,6 +57,8 @@ class TeamState {
   std::shared_ptr<const Neighborhood> neighborhood_;
   uint32_t sequences_[3] = {};
   uint32_t number_ = 0;
+  bool knows_hosts_ = false;
+  std::unique_ptr<const Hosts> hosts_;
   Plans plans_;
   Frame frame_;
   std::vector<pml::Request*> requests_;

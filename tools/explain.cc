@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <optional>
 
+#include "coll/hosts.h"
 #include "runtime/config/config.h"
 #include "runtime/topo/network.h"
 
@@ -221,9 +222,12 @@ Result<Explanation> explain(const ExplainQuestion& q) {
   e.candidates = coll::candidates(e.agreed, *shape, e.machine);
   if (e.candidates.empty() || !e.candidates.front().unpriced.empty())
     return Failure{"no algorithm has a price" + (e.candidates.empty() ? std::string() : ": " + e.candidates.front().unpriced)};
+  const coll::Hosts hosts(shape->host_of_ranks());
+  const coll::Topology topology{.hosts = hosts.two_levels() ? &hosts : nullptr};
   for (const coll::Algorithm& a : coll::algorithms())
-    if (a.pattern == *pattern && !a.usable(q.ranks, {.root = q.root, .commutative = !q.ordered}, q.uneven)) e.unfit.emplace_back(a.name);
-  e.decision = coll::decide(e.agreed, e.hosts == 1);
+    if (a.pattern == *pattern && !a.usable(topology, q.ranks, {.root = q.root, .commutative = !q.ordered}, q.uneven))
+      e.unfit.emplace_back(a.name);
+  e.decision = coll::decide(e.agreed, topology, e.hosts == 1);
   e.runs = find_runs(e);
   e.reason = reason_of(e.candidates);
   e.verdict = verdict_of(e);

@@ -1,5 +1,7 @@
 #include "coll/algorithms/algorithms.h"
 
+#include "coll/hosts.h"
+
 namespace weft::coll {
 
 namespace {
@@ -7,12 +9,19 @@ namespace {
 bool power_of_two(int32_t size) { return is_power_of_two(size); }
 bool even(int32_t size) { return size % 2 == 0; }
 
+bool any_hosts(const Hosts& hosts, const Parameters& p) { return hosts.two_levels() && (p.commutative || hosts.in_blocks()); }
+bool hosts_alike(const Hosts& hosts, const Parameters&) { return hosts.two_levels() && hosts.alike(); }
+bool equal_blocks(const Hosts& hosts, const Parameters&) { return hosts.two_levels() && hosts.alike() && hosts.in_blocks(); }
+
 constexpr Algorithm kTable[] = {
     {.pattern = Pattern::barrier, .name = "dissemination", .build = barrier_dissemination},
+    {.pattern = Pattern::barrier, .name = "two_level", .build = barrier_two_level, .spans = any_hosts},
     {.pattern = Pattern::bcast, .name = "binomial", .build = bcast_binomial},
     {.pattern = Pattern::bcast, .name = "scatter_allgather", .build = bcast_scatter_allgather},
     {.pattern = Pattern::bcast, .name = "chain", .build = bcast_chain, .segmented = true},
     {.pattern = Pattern::bcast, .name = "binary_tree", .build = bcast_binary_tree, .segmented = true},
+    {.pattern = Pattern::bcast, .name = "two_level", .build = bcast_two_level, .spans = any_hosts},
+    {.pattern = Pattern::bcast, .name = "two_level_pipeline", .build = bcast_two_level_pipeline, .segmented = true, .spans = any_hosts},
     {.pattern = Pattern::gather, .name = "linear", .build = gather_linear, .uneven = true},
     {.pattern = Pattern::gather, .name = "binomial", .build = gather_binomial},
     {.pattern = Pattern::scatter, .name = "linear", .build = scatter_linear, .uneven = true},
@@ -21,14 +30,18 @@ constexpr Algorithm kTable[] = {
     {.pattern = Pattern::allgather, .name = "recursive_doubling", .build = allgather_recursive_doubling, .fits = power_of_two},
     {.pattern = Pattern::allgather, .name = "bruck", .build = allgather_bruck, .uneven = true},
     {.pattern = Pattern::allgather, .name = "neighbor_exchange", .build = allgather_neighbor_exchange, .fits = even},
+    {.pattern = Pattern::allgather, .name = "two_level", .build = allgather_two_level, .spans = equal_blocks},
     {.pattern = Pattern::alltoall, .name = "linear", .build = alltoall_linear, .uneven = true},
     {.pattern = Pattern::alltoall, .name = "pairwise", .build = alltoall_pairwise, .uneven = true},
     {.pattern = Pattern::alltoall, .name = "bruck", .build = alltoall_bruck},
     {.pattern = Pattern::reduce, .name = "binomial", .build = reduce_binomial},
     {.pattern = Pattern::reduce, .name = "rabenseifner", .build = reduce_rabenseifner},
+    {.pattern = Pattern::reduce, .name = "two_level", .build = reduce_two_level, .spans = any_hosts},
     {.pattern = Pattern::allreduce, .name = "recursive_doubling", .build = allreduce_recursive_doubling},
     {.pattern = Pattern::allreduce, .name = "rabenseifner", .build = allreduce_rabenseifner},
     {.pattern = Pattern::allreduce, .name = "ring", .build = allreduce_ring, .commutative = true},
+    {.pattern = Pattern::allreduce, .name = "two_level", .build = allreduce_two_level, .spans = any_hosts},
+    {.pattern = Pattern::allreduce, .name = "many_leaders", .build = allreduce_many_leaders, .commutative = true, .spans = hosts_alike},
     {.pattern = Pattern::reduce_scatter, .name = "pairwise", .build = reduce_scatter_pairwise, .uneven = true},
     {.pattern = Pattern::reduce_scatter,
      .name = "recursive_halving",

@@ -13,6 +13,7 @@
 
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "coll/schedule.h"
 
@@ -46,9 +47,12 @@ struct Algorithm {
   bool segmented = false;                ///< cuts the data into Parameters::segments
   bool commutative = false;              ///< only for commutative operations
   bool (*fits)(int32_t size) = nullptr;  ///< null: any size
+  /// Of two levels, within hosts and between them: for which hosts; null: of one level, for any.
+  bool (*spans)(const Hosts&, const Parameters&) = nullptr;
 
-  bool usable(int32_t size, const Parameters& p, bool uneven_blocks) const {
-    return (uneven || !uneven_blocks) && (!commutative || p.commutative) && (!fits || fits(size));
+  bool usable(const Topology& topology, int32_t size, const Parameters& p, bool uneven_blocks) const {
+    return (uneven || !uneven_blocks) && (!commutative || p.commutative) && (!fits || fits(size)) &&
+           (!spans || (topology.hosts && spans(*topology.hosts, p)));
   }
 };
 
@@ -63,6 +67,8 @@ Schedule bcast_binomial(const Topology&, Rank me, int32_t size, const Parameters
 Schedule bcast_scatter_allgather(const Topology&, Rank me, int32_t size, const Parameters&);
 Schedule bcast_chain(const Topology&, Rank me, int32_t size, const Parameters&);
 Schedule bcast_binary_tree(const Topology&, Rank me, int32_t size, const Parameters&);
+/// The data moves in blocks from the parent (-1: none) to all children, block k+1 coming in while block k goes out.
+Schedule pipeline(Rank parent, const std::vector<Rank>& children, int32_t segments);
 // gather.cc
 Schedule gather_linear(const Topology&, Rank me, int32_t size, const Parameters&);
 Schedule gather_binomial(const Topology&, Rank me, int32_t size, const Parameters&);
@@ -91,6 +97,14 @@ Schedule scan_doubling(const Topology&, Rank me, int32_t size, const Parameters&
 Schedule scan_chain(const Topology&, Rank me, int32_t size, const Parameters&);
 Schedule exscan_doubling(const Topology&, Rank me, int32_t size, const Parameters&);
 Schedule exscan_chain(const Topology&, Rank me, int32_t size, const Parameters&);
+// two_level.cc
+Schedule barrier_two_level(const Topology&, Rank me, int32_t size, const Parameters&);
+Schedule bcast_two_level(const Topology&, Rank me, int32_t size, const Parameters&);
+Schedule bcast_two_level_pipeline(const Topology&, Rank me, int32_t size, const Parameters&);
+Schedule reduce_two_level(const Topology&, Rank me, int32_t size, const Parameters&);
+Schedule allreduce_two_level(const Topology&, Rank me, int32_t size, const Parameters&);
+Schedule allreduce_many_leaders(const Topology&, Rank me, int32_t size, const Parameters&);
+Schedule allgather_two_level(const Topology&, Rank me, int32_t size, const Parameters&);
 // neighbor.cc
 Schedule neighbor_allgather_linear(const Topology&, Rank me, int32_t size, const Parameters&);
 Schedule neighbor_alltoall_linear(const Topology&, Rank me, int32_t size, const Parameters&);

@@ -5,9 +5,6 @@
 
 namespace weft::coll {
 
-namespace {
-
-/// The data moves in blocks from the parent to all children, block k+1 coming in while block k goes out.
 Schedule pipeline(Rank parent, const std::vector<Rank>& children, int32_t segments) {
   Builder b(segments);
   auto pass_on = [&](int32_t block, int32_t stride) {
@@ -28,8 +25,6 @@ Schedule pipeline(Rank parent, const std::vector<Rank>& children, int32_t segmen
   }
   return b.done();
 }
-
-}  // namespace
 
 /// ceil(log2 p) rounds of whole messages, the largest subtree served first.
 Schedule bcast_binomial(const Topology&, Rank me, int32_t size, const Parameters& p) {

@@ -431,7 +431,7 @@ std::string verdict(const Algorithm& a, const Question& q) {
     Parameters p = q.parameters;
     const bool rooted = q.pattern == Pattern::gather || q.pattern == Pattern::scatter || q.pattern == Pattern::reduce;
     if (rooted && r != p.root) p.in_place = false;
-    schedules.push_back(a.build({.neighborhood = q.graph ? &(*q.graph)[r] : nullptr}, r, q.size, p));
+    schedules.push_back(a.build({.hosts = q.hosts, .neighborhood = q.graph ? &(*q.graph)[r] : nullptr}, r, q.size, p));
   }
   const std::string wrong = verdict(q, schedules);
   return wrong.empty() ? wrong : std::string(a.name) + ": " + wrong;

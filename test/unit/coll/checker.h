@@ -15,6 +15,7 @@ struct Question {
   Parameters parameters;
   bool uneven = false;                               ///< blocks differ in size: no block may pass through a place made for another one
   const std::vector<Neighborhood>* graph = nullptr;  ///< a rank each, for the collectives among neighbours
+  const Hosts* hosts = nullptr;                      ///< for algorithms of two levels
 };
 
 /// Empty if the schedules (one a rank) do what the standard says of the collective:

@@ -44,7 +44,7 @@ class Play {
   Play(const Agreed& a, int64_t units_a_block) : a_(a), all_(static_cast<size_t>(a.size)) {
     int64_t cuts = 1;
     for (Rank r = 0; r < a.size; ++r) {
-      all_[size_t(r)].schedule = between_groups(a, {}, r);
+      all_[size_t(r)].schedule = between_groups(a, r);
       all_[size_t(r)].heard = {r};
       if (units_a_block == 0) cuts = std::lcm(cuts, all_[size_t(r)].schedule.blocks);
     }
@@ -298,9 +298,9 @@ TEST_CASE("schedules between large groups stay short") {
   for (Pattern pattern : kBetween) {
     const Agreed a{.pattern = pattern, .size = 70000, .front = 30000, .bytes = 1 << 22};
     INFO(to_string(pattern));
-    CHECK(between_groups(a, {}, 0).steps.size() < 300);
-    CHECK(between_groups(a, {}, 30000).steps.size() < 300);
-    CHECK(between_groups(a, {}, 5).steps.size() < 300);
+    CHECK(between_groups(a, 0).steps.size() < 300);
+    CHECK(between_groups(a, 30000).steps.size() < 300);
+    CHECK(between_groups(a, 5).steps.size() < 300);
   }
 }
 
@@ -311,7 +311,7 @@ TEST_CASE("a missing step is noticed") {
     for (uint64_t bytes : {uint64_t{1}, uint64_t{1} << 22}) {
       const Agreed a{.pattern = pattern, .size = 7, .front = 3, .root = 1, .bytes = bytes, .commutative = false};
       for (Rank r = 0; r < a.size; ++r)
-        for (size_t i = 0; i < between_groups(a, {}, r).steps.size(); ++i) {
+        for (size_t i = 0; i < between_groups(a, r).steps.size(); ++i) {
           ++tried;
           INFO(to_string(pattern) << " of " << bytes << " bytes, rank " << r << ", step " << i);
           CHECK_FALSE(verdict(a, shape, [&](Play& play) { play.at(r).schedule.steps[i].repeat = 0; }).empty());
@@ -323,6 +323,6 @@ TEST_CASE("a missing step is noticed") {
 TEST_CASE("who is in the root's group but not the root has nothing to do") {
   for (Pattern pattern : {Pattern::bcast, Pattern::gather, Pattern::scatter, Pattern::reduce}) {
     const Agreed a{.pattern = pattern, .size = 7, .front = 3, .root = -1, .bytes = 100};
-    CHECK(between_groups(a, {}, 1).steps.empty());
+    CHECK(between_groups(a, 1).steps.empty());
   }
 }

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <vector>
 
+#include "coll/hosts.h"
+
 using namespace weft;
 using namespace weft::coll;
 
@@ -103,9 +105,10 @@ TEST_CASE("every algorithm has a price, on any number of ranks") {
       for (int32_t hosts : {1, 2, 5}) {
         if (hosts > size) continue;
         const Shape shape = Shape::blocks(size, hosts, 2, 3);
+        const Hosts places(shape.host_of_ranks());
         for (bool commutative : {true, false}) {
           for (Rank root : {0, size - 1}) {
-            if (!a.usable(size, {.root = root, .commutative = commutative}, false)) continue;
+            if (!a.usable({.hosts = &places}, size, {.root = root, .commutative = commutative}, false)) continue;
             Agreed agreed{.pattern = a.pattern, .size = size, .root = root, .bytes = 1000, .commutative = commutative};
             const int32_t segments = a.segmented ? 7 : 1;
             const auto found = price(a, agreed, segments, shape, machine);
@@ -130,7 +133,7 @@ TEST_CASE("more bytes and longer ways cost more") {
   for (const Algorithm& a : algorithms()) {
     if (among_neighbors(a.pattern)) continue;
     for (int32_t size = 2; size <= 17; ++size) {
-      if (!a.usable(size, {}, false)) continue;
+      if (!a.usable({}, size, {}, false)) continue;
       double before = 0;
       for (uint64_t bytes : {100, 1000, 5000, 100000}) {
         const double now = time_of(a.pattern, a.name, size, bytes, a.segmented ? 7 : 1);
@@ -210,7 +213,8 @@ TEST_CASE("shortened loops cost about what whole ones do") {
     for (int32_t hosts : {1, 12}) {
       const Shape shape = Shape::blocks(192, hosts, 4);
       const Agreed agreed{.pattern = a.pattern, .size = 192, .bytes = 65536};
-      if (!a.usable(agreed.size, {}, false)) continue;
+      const Hosts places(shape.host_of_ranks());
+      if (!a.usable({.hosts = &places}, agreed.size, {}, false)) continue;
       const auto part = price(a, agreed, 16, shape, machine, 10000), whole = price(a, agreed, 16, shape, machine);
       INFO(to_string(a.pattern) << " " << a.name << " on " << hosts << " hosts");
       REQUIRE((part && whole));

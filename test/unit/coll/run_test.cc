@@ -445,17 +445,18 @@ TEST_CASE("each algorithm agrees with the model on lanes") {
     force(std::string(to_string(a.pattern)) + "=" + a.name);
     for (uint32_t size : {1, 2, 3, 4, 5, 8}) {
       INFO(to_string(a.pattern) << "=" << a.name);
-      CHECK(run_all(a.pattern, size) == "");
+      for (uint32_t nodes = a.spans ? 2 : 1; nodes <= (a.spans ? 3 : 1); ++nodes) CHECK(run_all(a.pattern, size, nodes) == "");
     }
   }
   force("");
 }
 
-TEST_CASE("what is chosen agrees with the model on one node and on two") {
+TEST_CASE("what is chosen agrees with the model on one node, on two and on three") {
   for (int p = 0; p < static_cast<int>(Pattern::neighbor_allgather); ++p) {
     for (uint32_t size : {2, 7, 9}) {
       CHECK(run_all(static_cast<Pattern>(p), size) == "");
       CHECK(run_all(static_cast<Pattern>(p), size, 2) == "");
+      CHECK(run_all(static_cast<Pattern>(p), size, 3) == "");
     }
   }
 }

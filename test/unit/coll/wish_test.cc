@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "coll/hosts.h"
 #include "coll/plan.h"
 #include "runtime/config/config.h"
 
@@ -60,7 +61,7 @@ TEST_CASE("entries that cannot be understood are named, with what would do") {
   CHECK(Wishes::read("alreduce=ring").wrong.find("allgather, alltoall, reduce, allreduce") != std::string::npos);
   CHECK(Wishes::read("=").wrong.find("the collectives are") != std::string::npos);
   CHECK(Wishes::read("allreduce=rign").wrong ==
-        "\"allreduce=rign\": the algorithms of allreduce are recursive_doubling, rabenseifner, ring, node");
+        "\"allreduce=rign\": the algorithms of allreduce are recursive_doubling, rabenseifner, ring, two_level, many_leaders, node");
   CHECK(Wishes::read("gather=node").wrong == "\"gather=node\": the algorithms of gather are linear, binomial");
   CHECK(Wishes::read("gather=node;x").wrong.find("binomial; \"x\": ") != std::string::npos);
   std::string many;
@@ -107,21 +108,48 @@ TEST_CASE("plans keep sizes of one class apart where WEFT_COLL does") {
   CHECK(steps((110 << 10) - 1) == chain);
 }
 
+TEST_CASE("where hosts have several ranks, algorithms of two levels are chosen if these can be used") {
+  const std::vector<int32_t> blocks = {0, 0, 0, 1, 1, 1}, dealt_out = {0, 1, 0, 1, 0, 1}, uneven = {0, 0, 0, 0, 1, 1},
+                             apart = {0, 1, 2, 3, 4, 5};
+  const auto on = [](const std::vector<int32_t>& host_of, const Agreed& a) {
+    const Hosts hosts(host_of);
+    return std::string(choose(a, {.hosts = &hosts}).algorithm->name);
+  };
+  Agreed a{.pattern = Pattern::allreduce, .size = 6, .bytes = 8};
+  CHECK(on(blocks, a) == "two_level");
+  CHECK(on(dealt_out, a) == "two_level");
+  CHECK(on(apart, a) == "recursive_doubling");
+  a.commutative = false;
+  CHECK(on(blocks, a) == "two_level");
+  CHECK(on(dealt_out, a) == "recursive_doubling");  // that would combine in another order
+  a = {.pattern = Pattern::allreduce, .size = 6, .bytes = 1 << 20};
+  CHECK(on(blocks, a) == "many_leaders");
+  CHECK(on(uneven, a) == "ring");
+  a = {.pattern = Pattern::allgather, .size = 6, .bytes = 8};
+  CHECK(on(blocks, a) == "two_level");
+  CHECK(on(dealt_out, a) == "bruck");
+  const Setting setting("allreduce=two_level;bcast=binomial");
+  a = {.pattern = Pattern::bcast, .size = 6, .bytes = 8};
+  CHECK(on(blocks, a) == "binomial");
+  a = {.pattern = Pattern::allreduce, .size = 6, .bytes = 1 << 20};
+  CHECK(on(uneven, a) == "two_level");
+}
+
 TEST_CASE("decisions say by whose word") {
   Agreed a{.pattern = Pattern::allreduce, .size = 6, .bytes = 70000, .commutative = false};
-  CHECK_FALSE(decide(a, false).by_user);
-  CHECK(decide({.pattern = Pattern::barrier, .size = 6}, true).node);
-  CHECK_FALSE(decide({.pattern = Pattern::barrier, .size = 6}, false).node);
-  CHECK_FALSE(decide({.pattern = Pattern::gather, .size = 6}, true).node);
+  CHECK_FALSE(decide(a, {}, false).by_user);
+  CHECK(decide({.pattern = Pattern::barrier, .size = 6}, {}, true).node);
+  CHECK_FALSE(decide({.pattern = Pattern::barrier, .size = 6}, {}, false).node);
+  CHECK_FALSE(decide({.pattern = Pattern::gather, .size = 6}, {}, true).node);
   const Setting setting("allreduce:64K-1M=ring;reduce=node;barrier=dissemination");
-  CHECK(decide(a, true).unusable);
-  CHECK(decide(a, true).wish == "allreduce:64K-1M=ring");
+  CHECK(decide(a, {}, true).unusable);
+  CHECK(decide(a, {}, true).wish == "allreduce:64K-1M=ring");
   a.commutative = true;
-  CHECK(decide(a, true).by_user);
-  CHECK(decide(a, true).choice.algorithm->name == std::string("ring"));
-  CHECK_FALSE(decide({.pattern = Pattern::barrier, .size = 6}, true).node);
+  CHECK(decide(a, {}, true).by_user);
+  CHECK(decide(a, {}, true).choice.algorithm->name == std::string("ring"));
+  CHECK_FALSE(decide({.pattern = Pattern::barrier, .size = 6}, {}, true).node);
   const Agreed large{.pattern = Pattern::reduce, .size = 6, .bytes = 1 << 20};
-  CHECK(decide(large, true).node);
-  CHECK(decide(large, true).by_user);
-  CHECK(decide(large, false).unusable);
+  CHECK(decide(large, {}, true).node);
+  CHECK(decide(large, {}, true).by_user);
+  CHECK(decide(large, {}, false).unusable);
 }
