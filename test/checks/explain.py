@@ -70,11 +70,11 @@ def crossings():
 def words_of_the_user():
     words = ["allreduce", "--ranks", "6", "--hosts", "2", "--bytes"]
     rule = "allreduce:64K-1M=ring"
-    for size, algorithm, by in [("64K", "ring", "WEFT_COLL"), ("1048575", "ring", "WEFT_COLL"), ("1M", "ring", "thresholds"), ("65535", "rabenseifner", "thresholds")]:
+    for size, algorithm, by in [("64K", "ring", "WEFT_COLL"), ("1048575", "ring", "WEFT_COLL"), ("1M", "many_leaders", "thresholds"), ("65535", "two_level", "thresholds")]:
         runs = answer(*words, size, coll=rule)["runs"]
         want(f"{size} with {rule}", (runs["algorithm"], runs["by"], runs["entry"]), (algorithm, by, rule if by == "WEFT_COLL" else ""))
     refused = answer(*words, "64K", "--ordered", coll=rule)
-    want("an operation that does not commute", (refused["runs"]["algorithm"], refused["runs"]["entry_unusable"], refused["unfit"]), ("rabenseifner", True, ["ring"]))
+    want("an operation that does not commute", (refused["runs"]["algorithm"], refused["runs"]["entry_unusable"], refused["unfit"]), ("two_level", True, ["ring", "many_leaders"]))
     has("its verdict", refused["verdict"], "cannot be used here")
     slow = answer(*words, "1M", coll="allreduce=recursive_doubling")
     has("a bad choice", slow["verdict"], "The model differs: it expects")
@@ -91,7 +91,7 @@ def one_warning_a_job():
     """Ranks say it once, too."""
     job = subprocess.run([WEFT.parent / "mpirun", "-n", "3", WEFT, "trial-rank"], capture_output=True, text=True, env={**os.environ, "WEFT_COLL": "barrier=bar"}, timeout=60)
     want("status of a job", job.returncode, 0)
-    want("warnings of a job", job.stderr.count('"barrier=bar": the algorithms of barrier are dissemination, node'), 1)
+    want("warnings of a job", job.stderr.count('"barrier=bar": the algorithms of barrier are dissemination, two_level, node'), 1)
 
 
 def for_people():
