@@ -1978,4 +1978,8 @@ MPI_Win PMPI_Win_f2c(MPI_Fint win);
 }
 #endif
 
+#if !defined(WEFT_NO_REMOVED)
+#include "mpi_removed.h"
+#endif
+
 #endif
