@@ -30,8 +30,7 @@ class Part {
   void append(const Round& round) {
     for (uint32_t i = round.first; i < round.first + round.steps; ++i) {
       Step step = s_.steps[i];
-      for (Place* p : {&step.a, &step.b, &step.c})
-        *p = {buffers_[p->buffer], p->block * cut_.scale + cut_.base, p->stride * cut_.scale};
+      for (Place* p : {&step.a, &step.b, &step.c}) *p = {buffers_[p->buffer], p->block * cut_.scale + cut_.base, p->stride * cut_.scale};
       step.blocks *= cut_.scale;
       if (step.peer >= 0) step.peer = party_[static_cast<size_t>(step.peer)];
       b_.add(step);

@@ -99,7 +99,8 @@ Schedule bcast_two_level(const Topology& topology, Rank me, int32_t, const Param
 /// A pipeline, long data: from host to host where these are few, so that each sends the data once, else down a binary tree of them; within
 /// hosts down one.
 Schedule bcast_two_level_pipeline(const Topology& topology, Rank me, int32_t, const Parameters& p) {
-  const Kin kin = down_both(topology, me, p.root, Kin::complete<2>, topology.hosts->count() <= kFewHosts ? Kin::complete<1> : Kin::complete<2>);
+  const Kin kin =
+      down_both(topology, me, p.root, Kin::complete<2>, topology.hosts->count() <= kFewHosts ? Kin::complete<1> : Kin::complete<2>);
   return pipeline(kin.parent, kin.children, p.segments);
 }
 
@@ -123,7 +124,8 @@ Schedule allreduce_two_level(const Topology& topology, Rank me, int32_t, const P
   const Parameters within{.commutative = p.commutative, .in_place = p.in_place}, between{.commutative = p.commutative, .in_place = true};
   Builder b(1);
   append(b, reduce_binomial({}, levels.seat, levels.ranks_here(), within), levels.here, {}, {});
-  if (levels.leads) append(b, allreduce_recursive_doubling({}, levels.host, levels.hosts(), between), levels.leaders, {buffer_out, buffer_out}, {});
+  if (levels.leads)
+    append(b, allreduce_recursive_doubling({}, levels.host, levels.hosts(), between), levels.leaders, {buffer_out, buffer_out}, {});
   append(b, bcast_binomial({}, levels.seat, levels.ranks_here(), {}), levels.here, {}, {});
   return b.done();
 }
@@ -152,7 +154,8 @@ Schedule allgather_two_level(const Topology& topology, Rank me, int32_t size, co
   const int32_t here = levels.ranks_here();
   Builder b(size);
   append(b, gather_binomial({}, levels.seat, here, {.in_place = levels.leads && p.in_place}), levels.here, {}, {1, levels.here.front()});
-  if (levels.leads) append(b, allgather_ring({}, levels.host, levels.hosts(), {.in_place = true}), levels.leaders, {buffer_out, buffer_out}, {here});
+  if (levels.leads)
+    append(b, allgather_ring({}, levels.host, levels.hosts(), {.in_place = true}), levels.leaders, {buffer_out, buffer_out}, {here});
   append(b, bcast_binomial({}, levels.seat, here, {}), levels.here, {}, {size});
   return b.done();
 }

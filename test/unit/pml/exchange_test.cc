@@ -348,6 +348,27 @@ TEST_CASE("a send that was announced can be cancelled until it is matched, and i
   }
 }
 
+TEST_CASE("whether a send to oneself was cancelled is known at once") {
+  for (const Bed& bed : beds()) {
+    DYNAMIC_SECTION(bed.name) {
+      run_ranks(1, bed, false, [](Rank& me) {
+        for (uint64_t n : {0, 8, 1000000}) {
+          for (const bool probed : {false, true}) {
+            const auto data = pattern(n, 1);
+            pml::Outcome outcome;
+            pml::Request* r = me.lane.isend(me.world, 0, 3, Traffic::user, bytes(data.data(), n), Mode::synchronous);
+            if (probed) NEED(me.lane.probe(me.world, 0, 3, outcome) == Status::ok);
+            me.lane.cancel(*r);
+            NEED(r->complete && r->outcome.cancelled);
+            NEED(!me.lane.probe_now(me.world, 0, 3, outcome));
+            release(r);
+          }
+        }
+      });
+    }
+  }
+}
+
 TEST_CASE("of sends that are cancelled while they are received, each is either received or cancelled") {
   for (const Bed& bed : beds()) {
     DYNAMIC_SECTION(bed.name) {
