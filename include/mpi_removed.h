@@ -7,7 +7,7 @@
 #include "mpi.h"
 
 #if defined(__GNUC__)
-#define WEFT_REMOVED(successor) static __attribute__((unused, deprecated("removed in MPI 3.0; use " successor)))
+#define WEFT_REMOVED(successor) static __inline__ __attribute__((unused, deprecated("removed in MPI 3.0; use " successor)))
 #else
 #define WEFT_REMOVED(successor) static
 #endif

@@ -25,6 +25,8 @@ grep -q 'MPI_Address.*removed in MPI 3.0; use MPI_Get_address' "$work/warnings" 
 if "$PREFIX/bin/mpicc" -DWEFT_NO_REMOVED -Werror=implicit-function-declaration -fsyntax-only "$old" 2>/dev/null; then
   die "WEFT_NO_REMOVED leaves nothing out"
 fi
+"$PREFIX/bin/mpicc" -O0 -c -o "$work/alone.o" "$work/alone.c"
+[ -z "$(nm -u "$work/alone.o")" ] || die "who includes the headers and uses nothing of it needs $(nm -u "$work/alone.o")"
 for compiler in "mpicc -std=c90" "mpicxx -x c++"; do
   # shellcheck disable=SC2086
   "$PREFIX"/bin/$compiler "${strict[@]}" -Wno-deprecated-declarations -o "$work/removed" "$old"
