@@ -1978,8 +1978,4 @@ MPI_Win PMPI_Win_f2c(MPI_Fint win);
 }
 #endif
 
-#if !defined(WEFT_NO_REMOVED)
-#include "mpi_removed.h"
-#endif
-
 #endif

@@ -103,5 +103,5 @@ def generate(api):
         for old, new in (("_c2f", "_toint"), ("_f2c", "_fromint")):
             if f.name.endswith(old) and "Status" not in f.name:
                 out.append(f"#define {f.name}(handle) {f.name.replace(old, new)}(handle)\n")
-    out.append("\n#if defined(__cplusplus)\n}\n#endif\n\n#if !defined(WEFT_NO_REMOVED)\n#include \"mpi_removed.h\"\n#endif\n\n#endif\n")
+    out.append("\n#if defined(__cplusplus)\n}\n#endif\n\n#endif\n")
     return "".join(out)
