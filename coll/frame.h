@@ -95,7 +95,7 @@ class Frame {
   void trim(size_t bytes) { scratch_.trim(bytes); }
 
  private:
-  static constexpr int kViews = 6;
+  static constexpr size_t kViews = first_region + kMostRegions;
 
   void bind_data(const Call&, int32_t me);
   void bind_bcast(const Call&, int32_t me);

@@ -2,6 +2,7 @@
 // unit tests, and free of counts, addresses and types, so that one schedule serves every call with the same plan key.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -60,6 +61,9 @@ struct Region {
   int32_t blocks = 1;
   bool single = false;
 };
+
+/// A schedule has no more scratch regions than that: who runs it keeps a place for each.
+constexpr size_t kMostRegions = 8;
 
 /// What one rank does. All ranks build theirs from the same Shape (but for `me` and `in_place`).
 struct Schedule {

@@ -136,6 +136,7 @@ class Simulation {
     const int32_t block = wrap(at.block + int64_t{k} * at.stride, s.blocks);
     std::vector<Cell> found;
     if (n > 0 && at.buffer < first_region && !usable(r, at.buffer)) wrong(r, "uses a buffer that means nothing here");
+    if (s.regions.size() > kMostRegions) wrong(r, "has more regions than there is room for");
     if (at.buffer >= first_region && at.buffer - first_region >= static_cast<int>(s.regions.size())) wrong(r, "names no region");
     for (int32_t i = 0; i < n; ++i) {
       const int32_t b = (block + i) % s.blocks;

@@ -45,6 +45,7 @@ class Play {
     int64_t cuts = 1;
     for (Rank r = 0; r < a.size; ++r) {
       all_[size_t(r)].schedule = between_groups(a, r);
+      if (all_[size_t(r)].schedule.regions.size() > kMostRegions) FAIL("more regions than there is room for");
       all_[size_t(r)].heard = {r};
       if (units_a_block == 0) cuts = std::lcm(cuts, all_[size_t(r)].schedule.blocks);
     }
