@@ -95,12 +95,14 @@ void Lane::forget_rails(Peer& peer) {
   peer.rails.reset();
 }
 
-/// At closing: true until all peers have acknowledged what was sent, and then our goodbye. They need not have closed themselves.
+/// At closing: true until all peers have acknowledged what was sent, and then our goodbye. They need not have closed themselves. Peers that
+/// have only sent are told as well: they wait for it.
 bool Lane::owes_on_rails() {
   bool owes = false;
-  for (Peer* peer : railed_) {
+  const std::vector<Peer*> all = railed_;
+  for (Peer* peer : all) {
+    if (!peer->rails || peer->failed || peer->rails->departed) continue;
     Rails& rails = *peer->rails;
-    if (!peer->connected || rails.departed) continue;
     if (!rails.settled()) {
       owes = true;
       ask(*peer);

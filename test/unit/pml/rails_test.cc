@@ -111,6 +111,22 @@ TEST_CASE("messages over several rails that hold") {
   for (uint32_t rails : {1u, 2u, 3u}) run_ranks(3, bed_of(3, rails, 0, rails != 3, 1), false, [](Rank& me) { exchange(me, 60); });
 }
 
+TEST_CASE("who only receives from a peer tells it at closing that all has come") {
+  run_ranks(3, bed_of(3, 2, 0, true, 1), false, [](Rank& me) {
+    const int next = static_cast<int>((me.rank + 1) % 3), before = static_cast<int>((me.rank + 2) % 3);
+    for (uint32_t i = 0; i < 5; ++i) {
+      uint32_t got = 0;
+      pml::Request* r = me.lane.ireceive(me.world, before, 1, pml::Traffic::user, bytes(&got, sizeof got));
+      NEED(me.lane.send(me.world, next, 1, pml::Traffic::user, bytes(&i, sizeof i)) == Status::ok);
+      NEED(me.lane.wait(*r) == Status::ok && r->outcome.error == 0 && got == i);
+      release(r);
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    NEED(me.lane.close() == Status::ok);
+    NEED(std::chrono::steady_clock::now() - begin < std::chrono::seconds(8));  // it gives up after 20
+  });
+}
+
 TEST_CASE("small messages take the rail that is near, large ones all by what both ends can") {
   Bed bed = bed_of(2, 2, 0, true, 1);
   Yard& yard = *bed.yard;
