@@ -63,7 +63,7 @@ measured() { # a rail of which nobody says that it is slow gets less, once that 
   for node in 1 2; do "$here/cluster" exec node$node -- tc qdisc replace dev eth2 root tbf rate 1gbit burst 256kb latency 100ms; done
   first=$(carried eth1) second=$(carried eth2)
   start -ppn 1 --report-paths -x WEFT_NET_MEASURE=yes "$work/traffic" 600
-  ends 0 "arrived as they were sent" "between hosts  tcp eth1 (.*, measured) + eth2 (.*, measured)  "
+  ends 0 "arrived as they were sent" "between hosts  tcp eth[12] (.*, measured) + eth[12] (.*, measured)  "
   first=$(($(carried eth1) - first)) second=$(($(carried eth2) - second))
   say "$(grep -a 'between hosts' "$work/out")" "rail 1 carried $first bytes, rail 2 $second"
   [ $((second * 2)) -lt $first ] || show "the slow rail has carried too much"
