@@ -116,12 +116,28 @@ bool Link::give_credit() {
   return true;
 }
 
+/// Queue pairs have no life signs of their own: who only waits for a peer's message would wait for ever where its host has vanished. A
+/// write of no bytes needs nobody's attention over there, no slot and no key (InfiniBand specification, C9-88), and is acknowledged by the
+/// device.
+void Link::check_silence() {
+  if (std::exchange(heard_, false) || state_ != State::open || bye_heard_) return;
+  Queue& queue = queues_[0];
+  if (queue.outstanding.room() <= 2) return;  // so much is under way that its end will tell
+  ibv_send_wr request{}, *bad = nullptr;
+  request.wr_id = uint64_t{queue.name} << 32 | queue.outstanding.add({Slots::kNone, nullptr}, true);
+  request.opcode = IBV_WR_RDMA_WRITE;
+  request.send_flags = IBV_SEND_SIGNALED;
+  ++rail_.counters_.knocks;
+  if (const int error = ibv_post_send(queue.pair, &request, &bad)) fail("the device takes no work: " + std::string(strerror(error)));
+}
+
 /// Messages are the device's as soon as they are taken; that it has delivered them is what leave() waits for.
 size_t Link::backlog() const { return bulks_open_; }
 
 // ---- arriving
 
 void Link::arrived(const std::byte* slot, uint32_t bytes, const Tag& tag, Sink& sink) {
+  heard_ = true;
   if (state_ == State::answering) opened();  // it has all it needs: its messages are there before its word for that
   credit_ += tag.credits;
   if (credit_ > int32_t(credit_limit_)) return fail("it gave more credit than there is; memory of one side is damaged");
@@ -140,6 +156,7 @@ void Link::arrived(const std::byte* slot, uint32_t bytes, const Tag& tag, Sink& 
 
 /// Work requests up to `number` are done.
 void Link::done(Queue& queue, uint32_t number) {
+  heard_ = true;
   queue.outstanding.complete(number, [&](Held& held) {
     if (held.bulk && held.bulk->before) memcpy(held.bulk->before, rail_.send_slots_.at(held.slot), sizeof(uint64_t));
     if (held.slot != Slots::kNone) rail_.send_slots_.give(held.slot);

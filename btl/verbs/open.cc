@@ -27,6 +27,8 @@ const config::Integer setting_timeout("verbs", "timeout", "16",
                                       "How long to wait for an acknowledgement over verbs: 4.096 us * 2^timeout (1 to 31)");
 const config::Integer setting_retries("verbs", "retries", "6",
                                       "How often verbs repeats what is not acknowledged (0 to 7; 7 means for ever on soft-RoCE)");
+const config::Integer setting_silence("verbs", "silence", "10",
+                                      "Seconds of silence after which verbs asks a peer's device whether it is still there; 0: never");
 const config::Bytes setting_put_from(
     "verbs", "put_from", "0",
     "Bytes from which large messages are written by their sender over verbs instead of read by their receiver; "
@@ -45,6 +47,7 @@ Options options_from_settings() {
   options.traffic_class = uint8_t(number(setting_class, 0, 255));
   options.timeout = uint8_t(number(setting_timeout, 1, 31));
   options.retries = uint8_t(number(setting_retries, 0, 7));
+  options.silence_s = number(setting_silence, 0, 1 << 20);
   options.registered = setting_registered.get();
   options.put_from = setting_put_from.get();
   return options;

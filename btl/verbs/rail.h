@@ -39,6 +39,7 @@ struct Options {
   uint8_t traffic_class = 0;
   uint8_t timeout = 16;                                   ///< of an acknowledgement: 4.096 us * 2^timeout
   uint8_t retries = 6;                                    ///< 7 would be for ever on soft-RoCE
+  uint32_t silence_s = 10;                                ///< after which a peer's device is asked whether it is there; 0: never
   uint32_t guest_s = 30;                                  ///< time that an inbound connection has to prove itself
   uint32_t connect_s = 10;                                ///< limit of one attempt to connect over tcp
   uint64_t registered = 1u << 30;                         ///< bytes of memory that stay registered
@@ -54,6 +55,7 @@ struct Counters {
   uint64_t no_credit = 0;  ///< sends that found the peer's slots in use
   uint64_t credit_messages = 0;
   uint64_t strays = 0;  ///< arrivals of ways that were closed
+  uint64_t knocks = 0;  ///< times that a silent peer's device was asked
 };
 
 class Rail;
@@ -146,6 +148,7 @@ class Link final : public Endpoint, public net::Watched {
   Status post_word(Tag::What what, bool report);
   Status post(Tag::What what, std::span<ibv_sge> pieces, unsigned flags, uint32_t slot);
   bool give_credit();
+  void check_silence();
   // bulk data (bulk.cc)
   Status start_bulk(bool write, const Region&, uint64_t offset, std::span<const iovec> local, Operation&);
   void push_bulks();
@@ -183,6 +186,7 @@ class Link final : public Endpoint, public net::Watched {
   State state_ = State::idle;
   bool bye_sent_ = false, bye_heard_ = false;
   bool owing_ = false;  // in the rail's list of those that credit is owed to
+  bool heard_ = true;   // since the last look at the silence
   uint8_t their_rail_ = 0;
   int32_t credit_ = 0;         // messages that may be sent
   uint32_t credit_limit_ = 0;  // most that the peer ever gives
@@ -258,6 +262,7 @@ class Rail final : public Transport {
   void unwatch(net::Watched& what) { watcher_.unwatch(what); }
   int serve(const epoll_event& event, Sink& sink);
   void check_deadlines();
+  void check_silence();
   net::Verdict judge(const Introduction& they, Link& link);
   std::string who_text(const Link& link) const;
   std::string explain(int status, uint32_t vendor) const;
@@ -294,7 +299,7 @@ class Rail final : public Transport {
   std::unordered_map<ProcessId, std::unique_ptr<Link>> links_;
   std::vector<Link*> mourned_;  // lost, not yet reported
   uint32_t busy_links_ = 0, polls_ = 0;
-  uint64_t next_look_ = 0;
+  uint64_t next_look_ = 0, silence_check_at_ = 0;
   bool draining_ = false;
 };
 

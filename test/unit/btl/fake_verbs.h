@@ -164,11 +164,23 @@ class FakeVerbs {
     static_cast<Queue*>(pair.recv_cq)->done.push_back(end);
   }
 
+  static void report(ibv_qp& qp, const ibv_send_wr& request, ibv_wc_opcode what) {
+    ibv_wc end{};
+    end.wr_id = request.wr_id;
+    end.opcode = what;
+    end.qp_num = qp.qp_num;
+    static_cast<Queue*>(qp.send_cq)->done.push_back(end);
+  }
+
   static int send(ibv_qp* qp, ibv_send_wr* request, ibv_send_wr**) {
     for (; request; request = request->next) {
       const auto to = pairs.find(static_cast<Pair*>(qp)->partner);
       if (to == pairs.end() || to->second->now == IBV_QPS_ERR) continue;  // as if a cable had been pulled
       Pair& there = *to->second;
+      if (request->opcode == IBV_WR_RDMA_WRITE) {  // of nothing: only acknowledged
+        report(*qp, *request, IBV_WC_RDMA_WRITE);
+        continue;
+      }
       auto& posted = static_cast<Receives*>(there.srq)->posted;
       if (posted.empty()) {
         ++unready;
@@ -180,12 +192,7 @@ class FakeVerbs {
       for (int i = 0; i < request->num_sge; bytes += request->sg_list[i++].length)
         memcpy(slot.at + bytes, reinterpret_cast<const void*>(request->sg_list[i].addr), request->sg_list[i].length);
       arrive(there, slot.id, IBV_WC_SUCCESS, request->imm_data, bytes);
-      if (!(request->send_flags & IBV_SEND_SIGNALED)) continue;
-      ibv_wc end{};
-      end.wr_id = request->wr_id;
-      end.opcode = IBV_WC_SEND;
-      end.qp_num = qp->qp_num;
-      static_cast<Queue*>(qp->send_cq)->done.push_back(end);
+      if (request->send_flags & IBV_SEND_SIGNALED) report(*qp, *request, IBV_WC_SEND);
     }
     return 0;
   }

@@ -25,7 +25,7 @@ struct Node : Sink {
   std::vector<int32_t> tags;
   std::string lost_because;
 
-  explicit Node(boot::Bootstrap& boot) {
+  explicit Node(boot::Bootstrap& boot, const verbs::Options& options) {
     net::RdmaPort port;
     port.device = "fake0";
     port.active = port.ethernet = true;
@@ -47,7 +47,7 @@ struct Node : Sink {
     REQUIRE(interfaces);
     for (const net::Interface& each : *interfaces) entry.listen(each, listeners, why);
     card->rails.push_back(std::move(entry));
-    auto made = verbs::Rail::open(Site{boot}, verbs::Options{}, shared, card, 0, std::move(listeners));
+    auto made = verbs::Rail::open(Site{boot}, options, shared, card, 0, std::move(listeners));
     if (!made) FAIL(made.failure().text);
     rail = std::move(*made);
   }
@@ -59,9 +59,9 @@ struct Node : Sink {
 
 struct World {
   std::vector<std::unique_ptr<boot::Bootstrap>> boots = boot::open_fake(2);
-  Node zero{*boots[0]}, one{*boots[1]};
+  Node zero, one;
 
-  World() { connect(); }
+  explicit World(const verbs::Options& options = {}) : zero(*boots[0], options), one(*boots[1], options) { connect(); }
   void connect() {
     zero.other = *zero.rail->connect({0, 1}, one.rail->address(), Node::cookie(1));
     one.other = *one.rail->connect({0, 0}, zero.rail->address(), Node::cookie(0));
@@ -129,6 +129,19 @@ TEST_CASE("slots come back from queue pairs that end, whether or not anybody has
   }
   CHECK(FakeVerbs::unready == 0);
   CHECK(std::ranges::count(world.one.tags, 99) == 0);  // what was lost with its way does not come later
+}
+
+TEST_CASE("a way on which nothing comes is asked whether the peer is there, at no cost to the peer") {
+  verbs::Options options;
+  options.silence_s = 1;
+  World world(options);
+  REQUIRE(world.talk(1));
+  const auto before = world.posted();
+  REQUIRE(world.until([&] { return world.zero.rail->counters().knocks >= 3 && world.one.rail->counters().knocks >= 3; }));
+  CHECK(world.posted() == before);
+  CHECK(world.zero.lost_because + world.one.lost_because == "");
+  REQUIRE(world.talk(2));
+  CHECK(FakeVerbs::unready == 0);
 }
 
 TEST_CASE("queue pairs of a way differ in what networks hash, and a way that is opened anew differs from the one before") {

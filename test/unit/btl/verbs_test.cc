@@ -429,6 +429,20 @@ TEST_CASE("a peer that is gone is lost, with words that help, and what was under
   CHECK(world[0].to(1).try_inline(header_of(0), nullptr) == Status::peer_failed);
 }
 
+TEST_CASE("a peer that is gone is noticed by those who only wait for it") {
+  if (!devices()) return;
+  verbs::Options options = quick();
+  options.silence_s = 1;
+  World world(2, options);
+  REQUIRE(world.push(0, 1, header_of(0), nullptr) == Status::ok);
+  REQUIRE(world.until([&] { return world[1].count == 1; }));
+  REQUIRE(world.until([&] { return world[0].rail->counters().knocks >= 2; }));
+  CHECK(world[0].losses.empty());
+  world.nodes[1].reset();
+  REQUIRE(world.until([&] { return !world[0].losses.empty(); }));
+  CHECK(world[0].losses[1].find("WEFT_VERBS_TIMEOUT") != std::string::npos);
+}
+
 TEST_CASE("an access that the other side refuses ends the way on both sides, with words that help") {
   if (!devices()) return;
   World world(2, quick());
