@@ -72,7 +72,13 @@ const char* name_by_hosts(const Agreed& a, const Hosts& hosts) {
   switch (a.pattern) {
     case Pattern::barrier: return "two_level";
     case Pattern::bcast: return a.bytes < 32 * kKiB ? "two_level" : "two_level_pipeline";
-    case Pattern::reduce: return a.bytes < 16 * kKiB ? "two_level" : nullptr;
+    // Blocks that travel together cost one message; long ones would only be copied once more.
+    case Pattern::gather:
+    case Pattern::scatter: return a.bytes <= 4 * kKiB ? "two_level" : nullptr;
+    case Pattern::alltoall: return a.bytes <= 8 * kKiB ? "many_leaders" : nullptr;
+    case Pattern::reduce: return a.bytes < 128 * kKiB ? "two_level" : "many_leaders";
+    case Pattern::reduce_scatter:
+      return "many_leaders";  // of a host's sum, not of each of its ranks' data, is sent what others need
     // Among four leaders, recursive doubling sends little more than what shares out the work, in half the messages.
     case Pattern::allreduce: return a.bytes < (hosts.count() <= 4 ? 256 : 32) * kKiB ? "two_level" : "many_leaders";
     // Beyond, a ring of all ranks copies less within hosts.

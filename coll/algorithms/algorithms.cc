@@ -11,6 +11,7 @@ bool even(int32_t size) { return size % 2 == 0; }
 
 bool any_hosts(const Hosts& hosts, const Parameters& p) { return hosts.two_levels() && (p.commutative || hosts.in_blocks()); }
 bool hosts_alike(const Hosts& hosts, const Parameters&) { return hosts.two_levels() && hosts.alike(); }
+bool adjacent(const Hosts& hosts, const Parameters&) { return hosts.two_levels() && hosts.in_blocks(); }
 bool equal_blocks(const Hosts& hosts, const Parameters&) { return hosts.two_levels() && hosts.alike() && hosts.in_blocks(); }
 
 constexpr Algorithm kTable[] = {
@@ -24,8 +25,10 @@ constexpr Algorithm kTable[] = {
     {.pattern = Pattern::bcast, .name = "two_level_pipeline", .build = bcast_two_level_pipeline, .segmented = true, .spans = any_hosts},
     {.pattern = Pattern::gather, .name = "linear", .build = gather_linear, .uneven = true},
     {.pattern = Pattern::gather, .name = "binomial", .build = gather_binomial},
+    {.pattern = Pattern::gather, .name = "two_level", .build = gather_two_level, .spans = adjacent},
     {.pattern = Pattern::scatter, .name = "linear", .build = scatter_linear, .uneven = true},
     {.pattern = Pattern::scatter, .name = "binomial", .build = scatter_binomial},
+    {.pattern = Pattern::scatter, .name = "two_level", .build = scatter_two_level, .spans = adjacent},
     {.pattern = Pattern::allgather, .name = "ring", .build = allgather_ring, .uneven = true},
     {.pattern = Pattern::allgather, .name = "recursive_doubling", .build = allgather_recursive_doubling, .fits = power_of_two},
     {.pattern = Pattern::allgather, .name = "bruck", .build = allgather_bruck, .uneven = true},
@@ -34,9 +37,11 @@ constexpr Algorithm kTable[] = {
     {.pattern = Pattern::alltoall, .name = "linear", .build = alltoall_linear, .uneven = true},
     {.pattern = Pattern::alltoall, .name = "pairwise", .build = alltoall_pairwise, .uneven = true},
     {.pattern = Pattern::alltoall, .name = "bruck", .build = alltoall_bruck},
+    {.pattern = Pattern::alltoall, .name = "many_leaders", .build = alltoall_many_leaders, .spans = equal_blocks},
     {.pattern = Pattern::reduce, .name = "binomial", .build = reduce_binomial},
     {.pattern = Pattern::reduce, .name = "rabenseifner", .build = reduce_rabenseifner},
     {.pattern = Pattern::reduce, .name = "two_level", .build = reduce_two_level, .spans = any_hosts},
+    {.pattern = Pattern::reduce, .name = "many_leaders", .build = reduce_many_leaders, .commutative = true, .spans = hosts_alike},
     {.pattern = Pattern::allreduce, .name = "recursive_doubling", .build = allreduce_recursive_doubling},
     {.pattern = Pattern::allreduce, .name = "rabenseifner", .build = allreduce_rabenseifner},
     {.pattern = Pattern::allreduce, .name = "ring", .build = allreduce_ring, .commutative = true},
@@ -48,6 +53,11 @@ constexpr Algorithm kTable[] = {
      .build = reduce_scatter_recursive_halving,
      .uneven = true,
      .commutative = true},
+    {.pattern = Pattern::reduce_scatter,
+     .name = "many_leaders",
+     .build = reduce_scatter_many_leaders,
+     .commutative = true,
+     .spans = equal_blocks},
     {.pattern = Pattern::scan, .name = "doubling", .build = scan_doubling},
     {.pattern = Pattern::scan, .name = "chain", .build = scan_chain, .segmented = true},
     {.pattern = Pattern::exscan, .name = "doubling", .build = exscan_doubling},

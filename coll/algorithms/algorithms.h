@@ -103,8 +103,14 @@ Schedule bcast_two_level(const Topology&, Rank me, int32_t size, const Parameter
 Schedule bcast_two_level_pipeline(const Topology&, Rank me, int32_t size, const Parameters&);
 Schedule reduce_two_level(const Topology&, Rank me, int32_t size, const Parameters&);
 Schedule allreduce_two_level(const Topology&, Rank me, int32_t size, const Parameters&);
-Schedule allreduce_many_leaders(const Topology&, Rank me, int32_t size, const Parameters&);
 Schedule allgather_two_level(const Topology&, Rank me, int32_t size, const Parameters&);
+Schedule gather_two_level(const Topology&, Rank me, int32_t size, const Parameters&);
+Schedule scatter_two_level(const Topology&, Rank me, int32_t size, const Parameters&);
+// many_leaders.cc
+Schedule reduce_many_leaders(const Topology&, Rank me, int32_t size, const Parameters&);
+Schedule allreduce_many_leaders(const Topology&, Rank me, int32_t size, const Parameters&);
+Schedule reduce_scatter_many_leaders(const Topology&, Rank me, int32_t size, const Parameters&);
+Schedule alltoall_many_leaders(const Topology&, Rank me, int32_t size, const Parameters&);
 // neighbor.cc
 Schedule neighbor_allgather_linear(const Topology&, Rank me, int32_t size, const Parameters&);
 Schedule neighbor_alltoall_linear(const Topology&, Rank me, int32_t size, const Parameters&);

@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "coll/algorithms/algorithms.h"
+#include "coll/algorithms/tree.h"
 
 namespace weft::coll {
 
@@ -28,15 +29,8 @@ Schedule pipeline(Rank parent, const std::vector<Rank>& children, int32_t segmen
 
 /// ceil(log2 p) rounds of whole messages, the largest subtree served first.
 Schedule bcast_binomial(const Topology&, Rank me, int32_t size, const Parameters& p) {
-  Builder b(1);
-  const int32_t self = wrap(me - p.root, size);
-  int64_t mask = 1;
-  while (mask < size && !(self & mask)) mask *= 2;
-  if (self != 0) b.receive(wrap(me - mask, size), {buffer_out, 0}).next();
-  for (mask /= 2; mask > 0; mask /= 2) {
-    if (self + mask < size) b.send(wrap(me + mask, size), {buffer_out, 0});
-  }
-  return b.done();
+  const Kin kin = Kin::binomial(me, size, p.root);
+  return pipeline(kin.parent, kin.children, 1);
 }
 
 /// Binomial scatter, then ring allgather: each rank sends and receives about twice the data, whatever p is (van de Geijn).
@@ -44,13 +38,11 @@ Schedule bcast_binomial(const Topology&, Rank me, int32_t size, const Parameters
 Schedule bcast_scatter_allgather(const Topology&, Rank me, int32_t size, const Parameters& p) {
   Builder b(size);
   const int32_t self = wrap(me - p.root, size);
-  int64_t mask = 1;
-  while (mask < size && !(self & mask)) mask *= 2;
-  if (self != 0) b.receive(wrap(me - mask, size), {buffer_out, self}, static_cast<int32_t>(std::min<int64_t>(mask, size - self))).next();
-  for (mask /= 2; mask > 0; mask /= 2) {
-    const int64_t child = self + mask;
-    if (child >= size) continue;
-    b.send(wrap(me + mask, size), {buffer_out, static_cast<int32_t>(child)}, static_cast<int32_t>(std::min<int64_t>(mask, size - child)));
+  const Kin kin = Kin::binomial(me, size, p.root);
+  b.receive(kin.parent, {buffer_out, self}, Kin::below(self, size)).next();
+  for (const Rank child : kin.children) {
+    const int32_t theirs = wrap(child - p.root, size);
+    b.send(child, {buffer_out, theirs}, Kin::below(theirs, size));
   }
   b.begin_loop();
   b.receive(wrap(me - 1, size), {buffer_out, wrap(self - 1, size), -1}).send(wrap(me + 1, size), {buffer_out, self, -1});
@@ -60,20 +52,14 @@ Schedule bcast_scatter_allgather(const Topology&, Rank me, int32_t size, const P
 
 /// A pipeline from rank to rank: best for long data on few ranks.
 Schedule bcast_chain(const Topology&, Rank me, int32_t size, const Parameters& p) {
-  const int32_t self = wrap(me - p.root, size);
-  std::vector<Rank> children;
-  if (self + 1 < size) children.push_back(wrap(me + 1, size));
-  return pipeline(self == 0 ? -1 : wrap(me - 1, size), children, p.segments);
+  const Kin kin = Kin::complete<1>(me, size, p.root);
+  return pipeline(kin.parent, kin.children, p.segments);
 }
 
 /// A pipeline down a complete binary tree: long data on many ranks.
 Schedule bcast_binary_tree(const Topology&, Rank me, int32_t size, const Parameters& p) {
-  const int32_t self = wrap(me - p.root, size);
-  std::vector<Rank> children;
-  for (int64_t child = int64_t{2} * self + 1; child <= int64_t{2} * self + 2 && child < size; ++child) {
-    children.push_back(wrap(child + p.root, size));
-  }
-  return pipeline(self == 0 ? -1 : wrap((self - 1) / 2 + p.root, size), children, p.segments);
+  const Kin kin = Kin::complete<2>(me, size, p.root);
+  return pipeline(kin.parent, kin.children, p.segments);
 }
 
 }  // namespace weft::coll

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "coll/algorithms/algorithms.h"
+#include "coll/algorithms/tree.h"
 
 namespace weft::coll {
 
@@ -16,9 +17,7 @@ struct Subtree {
 
 Subtree subtree(Rank me, int32_t size, Rank root) {
   const int32_t self = wrap(me - root, size);
-  int64_t mask = 1;
-  while (mask < size && !(self & mask)) mask *= 2;
-  return {self, static_cast<int32_t>(mask), static_cast<int32_t>(std::min<int64_t>(mask, size - self))};
+  return {self, static_cast<int32_t>(Kin::reach(self, size)), Kin::below(self, size)};
 }
 
 }  // namespace

@@ -1,76 +1,39 @@
-// Algorithms of two levels: within hosts, where messages go through memory, and between them, where few messages should go. Each host has a
-// leader, its first rank or the root.
+// Algorithms of two levels, through one rank of each host: its leader, the first one or the root.
 #include <algorithm>
 
 #include "coll/algorithms/algorithms.h"
-#include "coll/hosts.h"
+#include "coll/algorithms/levels.h"
+#include "coll/algorithms/tree.h"
 #include "coll/part.h"
 
 namespace weft::coll {
 
 namespace {
 
-/// The ranks that a rank meets on the two levels.
-struct Levels {
-  std::vector<Rank> here;     ///< of its host, the leader where it belongs by rank
-  std::vector<Rank> leaders;  ///< by host
-  Rank seat = 0, leader = 0;  ///< its own place among `here`, the leader's
-  int32_t host = 0;           ///< its own host
-  bool leads = false;
-
-  /// The root, if there is one, leads its host.
-  Levels(const Hosts& hosts, Rank me, Rank root) : here(hosts.on(hosts.of(me))), seat(hosts.seat(me)), host(hosts.of(me)) {
-    for (int32_t h = 0; h < hosts.count(); ++h) leaders.push_back(root >= 0 && hosts.of(root) == h ? root : hosts.on(h).front());
-    leader = hosts.seat(leaders[static_cast<size_t>(host)]);
-    leads = leader == seat;
-  }
-  int32_t ranks_here() const { return static_cast<int32_t>(here.size()); }
-  int32_t hosts() const { return static_cast<int32_t>(leaders.size()); }
-};
-
-/// A rank's neighbours in a tree.
-struct Kin {
-  Rank parent = -1;
-  std::vector<Rank> children;
-
-  /// In the binomial tree of a party whose root sits at `top`, the largest subtree first.
-  static Kin binomial(const std::vector<Rank>& party, Rank top, Rank seat) {
-    const auto size = static_cast<int32_t>(party.size());
-    const int32_t self = wrap(seat - top, size);
-    auto rank = [&](int64_t number) { return party[static_cast<size_t>(wrap(number + top, size))]; };
-    Kin kin;
-    int64_t mask = 1;
-    while (mask < size && !(self & mask)) mask *= 2;
-    if (self != 0) kin.parent = rank(self - mask);
-    for (mask /= 2; mask > 0; mask /= 2)
-      if (self + mask < size) kin.children.push_back(rank(self + mask));
-    return kin;
-  }
-  /// In a complete tree of so many children each; of one: a chain.
-  template <int32_t fan_out>
-  static Kin complete(const std::vector<Rank>& party, Rank top, Rank seat) {
-    const auto size = static_cast<int32_t>(party.size());
-    const int32_t self = wrap(seat - top, size);
-    auto rank = [&](int64_t number) { return party[static_cast<size_t>(wrap(number + top, size))]; };
-    Kin kin;
-    if (self != 0) kin.parent = rank((self - 1) / fan_out);
-    for (int64_t child = int64_t{fan_out} * self + 1; child <= int64_t{fan_out} * (self + 1) && child < size; ++child)
-      kin.children.push_back(rank(child));
-    return kin;
-  }
-};
-
 /// The tree of both levels: leaders serve the other hosts first.
 template <class Within, class Between>
 Kin down_both(const Topology& topology, Rank me, Rank root, Within within, Between between) {
   const Levels levels(*topology.hosts, me, root);
-  Kin kin = within(levels.here, levels.leader, levels.seat);
+  Kin kin = within(levels.seat, levels.ranks_here(), levels.leader).among(levels.here);
   if (!levels.leads) return kin;
-  const Kin others = between(levels.leaders, topology.hosts->of(root), levels.host);
+  const Kin others = between(levels.host, topology.hosts->count(), topology.hosts->of(root)).among(levels.leaders);
   kin.parent = others.parent;
   kin.children.insert(kin.children.begin(), others.children.begin(), others.children.end());
   return kin;
 }
+
+/// The binomial tree of hosts below the root's, and the blocks of those in a subtree, which are adjacent (around the end) where hosts are
+/// in blocks.
+struct HostTree {
+  const Levels& levels;
+  int32_t size, top;  // hosts, the root's
+  Kin kin;            // hosts
+
+  HostTree(const Levels& l, Rank root) : levels(l), size(l.hosts.count()), top(l.hosts.of(root)), kin(Kin::binomial(l.host, size, top)) {}
+  Rank leader(int32_t host) const { return levels.leaders[static_cast<size_t>(host)]; }
+  Rank first(int32_t host) const { return levels.hosts.on(host).front(); }
+  int32_t blocks(int32_t host) const { return levels.ranks_on(host, Kin::below(wrap(host - top, size), size)); }
+};
 
 constexpr Place kNothing{};
 constexpr int32_t kFewHosts = 16;  // through which a chain fills faster than a tree sends everything twice
@@ -80,11 +43,11 @@ constexpr int32_t kFewHosts = 16;  // through which a chain fills faster than a 
 /// Up a tree within each host, dissemination among the leaders, down again.
 Schedule barrier_two_level(const Topology& topology, Rank me, int32_t, const Parameters&) {
   const Levels levels(*topology.hosts, me, -1);
-  const Kin kin = Kin::binomial(levels.here, levels.leader, levels.seat);
+  const Kin kin = Kin::binomial(levels.seat, levels.ranks_here(), 0).among(levels.here);
   Builder b(1);
   for (const Rank child : kin.children) b.receive(child, kNothing, 0);
   b.next().send(kin.parent, kNothing, 0).next().receive(kin.parent, kNothing, 0).next();
-  if (levels.leads) append(b, barrier_dissemination({}, levels.host, levels.hosts(), {}), levels.leaders, {}, {});
+  if (levels.leads) append(b, barrier_dissemination({}, levels.host, levels.hosts.count(), {}), levels.leaders, {}, {});
   b.next();
   for (const Rank child : kin.children) b.send(child, kNothing, 0);
   return b.done();
@@ -104,6 +67,49 @@ Schedule bcast_two_level_pipeline(const Topology& topology, Rank me, int32_t, co
   return pipeline(kin.parent, kin.children, p.segments);
 }
 
+/// Gathers within hosts; whole hosts go up a binomial tree of the leaders, the root.
+Schedule gather_two_level(const Topology& topology, Rank me, int32_t size, const Parameters& p) {
+  const Levels levels(*topology.hosts, me, p.root);
+  const HostTree tree(levels, p.root);
+  Builder b(size);
+  if (levels.host == tree.top) {  // whose leader may sit anywhere
+    if (me != p.root) return b.send(p.root, {buffer_in, me}).done();
+    for (const Rank r : levels.here)
+      if (r != me) b.receive(r, {buffer_out, r});
+    if (!p.in_place) b.copy({buffer_in, me}, {buffer_out, me});
+  }
+  const uint8_t all = me == p.root ? uint8_t{buffer_out} : levels.leads ? b.region(me, tree.blocks(levels.host)) : uint8_t{buffer_in};
+  if (levels.host != tree.top)
+    append(b, gather_binomial({}, levels.seat, levels.ranks_here(), {}), levels.here, {buffer_in, all}, {1, tree.first(levels.host)});
+  if (!levels.leads) return b.done();
+  for (const int32_t child : tree.kin.children) b.receive_around(tree.leader(child), all, tree.first(child), tree.blocks(child));
+  b.next();
+  if (me != p.root) b.send_around(tree.leader(tree.kin.parent), all, me, tree.blocks(levels.host));
+  return b.done();
+}
+
+/// The mirror of gather_two_level.
+Schedule scatter_two_level(const Topology& topology, Rank me, int32_t size, const Parameters& p) {
+  const Levels levels(*topology.hosts, me, p.root);
+  const HostTree tree(levels, p.root);
+  Builder b(size);
+  if (levels.host == tree.top && me != p.root) return b.receive(p.root, {buffer_out, me}).done();
+  const uint8_t all = me == p.root ? uint8_t{buffer_in} : levels.leads ? b.region(me, tree.blocks(levels.host)) : uint8_t{buffer_out};
+  if (levels.leads) {
+    if (me != p.root) b.receive_around(tree.leader(tree.kin.parent), all, me, tree.blocks(levels.host));
+    b.next();
+    for (const int32_t child : tree.kin.children) b.send_around(tree.leader(child), all, tree.first(child), tree.blocks(child));
+  }
+  if (levels.host != tree.top) {
+    append(b, scatter_binomial({}, levels.seat, levels.ranks_here(), {}), levels.here, {all, buffer_out}, {1, tree.first(levels.host)});
+    return b.done();
+  }
+  for (const Rank r : levels.here)
+    if (r != me) b.send(r, {buffer_in, r});
+  if (!p.in_place) b.copy({buffer_in, me}, {buffer_out, me});
+  return b.done();
+}
+
 /// Binomial trees, of whole messages.
 Schedule reduce_two_level(const Topology& topology, Rank me, int32_t, const Parameters& p) {
   const Levels levels(*topology.hosts, me, p.root);
@@ -114,7 +120,7 @@ Schedule reduce_two_level(const Topology& topology, Rank me, int32_t, const Para
   append(b, reduce_binomial({}, levels.seat, levels.ranks_here(), within), levels.here, {buffer_in, sum}, {});
   if (!levels.leads) return b.done();
   const Parameters between{.root = topology.hosts->of(p.root), .commutative = p.commutative, .in_place = true};
-  append(b, reduce_binomial({}, levels.host, levels.hosts(), between), levels.leaders, {sum, sum}, {});
+  append(b, reduce_binomial({}, levels.host, levels.hosts.count(), between), levels.leaders, {sum, sum}, {});
   return b.done();
 }
 
@@ -125,26 +131,8 @@ Schedule allreduce_two_level(const Topology& topology, Rank me, int32_t, const P
   Builder b(1);
   append(b, reduce_binomial({}, levels.seat, levels.ranks_here(), within), levels.here, {}, {});
   if (levels.leads)
-    append(b, allreduce_recursive_doubling({}, levels.host, levels.hosts(), between), levels.leaders, {buffer_out, buffer_out}, {});
+    append(b, allreduce_recursive_doubling({}, levels.host, levels.hosts.count(), between), levels.leaders, {buffer_out, buffer_out}, {});
   append(b, bcast_binomial({}, levels.seat, levels.ranks_here(), {}), levels.here, {}, {});
-  return b.done();
-}
-
-/// Each host shares its sum out among its ranks, those in the same place on all hosts reduce their share, each host puts the shares
-/// together: long data. As many ranks of a host talk to others as there are, each about as many bytes as it has.
-Schedule allreduce_many_leaders(const Topology& topology, Rank me, int32_t, const Parameters&) {
-  const Hosts& hosts = *topology.hosts;
-  const Levels levels(hosts, me, -1);
-  const int32_t shares = levels.ranks_here(), seat = levels.seat;
-  std::vector<Rank> peers;
-  for (int32_t h = 0; h < hosts.count(); ++h) peers.push_back(hosts.on(h)[static_cast<size_t>(seat)]);
-  const Schedule between = allreduce_rabenseifner({}, levels.host, levels.hosts(), {.in_place = true});
-  const int32_t cut = between.blocks;
-  Builder b(shares * cut);
-  const uint8_t share = b.region(seat * cut, cut);
-  append(b, reduce_scatter_recursive_halving({}, seat, shares, {}), levels.here, {buffer_in, share}, {cut});
-  append(b, between, peers, {share, share}, {1, seat * cut});
-  append(b, allgather_ring({}, seat, shares, {}), levels.here, {share, buffer_out}, {cut});
   return b.done();
 }
 
@@ -155,7 +143,7 @@ Schedule allgather_two_level(const Topology& topology, Rank me, int32_t size, co
   Builder b(size);
   append(b, gather_binomial({}, levels.seat, here, {.in_place = levels.leads && p.in_place}), levels.here, {}, {1, levels.here.front()});
   if (levels.leads)
-    append(b, allgather_ring({}, levels.host, levels.hosts(), {.in_place = true}), levels.leaders, {buffer_out, buffer_out}, {here});
+    append(b, allgather_ring({}, levels.host, levels.hosts.count(), {.in_place = true}), levels.leaders, {buffer_out, buffer_out}, {here});
   append(b, bcast_binomial({}, levels.seat, here, {}), levels.here, {}, {size});
   return b.done();
 }

@@ -62,8 +62,8 @@ TEST_CASE("entries that cannot be understood are named, with what would do") {
   CHECK(Wishes::read("=").wrong.find("the collectives are") != std::string::npos);
   CHECK(Wishes::read("allreduce=rign").wrong ==
         "\"allreduce=rign\": the algorithms of allreduce are recursive_doubling, rabenseifner, ring, two_level, many_leaders, node");
-  CHECK(Wishes::read("gather=node").wrong == "\"gather=node\": the algorithms of gather are linear, binomial");
-  CHECK(Wishes::read("gather=node;x").wrong.find("binomial; \"x\": ") != std::string::npos);
+  CHECK(Wishes::read("gather=node").wrong == "\"gather=node\": the algorithms of gather are linear, binomial, two_level");
+  CHECK(Wishes::read("gather=node;x").wrong.find("two_level; \"x\": ") != std::string::npos);
   std::string many;
   for (size_t i = 0; i <= Wishes::kMost; ++i) many += "barrier=node;";
   const Wishes w = Wishes::read(many);
@@ -128,6 +128,17 @@ TEST_CASE("where hosts have several ranks, algorithms of two levels are chosen i
   a = {.pattern = Pattern::allgather, .size = 6, .bytes = 8};
   CHECK(on(blocks, a) == "two_level");
   CHECK(on(dealt_out, a) == "bruck");
+  a = {.pattern = Pattern::reduce_scatter, .size = 6, .bytes = 1 << 20};
+  CHECK(on(blocks, a) == "many_leaders");
+  CHECK(on(dealt_out, a) == "pairwise");
+  a.uneven = true;
+  CHECK(on(blocks, a) == "pairwise");
+  a = {.pattern = Pattern::alltoall, .size = 6, .bytes = 8};
+  CHECK(on(blocks, a) == "many_leaders");
+  CHECK(on(uneven, a) == "linear");
+  a = {.pattern = Pattern::gather, .size = 6, .bytes = 8};
+  CHECK(on(uneven, a) == "two_level");
+  CHECK(on(dealt_out, a) == "binomial");
   const Setting setting("allreduce=two_level;bcast=binomial");
   a = {.pattern = Pattern::bcast, .size = 6, .bytes = 8};
   CHECK(on(blocks, a) == "binomial");

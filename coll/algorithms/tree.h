@@ -1,0 +1,55 @@
+// Trees of ranks, as one of them sees them.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "coll/schedule.h"
+
+namespace weft::coll {
+
+/// A rank's neighbours in a tree of the ranks 0 to size - 1.
+struct Kin {
+  Rank parent = -1;
+  std::vector<Rank> children;
+
+  /// In the binomial tree: the largest subtree first.
+  static Kin binomial(Rank me, int32_t size, Rank root) {
+    const int32_t self = wrap(me - root, size);
+    Kin kin;
+    int64_t mask = reach(self, size);
+    if (self != 0) kin.parent = wrap(me - mask, size);
+    for (mask /= 2; mask > 0; mask /= 2)
+      if (self + mask < size) kin.children.push_back(wrap(me + mask, size));
+    return kin;
+  }
+  /// In a complete tree of so many children each; of one: a chain.
+  template <int32_t fan_out>
+  static Kin complete(Rank me, int32_t size, Rank root) {
+    const int32_t self = wrap(me - root, size);
+    Kin kin;
+    if (self != 0) kin.parent = wrap(int64_t{(self - 1) / fan_out} + root, size);
+    for (int64_t child = int64_t{fan_out} * self + 1; child <= int64_t{fan_out} * (self + 1) && child < size; ++child)
+      kin.children.push_back(wrap(child + root, size));
+    return kin;
+  }
+  /// The same tree of those who sit at these places.
+  Kin among(const std::vector<Rank>& party) const {
+    Kin kin;
+    if (parent >= 0) kin.parent = party[static_cast<size_t>(parent)];
+    for (const Rank child : children) kin.children.push_back(party[static_cast<size_t>(child)]);
+    return kin;
+  }
+
+  /// Of the binomial tree, with ranks counted from the root: the power of two at which one hangs below its parent (root: the first >= size).
+  static int64_t reach(int32_t self, int32_t size) {
+    int64_t mask = 1;
+    while (mask < size && !(self & mask)) mask *= 2;
+    return mask;
+  }
+  /// The ranks of its subtree, itself included: so many from `self` on.
+  static int32_t below(int32_t self, int32_t size) { return static_cast<int32_t>(std::min<int64_t>(reach(self, size), size - self)); }
+};
+
+}  // namespace weft::coll
