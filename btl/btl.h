@@ -95,7 +95,8 @@ class Sink {
   /// A message has arrived from the peer behind `cookie`. `payload` (header.length bytes) is valid during the call only.
   virtual void arrived(void* cookie, const Header&, const std::byte* payload) = 0;
   /// Where the payload of a large message should be written, so that stream transports need no bounce buffer; null: none.
-  /// If not null, arrived() is called afterwards with payload == the returned address.
+  /// If not null, arrived() is called afterwards with payload == the returned address. Whoever has the payload elsewhere as well may ask
+  /// again for the same message: null says that the address is not to be written to any more, as the receive has ended by an error.
   virtual std::byte* landing(void* cookie, const Header&) = 0;
   /// The way to a peer is lost (over this transport); whether what was sent last has arrived is not known. Completions of its
   /// operations come before. `why` is one readable sentence naming peer, device and remedy.

@@ -15,7 +15,7 @@ namespace {
 config::Bytes eager_variable("pml", "eager", "0", "Messages up to this size are sent before their receive is known; 0: by transport.");
 
 constexpr uint64_t kEagerLimit = 64 << 10;
-constexpr uint64_t kEagerLimitRead = 16 << 10;  // where memory is shared: above it, asking first lets both sides copy at once
+constexpr uint64_t kEagerLimitRead = 16 << 10;  // where reading is soon faster
 
 }  // namespace
 
@@ -95,7 +95,7 @@ void Lane::choose_protocols(Peer& peer) {
   const bool readable = reading != nullptr;
   const uint64_t asked = eager_variable.get();
   uint64_t eager = asked;
-  if (!eager) eager = readable ? kEagerLimitRead : kEagerLimit;
+  if (!eager) eager = readable ? std::clamp(reading->caps->get_from, kEagerLimitRead, kEagerLimit) : kEagerLimit;
   eager = std::min<uint64_t>(eager, caps.max_buffered);
   if (peer.rails)  // it may have to go over any of them
     for (uint32_t wire : peer.rails->order) eager = std::min<uint64_t>(eager, peer.rails->tracks[wire].caps->max_buffered);

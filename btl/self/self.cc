@@ -45,7 +45,9 @@ class SelfTransport final : public Transport, Endpoint {
   }
   int poll(Sink& sink) override {
     if (!consumer_) return 0;
-    return consumer_->take(kMessagesPerPoll, [&](const Header& h, const std::byte* payload) { sink.arrived(cookie_, h, payload); });
+    return consumer_->take(
+        kMessagesPerPoll, [&](const Header& h, const std::byte* payload) { sink.arrived(cookie_, h, payload); },
+        [&](const Header& h) { return sink.landing(cookie_, h); }, [] {});
   }
   int event_fd() const override { return bell_.get(); }
   bool arm() override {
@@ -60,12 +62,12 @@ class SelfTransport final : public Transport, Endpoint {
 
   // Endpoint
   Status try_inline(const Header& h, const void* payload) override {
-    return push(h, [&](std::byte* to) {
-      if (h.length) std::memcpy(to, payload, h.length);
+    return push(h, [&](std::byte* to, uint32_t from, uint32_t n) {
+      if (n) std::memcpy(to, static_cast<const std::byte*>(payload) + from, n);
     });
   }
   Status send(const Header& h, type::Cursor& cursor) override {
-    return push(h, [&](std::byte* to) { cursor.pack(to, h.length); });
+    return push(h, [&](std::byte* to, uint32_t, uint32_t n) { cursor.pack(to, n); });
   }
   Status get(const Region& remote, uint64_t offset, std::span<const iovec> local, Operation& op) override {
     auto* at = reinterpret_cast<const std::byte*>(remote.address + offset);
@@ -94,7 +96,7 @@ class SelfTransport final : public Transport, Endpoint {
   };
   template <class Write>
   Status push(const Header& h, Write&& write) {
-    if (!producer_.push(h, write)) return Status::again;
+    if (!producer_.push(h, false, write)) return Status::again;
     if (armed_) [[unlikely]]
       ring();
     return Status::ok;

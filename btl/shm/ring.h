@@ -5,6 +5,9 @@
 // compute where from the lengths alone. A slot's length word is stored last and carries the phase of its lap in the top bit: the
 // consumer polls that one word, nothing has to be cleared, and no index is shared on the way of a message. The consumer reports
 // what it has freed in a line of its own, which the producer reads only when it believes the ring to be full.
+//
+// A payload of some KiB grows before the consumer's eyes: its slot is stored first, then the payload piece by piece, each counted in a line
+// of the producer's. So the consumer, who knows by then where it belongs, copies one piece out while the next is copied in.
 #pragma once
 
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
@@ -12,6 +15,7 @@
 #define WEFT_STRING_COPY 1
 #endif
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cstddef>
@@ -25,13 +29,16 @@ namespace weft::btl::shm {
 constexpr size_t kLine = 64;
 constexpr uint32_t kSlotPayload = 40;
 constexpr uint32_t kPhaseBit = 1u << 31;
+constexpr uint32_t kGrowsBit = 1u << 30;                     ///< the payload follows its slot
+constexpr uint32_t kGrowsFrom = 32 << 10;                    ///< payloads that grow are no shorter
+constexpr uint32_t kPieceFrom = 8 << 10, kPiece = 16 << 10;  ///< by so much at a time: a quarter of the payload within these
 
 /// One message as it lies in memory: a Header whose length word doubles as the ready flag, and a short payload.
 struct alignas(kLine) Slot {
   uint64_t context;
   int32_t tag;
   int32_t source;
-  std::atomic<uint32_t> word;  ///< length, and in the top bit the phase
+  std::atomic<uint32_t> word;  ///< length, and in the top bits the phase and whether the payload grows
   uint16_t sequence;
   uint8_t kind;
   uint8_t flags;
@@ -46,19 +53,25 @@ struct alignas(2 * kLine) Freed {
   std::atomic<uint64_t> bulk;
 };
 
-/// How a ring of `bytes` is divided: the Freed line, a power of two of slots (about an eighth), the bulk area.
+/// What the producer has written of payloads that grow: bytes, of all of them so far.
+struct alignas(2 * kLine) Grown {
+  std::atomic<uint64_t> bytes;
+};
+
+/// How a ring of `bytes` is divided: the Freed and the Grown line, a power of two of slots (about an eighth), the bulk area.
 struct Shape {
+  static constexpr uint32_t grown_offset = sizeof(Freed), slots_offset = grown_offset + uint32_t{sizeof(Grown)};
   uint32_t slots;
   uint32_t bulk_offset;
   uint32_t bulk_bytes;
 
   static constexpr Shape of(uint32_t bytes) {
     const uint32_t slots = std::bit_floor(bytes / 8 / uint32_t{kLine});
-    const uint32_t bulk_offset = uint32_t{sizeof(Freed)} + slots * uint32_t{kLine};
+    const uint32_t bulk_offset = slots_offset + slots * uint32_t{kLine};
     return {slots, bulk_offset, bytes - bulk_offset};
   }
-  /// Largest payload: several must fit, so that copying in and copying out overlap.
-  constexpr uint32_t max_payload() const { return std::bit_floor(bulk_bytes / 4); }
+  /// Largest payload: several must fit, so that senders who run ahead do not wait for each.
+  constexpr uint32_t max_payload() const { return std::bit_floor(bulk_bytes / 3); }
 };
 
 /// Where payloads lie in the bulk area. Both sides keep one and feed it the same lengths.
@@ -134,37 +147,40 @@ class Producer {
   Producer() = default;
   Producer(std::byte* ring, uint32_t bytes)
       : shape_(Shape::of(bytes)),
-        slots_(reinterpret_cast<Slot*>(ring + sizeof(Freed))),
+        slots_(reinterpret_cast<Slot*>(ring + Shape::slots_offset)),
         freed_(reinterpret_cast<Freed*>(ring)),
+        grown_(reinterpret_cast<Grown*>(ring + Shape::grown_offset)),
         bulk_(ring + shape_.bulk_offset),
         placement_(shape_.bulk_bytes),
         limit_(shape_.slots),
         bulk_limit_(shape_.bulk_bytes) {}
 
-  /// `write(std::byte* to)` puts h.length bytes there. False: no room, nothing was written.
+  /// `write(std::byte* to, uint32_t from, uint32_t n)` puts n bytes of the payload there, those from `from` on; each once, in order.
+  /// False: no room, nothing was written.
+  /// `alone`: no other message is likely to follow at once, so that the payload had better grow; others are copied out while the next come
+  /// in.
   template <class Write>
-  bool push(const Header& h, Write&& write) {
+  bool push(const Header& h, bool alone, Write&& write) {
     if (tail_ == limit_ && !refresh()) [[unlikely]]
       return false;
     Slot& slot = slots_[tail_ & (shape_.slots - 1)];
     if (h.length <= kSlotPayload) {
-      write(slot.payload);
+      write(slot.payload, 0, h.length);
+      store(slot, h, h.length);
     } else {
       const Placement::Place place = placement_.next(h.length);
       if (placement_.total() + place.taken > bulk_limit_) {
         refresh();
         if (placement_.total() + place.taken > bulk_limit_) return false;
       }
-      write(bulk_ + place.offset);
       placement_.advance(place);
+      if (alone && h.length >= kGrowsFrom) {
+        grow(slot, h, bulk_ + place.offset, write);
+      } else {
+        write(bulk_ + place.offset, 0, h.length);
+        store(slot, h, h.length);
+      }
     }
-    slot.context = h.context;
-    slot.tag = h.tag;
-    slot.source = h.source;
-    slot.sequence = h.sequence;
-    slot.kind = h.kind;
-    slot.flags = h.flags;
-    slot.word.store(h.length | phase(tail_), std::memory_order_release);
     ++tail_;
     return true;
   }
@@ -173,6 +189,27 @@ class Producer {
 
  private:
   uint32_t phase(uint64_t index) const { return index & shape_.slots ? 0 : kPhaseBit; }
+  void store(Slot& slot, const Header& h, uint32_t word) {
+    slot.context = h.context;
+    slot.tag = h.tag;
+    slot.source = h.source;
+    slot.sequence = h.sequence;
+    slot.kind = h.kind;
+    slot.flags = h.flags;
+    slot.word.store(word | phase(tail_), std::memory_order_release);
+  }
+  template <class Write>
+  [[gnu::noinline]] void grow(Slot& slot, const Header& h, std::byte* to, Write& write) {
+    store(slot, h, h.length | kGrowsBit);
+    const uint32_t most = std::clamp(h.length / 4 & ~(uint32_t{kLine} - 1), kPieceFrom, kPiece);
+    for (uint32_t from = 0; from < h.length;) {
+      const uint32_t n = std::min(most, h.length - from);
+      write(to + from, from, n);
+      from += n;
+      grown_bytes_ += n;
+      grown_->bytes.store(grown_bytes_, std::memory_order_release);
+    }
+  }
   bool refresh() {
     if (!freed_) return false;
     limit_ = freed_->slots.load(std::memory_order_acquire) + shape_.slots;
@@ -183,9 +220,11 @@ class Producer {
   Shape shape_{};
   Slot* slots_ = nullptr;
   Freed* freed_ = nullptr;
+  Grown* grown_ = nullptr;
   std::byte* bulk_ = nullptr;
   Placement placement_{0};
   uint64_t tail_ = 0;
+  uint64_t grown_bytes_ = 0;
   uint64_t limit_ = 0;
   uint64_t bulk_limit_ = 0;
 };
@@ -195,20 +234,21 @@ class Consumer {
  public:
   Consumer(std::byte* ring, uint32_t bytes)
       : shape_(Shape::of(bytes)),
-        slots_(reinterpret_cast<Slot*>(ring + sizeof(Freed))),
+        slots_(reinterpret_cast<Slot*>(ring + Shape::slots_offset)),
         freed_(reinterpret_cast<Freed*>(ring)),
+        grown_(reinterpret_cast<Grown*>(ring + Shape::grown_offset)),
         bulk_(ring + shape_.bulk_offset),
         placement_(shape_.bulk_bytes) {}
 
   bool ready() const { return (slots_[head_ & (shape_.slots - 1)].word.load(std::memory_order_acquire) & kPhaseBit) == phase(); }
 
-  /// Hands up to `most` messages to `deliver(const Header&, const std::byte* payload)`; returns how many. `broken()` is called if what
-  /// stands next cannot be a Producer's, who is another process: nothing comes out of this ring any more.
-  template <class Deliver, class Broken = void (*)()>
-  int take(
-      int most, Deliver&& deliver, Broken&& broken = [] {}) {
+  /// Hands up to `most` messages to `deliver(const Header&, const std::byte* payload)`; returns how many. `land(const Header&)` says where
+  /// a payload that still grows belongs, as Sink::landing() does. `broken()` is called if what stands next cannot be a Producer's, who is
+  /// another process: nothing comes out of this ring any more.
+  template <class Deliver, class Land, class Broken>
+  int take(int most, Deliver&& deliver, Land&& land, Broken&& broken) {
     int count = 0;
-    while (count < most && take_one(deliver, broken)) ++count;
+    while (count < most && take_one(deliver, land, broken)) ++count;
     if (count) freed_->slots.store(head_, std::memory_order_release);
     return count;
   }
@@ -216,35 +256,73 @@ class Consumer {
  private:
   uint32_t phase() const { return head_ & shape_.slots ? 0 : kPhaseBit; }
 
-  template <class Deliver, class Broken>
-  bool take_one(Deliver&& deliver, Broken&& broken) {
+  template <class Deliver, class Land, class Broken>
+  bool take_one(Deliver&& deliver, Land&& land, Broken&& broken) {
     const Slot& slot = slots_[head_ & (shape_.slots - 1)];
     const uint32_t word = slot.word.load(std::memory_order_acquire);
     if ((word & kPhaseBit) != phase()) return false;
-    const uint32_t length = word & ~kPhaseBit;
+    const uint32_t length = word & ~(kPhaseBit | kGrowsBit);
     const Header h{slot.context, slot.tag, slot.source, length, slot.sequence, slot.kind, slot.flags};
     if (length <= kSlotPayload) {
       deliver(h, slot.payload);
     } else {
-      if (length > shape_.bulk_bytes) [[unlikely]] {
+      if (length > shape_.bulk_bytes || (growing_ && !(word & kGrowsBit))) [[unlikely]] {
         broken();
         return false;
       }
-      const Placement::Place place = placement_.next(length);
-      deliver(h, bulk_ + place.offset);
-      placement_.advance(place);
+      if (word & kGrowsBit) {
+        if (!take_growing(h, deliver, land)) return false;
+      } else {
+        const Placement::Place place = placement_.next(length);
+        deliver(h, bulk_ + place.offset);
+        placement_.advance(place);
+      }
       freed_->bulk.store(placement_.total(), std::memory_order_release);
     }
     ++head_;
     return true;
   }
 
+  /// Copies what has been added to a payload to where it belongs. True when that was the rest, and the message is delivered.
+  template <class Deliver, class Land>
+  [[gnu::noinline]] bool take_growing(const Header& now, Deliver& deliver, Land& land) {
+    if (!growing_) growth_ = {now, nullptr, 0};  // kept: what stands in memory may be changed by its producer
+    const bool begins = !growing_;
+    const Header h = growth_.header;
+    const Placement::Place place = placement_.next(h.length);
+    const uint64_t grown = grown_->bytes.load(std::memory_order_acquire) - grown_bytes_;
+    const auto there = std::max(growth_.copied, static_cast<uint32_t>(std::min<uint64_t>(grown, h.length)));
+    const bool whole = there == h.length;
+    growing_ = !whole;
+    if (begins ? !whole : growth_.landing != nullptr) growth_.landing = land(h);  // each time: the receive may have ended
+    if (growth_.landing) {
+      std::memcpy(growth_.landing + growth_.copied, bulk_ + place.offset + growth_.copied, there - growth_.copied);
+      growth_.copied = there;
+    }
+    if (!whole) return false;
+    grown_bytes_ += h.length;
+    placement_.advance(place);
+    deliver(h, growth_.landing ? growth_.landing : bulk_ + place.offset);
+    return true;
+  }
+
+  /// A message whose payload grows.
+  struct Growth {
+    Header header;
+    std::byte* landing = nullptr;
+    uint32_t copied = 0;
+  };
+
   Shape shape_;
   Slot* slots_;
   Freed* freed_;
+  Grown* grown_;
   std::byte* bulk_;
   Placement placement_;
   uint64_t head_ = 0;
+  uint64_t grown_bytes_ = 0;  // of messages taken
+  bool growing_ = false;      // the next one has begun to be copied
+  Growth growth_;
 };
 
 }  // namespace weft::btl::shm

@@ -100,11 +100,11 @@ class ShmEndpoint final : public Endpoint {
         segment_(std::move(segment)) {}
 
   Status try_inline(const Header& h, const void* payload) override {
-    return push(h, [&](std::byte* to) {
-      if (h.length <= kSlotPayload)
-        copy_short(to, static_cast<const std::byte*>(payload), h.length);
+    return push(h, [&](std::byte* to, uint32_t from, uint32_t n) {
+      if (n <= kSlotPayload)
+        copy_short(to, static_cast<const std::byte*>(payload) + from, n);
       else
-        copy_long(to, static_cast<const std::byte*>(payload), h.length);
+        copy_long(to, static_cast<const std::byte*>(payload) + from, n);
     });
   }
   Status send(const Header& h, type::Cursor& cursor) override {
@@ -113,7 +113,7 @@ class ShmEndpoint final : public Endpoint {
       if (status == Status::ok) cursor.seek(cursor.position() + h.length);
       return status;
     }
-    return push(h, [&](std::byte* to) { cursor.pack(to, h.length); });
+    return push(h, [&](std::byte* to, uint32_t, uint32_t n) { cursor.pack(to, n); });
   }
   Status get(const Region& remote, uint64_t offset, std::span<const iovec> local, Operation& op) override {
     return start({copy::Direction::read, peer_.pid, remote.address + offset, local, op});
@@ -132,15 +132,17 @@ class ShmEndpoint final : public Endpoint {
  private:
   template <class Write>
   Status push(const Header& h, Write&& write) {
-    if (!producer_.push(h, write)) [[unlikely]] {
+    if (!producer_.push(h, alone(h), write)) [[unlikely]] {
       if (const Status status = no_room(); status != Status::ok) return status;
-      if (!producer_.push(h, write)) return Status::again;
+      if (!producer_.push(h, alone(h), write)) return Status::again;
     }
     if (fenced_) full_fence();
     if (sleeping_->load(std::memory_order_relaxed)) [[unlikely]]
       wake();
     return Status::ok;
   }
+  /// Whoever has heard something since it sent its latest long message here does not send a stream of them.
+  bool alone(const Header& h);
   Status start(copy::Transfer&& transfer);
   [[gnu::cold, gnu::noinline]] Status no_room();
   [[gnu::noinline]] void wake() {
@@ -153,6 +155,7 @@ class ShmEndpoint final : public Endpoint {
   bool fenced_;
   bool direct_;
   bool dead_ = false;
+  uint64_t arrivals_ = ~uint64_t{0};  // of the process when the latest long message was sent
   uint32_t agains_ = 0;
   uint64_t checked_ns_ = 0;
   ShmTransport& transport_;
@@ -184,6 +187,7 @@ class ShmTransport final : public Transport {
 
   const Address& self() const { return self_; }
   void defer(copy::Transfer&& transfer) { transfers_.push_back(std::move(transfer)); }
+  uint64_t arrivals() const { return arrivals_; }
   void report_loss(void* cookie, std::string why) { losses_.push_back({cookie, std::move(why)}); }
 
  private:
@@ -198,6 +202,7 @@ class ShmTransport final : public Transport {
   Segment segment_;
   SegmentHead* head_;
   uint32_t announced_ = 0;  // as of the latest look at the directory
+  uint64_t arrivals_ = 0;   // messages
   uint32_t first_ = 0;      // the ring that the next poll begins with
   std::vector<Inbound> inbound_;
   std::deque<copy::Transfer> transfers_;
@@ -209,6 +214,10 @@ class ShmTransport final : public Transport {
   Address self_;
   Caps caps_;
 };
+
+bool ShmEndpoint::alone(const Header& h) {
+  return h.length >= kGrowsFrom && std::exchange(arrivals_, transport_.arrivals()) != transport_.arrivals();
+}
 
 Status ShmEndpoint::start(copy::Transfer&& transfer) {
   const Status status = transfer.advance(kCopyPiece);
@@ -327,8 +336,10 @@ int ShmTransport::poll(Sink& sink) {
     Inbound& in = inbound_[first_++];
     count += in.ring.take(
         kMessagesPerRing, [&](const Header& h, const std::byte* payload) { sink.arrived(in.cookie, h, payload); },
+        [&](const Header& h) { return sink.landing(in.cookie, h); },
         [&] { sink.lost(in.cookie, text_of(in.from) + " has damaged the memory shared with it"); });
   }
+  arrivals_ += static_cast<uint64_t>(count);
   if (!transfers_.empty()) [[unlikely]]
     count += advance_transfer();
   if (!losses_.empty()) [[unlikely]]

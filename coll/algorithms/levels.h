@@ -1,4 +1,5 @@
-// The two levels that ranks of several hosts meet on: within hosts, where messages go through memory, and between them, where few should go.
+// The two levels that ranks of several hosts meet on: within hosts, where messages go through memory, and between them, where few should
+// go.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Algorithms of two levels in which every rank talks to those in its own seat on the other hosts, which are alike: a host's ranks share its work,
-// and what leaves it, equally.
+// Algorithms of two levels in which every rank talks to those in its own seat on the other hosts, which are alike: a host's ranks share its
+// work, and what leaves it, equally.
 #include "coll/algorithms/algorithms.h"
 #include "coll/algorithms/levels.h"
 #include "coll/part.h"
@@ -8,8 +8,8 @@ namespace weft::coll {
 
 namespace {
 
-/// Blocks in the order of hosts and then seats, copied into that of seats and then hosts: those of a seat are adjacent there. Only where the
-/// hosts' ranks are adjacent.
+/// Blocks in the order of hosts and then seats, copied into that of seats and then hosts: those of a seat are adjacent there. Only where
+/// the hosts' ranks are adjacent.
 void by_seat(Builder& b, uint8_t from, uint8_t to, int32_t hosts, int32_t seats) {
   for (int32_t s = 0; s < seats; ++s) b.copy({from, s, seats}, {to, s * hosts, 1}).repeat(hosts);
   b.next();
@@ -83,8 +83,8 @@ Schedule reduce_scatter_many_leaders(const Topology& topology, Rank me, int32_t 
   return b.done();
 }
 
-/// A host's ranks give each other what goes to the seats they have on all hosts, then those in the same seat exchange it: short blocks, of which as
-/// many travel together as a host has ranks.
+/// A host's ranks give each other what goes to the seats they have on all hosts, then those in the same seat exchange it: short blocks, of
+/// which as many travel together as a host has ranks.
 Schedule alltoall_many_leaders(const Topology& topology, Rank me, int32_t size, const Parameters&) {
   const Levels levels(*topology.hosts, me, -1);
   const int32_t hosts = levels.hosts.count(), seats = levels.ranks_here();

@@ -42,7 +42,8 @@ struct Kin {
     return kin;
   }
 
-  /// Of the binomial tree, with ranks counted from the root: the power of two at which one hangs below its parent (root: the first >= size).
+  /// Of the binomial tree, with ranks counted from the root: the power of two at which one hangs below its parent (root: the first >=
+  /// size).
   static int64_t reach(int32_t self, int32_t size) {
     int64_t mask = 1;
     while (mask < size && !(self & mask)) mask *= 2;

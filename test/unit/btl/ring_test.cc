@@ -41,9 +41,15 @@ Header header(uint64_t number, uint32_t length) {
 }
 
 bool push(Producer& ring, uint64_t number, uint32_t length) {
-  return ring.push(header(number, length), [&](std::byte* to) {
-    for (uint32_t i = 0; i < length; ++i) to[i] = pattern(number, i);
+  return ring.push(header(number, length), number % 2 == 0, [&](std::byte* to, uint32_t from, uint32_t n) {
+    for (uint32_t i = 0; i < n; ++i) to[i] = pattern(number, from + i);
   });
+}
+
+template <class Deliver>
+int take(Consumer& ring, int most, Deliver&& deliver) {
+  return ring.take(
+      most, deliver, [](const Header&) -> std::byte* { return nullptr; }, [] { FAIL("the ring is broken"); });
 }
 
 bool same(const Header& got, uint64_t number, uint32_t length, const std::byte* payload) {
@@ -60,7 +66,7 @@ TEST_CASE("ring: shapes divide the memory without overlap", "[shm]") {
   for (uint32_t bytes = 8 << 10; bytes <= 16u << 20; bytes *= 2) {
     const Shape shape = Shape::of(bytes);
     CHECK(std::has_single_bit(shape.slots));
-    CHECK(shape.bulk_offset >= sizeof(Freed) + shape.slots * sizeof(Slot));
+    CHECK(shape.bulk_offset >= sizeof(Freed) + sizeof(Grown) + shape.slots * sizeof(Slot));
     CHECK(shape.bulk_offset % kLine == 0);
     CHECK(shape.bulk_offset + shape.bulk_bytes == bytes);
     CHECK(shape.max_payload() * 2 <= shape.bulk_bytes);
@@ -94,7 +100,7 @@ TEST_CASE("ring: behaves as a bounded queue", "[shm]") {
         } else {
           REQUIRE(consumer.ready() == !model.empty());
           const int want = int(random() % 5) + 1;
-          const int got = consumer.take(want, [&](const Header& h, const std::byte* payload) {
+          const int got = take(consumer, want, [&](const Header& h, const std::byte* payload) {
             REQUIRE(!model.empty());
             REQUIRE(same(h, received, model.front(), payload));
             model.pop_front();
@@ -127,17 +133,110 @@ TEST_CASE("ring: a length that no sender writes breaks it, and nothing is read",
   Consumer consumer(memory.data(), bytes);
   REQUIRE(push(producer, 0, 8));
   REQUIRE(push(producer, 1, 8));
-  auto* slots = reinterpret_cast<Slot*>(memory.data() + sizeof(Freed));
+  auto* slots = reinterpret_cast<Slot*>(memory.data() + Shape::slots_offset);
   slots[1].word.store(0x7fffffff | kPhaseBit);
   int delivered = 0, broken = 0;
-  const auto take = [&] {
+  const auto poll = [&] {
     return consumer.take(
-        16, [&](const Header&, const std::byte*) { ++delivered; }, [&] { ++broken; });
+        16, [&](const Header&, const std::byte*) { ++delivered; }, [](const Header&) -> std::byte* { return nullptr; }, [&] { ++broken; });
   };
-  CHECK(take() == 1);
+  CHECK(poll() == 1);
   CHECK(broken == 1);
-  CHECK(take() == 0);
+  CHECK(poll() == 0);
   CHECK(delivered == 1);
+}
+
+TEST_CASE("ring: a payload is copied out while it grows, as long as there is a place for it", "[shm]") {
+  constexpr uint32_t bytes = 256 << 10, length = 50'000;
+  Memory memory(bytes);
+  Producer producer(memory.data(), bytes);
+  Consumer consumer(memory.data(), bytes);
+  for (const uint32_t valid : {1000u, 0u, 2u}) {  // how often the place is said to be good
+    std::vector<std::byte> place(length);
+    uint32_t asked = 0, delivered = 0, seen = 0;
+    const auto poll = [&] {
+      return consumer.take(
+          16,
+          [&](const Header& h, const std::byte* payload) {
+            CHECK(same(h, valid, length, payload));
+            CHECK((payload == place.data()) == (valid == 1000));
+            ++delivered;
+          },
+          [&](const Header& h) -> std::byte* {
+            CHECK(h.length == length);
+            return asked++ < valid ? place.data() : nullptr;
+          },
+          [] { FAIL("the ring is broken"); });
+    };
+    CHECK(producer.push(header(valid, length), true, [&](std::byte* to, uint32_t from, uint32_t n) {
+      CHECK(poll() == 0);
+      if (from > 0 && place[from - 1] == pattern(valid, from - 1)) seen = from;
+      for (uint32_t i = 0; i < n; ++i) to[i] = pattern(valid, from + i);
+    }));
+    CHECK(delivered == 0);
+    CHECK(poll() == 1);
+    CHECK(delivered == 1);
+    CHECK((valid == 1000 ? seen > length / 2 : valid == 0 ? asked == 1 : asked == 3));
+  }
+}
+
+TEST_CASE("ring: what a producer changes of a payload that grows does no harm", "[shm]") {
+  constexpr uint32_t bytes = 256 << 10, length = 50'000;
+  for (const int how : {0, 1, 2}) {
+    Memory memory(bytes);
+    Producer producer(memory.data(), bytes);
+    Consumer consumer(memory.data(), bytes);
+    auto* slot = reinterpret_cast<Slot*>(memory.data() + Shape::slots_offset);
+    auto* grown = reinterpret_cast<Grown*>(memory.data() + Shape::grown_offset);
+    std::vector<std::byte> place(length);  // whoever writes behind it is found by AddressSanitizer
+    int broken = 0, polls = 0;
+    const auto poll = [&] {
+      ++polls;
+      return consumer.take(
+          16, [&](const Header& h, const std::byte*) { CHECK(h.length == length); }, [&](const Header&) { return place.data(); },
+          [&] { ++broken; });
+    };
+    producer.push(header(0, length), true, [&](std::byte*, uint32_t from, uint32_t) {
+      poll();
+      if (from == 0) return;
+      if (how == 0) slot->word.store(200'000 | kGrowsBit | kPhaseBit);  // longer
+      if (how == 1) slot->word.store(100 | kPhaseBit);                  // complete, and short
+      if (how == 2) grown->bytes.store(from / 2);                       // shrunk
+    });
+    if (how == 2) grown->bytes.store(~uint64_t{0} / 2);
+    poll();
+    CHECK((how == 1) == (broken > 0));
+    CHECK(polls > 3);
+  }
+}
+
+TEST_CASE("ring: payloads that grow, between two threads", "[shm]") {
+  constexpr uint32_t bytes = 128 << 10;
+  constexpr uint64_t messages = 5000;
+  const uint32_t seed = std::random_device{}();
+  INFO("seed " << seed);
+  Memory memory(bytes);
+  Producer producer(memory.data(), bytes);
+  Consumer consumer(memory.data(), bytes);
+  const uint32_t most = Shape::of(bytes).max_payload();
+  std::thread sender([&] {
+    std::mt19937 random(seed);
+    for (uint64_t i = 0; i < messages; ++i) {
+      const uint32_t length = random() % (most + 1);
+      while (!push(producer, i, length)) std::this_thread::yield();
+    }
+  });
+  std::mt19937 random(seed);
+  std::vector<std::byte> place(most);
+  uint64_t received = 0, wrong = 0;
+  while (received < messages) {
+    const int got = consumer.take(
+        16, [&](const Header& h, const std::byte* payload) { wrong += !same(h, received++, random() % (most + 1), payload); },
+        [&](const Header& h) { return h.tag % 3 ? place.data() : nullptr; }, [] { FAIL("the ring is broken"); });
+    if (!got) std::this_thread::yield();
+  }
+  sender.join();
+  CHECK(wrong == 0);
 }
 
 TEST_CASE("ring: two threads", "[shm]") {
@@ -159,8 +258,8 @@ TEST_CASE("ring: two threads", "[shm]") {
   std::mt19937 random(seed);
   uint64_t received = 0, wrong = 0;
   while (received < messages)
-    if (!consumer.take(
-            16, [&](const Header& h, const std::byte* payload) { wrong += !same(h, received++, random_length(random, most), payload); }))
+    if (!take(consumer, 16,
+              [&](const Header& h, const std::byte* payload) { wrong += !same(h, received++, random_length(random, most), payload); }))
       std::this_thread::yield();
   sender.join();
   CHECK(wrong == 0);
