@@ -79,7 +79,7 @@ inline void stream(std::byte* to, const std::byte* from, size_t bytes) {
       __builtin_ia32_movntdq(reinterpret_cast<Words*>(to + i), words);
     }
 #endif
-  std::memcpy(to, from, bytes);
+  copy_block(to, from, bytes);
 }
 inline void streams_end() {
 #ifdef __x86_64__
@@ -90,6 +90,27 @@ inline void streams_end() {
 /// Packed at once, so much would only sweep out what else lies in the caches. (What the system says of their sizes is of no use in virtual
 /// machines.)
 constexpr uint64_t kBeyondCaches = uint64_t{32} << 20;
+
+/// Unpacked in so long blocks past the caches, nothing is read of what is overwritten but where a block's ends share a line; of shorter
+/// ones too much is. No call for so little that waiting for the end of the streams would show.
+constexpr uint64_t kStreamed = 384, kWorthStreams = uint64_t{32} << 10;
+
+/// One such block.
+[[gnu::noinline]] void stream_block(std::byte* to, const std::byte* from, size_t bytes) {
+  const size_t head = -reinterpret_cast<uintptr_t>(to) % kLine;
+  copy_block(to, from, head);
+  stream(to + head, from + head, bytes - head);
+}
+
+/// Packed blocks of a KiB or some, of which so many come from behind the caches: how many blocks ahead to fetch. Processors foresee the
+/// next lines within a block, but not the next block; longer ones are foreseen in time, and more is in flight of shorter ones anyway.
+uint64_t blocks_ahead(uint64_t count, uint64_t bytes) {
+  constexpr uint64_t kShortest = 768, kLongest = 8192, kAhead = 4096, kLeast = uint64_t{8} << 20;
+  return bytes < kShortest || bytes > kLongest || count * bytes < kLeast ? 0 : std::max<uint64_t>(1, kAhead / bytes);
+}
+inline void fetch_soon(const std::byte* from, uint64_t bytes) {
+  for (uint64_t i = 0; i < bytes; i += kLine) __builtin_prefetch(from + i);
+}
 
 /// No list, in which it takes a search to go on, and blocks so small that one more copy within the first cache costs little.
 bool loops_of_small_blocks(const Layout& layout) {
@@ -140,10 +161,13 @@ template <class Body>
 template <bool kPack>
 struct Copier {
   std::byte* stream;
+  bool past_caches = false;  ///< writes long blocks so; streams_end() must follow. Not when packing
 
   [[gnu::always_inline]] void one(std::byte* memory, uint64_t bytes) {
     if constexpr (kPack)
       copy_block(stream, memory, bytes);
+    else if (bytes >= kStreamed && past_caches)
+      stream_block(memory, stream, bytes);
     else
       copy_block(memory, stream, bytes);
     stream += bytes;
@@ -165,11 +189,14 @@ struct Copier {
   bool grid(std::byte* memory, uint64_t outer, int64_t outer_stride, uint64_t count, int64_t stride, uint64_t bytes) {
     const uint64_t few = kPack ? 0 : crowd(count, stride, bytes);
     const bool far = outer * count > kFarBlocks;
+    const uint64_t ahead = kPack ? blocks_ahead(outer * count, bytes) : 0;
     by_length(bytes, [&]<size_t n>(std::integral_constant<size_t, n>) {
       Copier local = *this;  // in registers: the stores below could alias *this
       for (uint64_t i = 0; i < outer; ++i) {
         std::byte* at = memory + static_cast<int64_t>(i) * outer_stride;
-        if (few)
+        if (ahead)
+          local = fetching(local, at, count, stride, bytes, ahead);
+        else if (few)
           local = far && n && n <= 16 ? far_crowded<n>(local, at, count, stride) : crowded<n>(local, at, count, stride, bytes, few);
         else
           local.template row<n>(at, count, stride, bytes, far);
@@ -193,6 +220,13 @@ struct Copier {
 #pragma GCC unroll 8
         for (int k = 0; k < 8; ++k, at += stride) fixed<n>(at, bytes);
     for (; i < count; ++i, at += stride) fixed<n>(at, bytes);
+  }
+  static Copier fetching(Copier from, std::byte* at, uint64_t count, int64_t stride, uint64_t bytes, uint64_t ahead) {
+    for (uint64_t i = 0; i < count; ++i, at += stride) {
+      if (i + ahead < count) fetch_soon(at + static_cast<int64_t>(ahead) * stride, bytes);
+      from.one(at, bytes);
+    }
+    return from;
   }
   /// Such rows that crowd as well.
   template <size_t n>
@@ -343,10 +377,21 @@ size_t Cursor::unpack(const void* from, size_t n) {
   if (!n) return 0;
   if (!layout_) {
     std::memcpy(data(), from, n);
+  } else if (2 * total_ >= kBeyondCaches && n >= kWorthStreams) {  // as much is read as written
+    return unpack_past_caches(from, n);
   } else {
     Copier<false> copier{const_cast<std::byte*>(static_cast<const std::byte*>(from))};
     walk_loop(*layout_, extent_, base_, position_, position_ + n, copier);
   }
+  position_ += n;
+  return n;
+}
+
+size_t Cursor::unpack_past_caches(const void* from, size_t n) {
+  n = std::min<uint64_t>(n, left());
+  Copier<false> copier{const_cast<std::byte*>(static_cast<const std::byte*>(from)), true};
+  walk_loop(*layout_, extent_, base_, position_, position_ + n, copier);
+  streams_end();
   position_ += n;
   return n;
 }

@@ -34,6 +34,8 @@ class Cursor {
   size_t pack_past_caches(void* to, size_t n);
   /// Copies the next up to n bytes into memory (receive side) and advances; returns bytes copied.
   size_t unpack(const void* from, size_t n);
+  /// The same for parts of more than the caches hold, as unpack() does by itself. Not if contiguous().
+  size_t unpack_past_caches(const void* from, size_t n);
   /// Describes the next bytes (at most `max_bytes`) as memory runs, without copying, and advances past them.
   /// Neighbouring runs are merged. Returns the number of entries filled.
   size_t runs(std::span<iovec> out, size_t max_bytes);

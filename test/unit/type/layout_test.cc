@@ -176,7 +176,22 @@ TEST_CASE("copies between different layouts of the same bytes") {
 
 namespace {
 
-/// Blocks at equal distances, unpacked and packed, are where they belong; also when packed past the caches, from anywhere to anywhere.
+/// Packs some bytes past the caches, from anywhere to anywhere.
+void check_past_caches(const Datatype& type, const std::byte* memory, const std::vector<std::byte>& packed, size_t from, Draw& draw) {
+  Cursor cursor(memory, 1, type);
+  if (cursor.contiguous()) return;
+  const auto shift = static_cast<size_t>(draw.pick(0, 64)), bytes = static_cast<size_t>(draw.pick(0, static_cast<int64_t>(packed.size())));
+  std::vector<std::byte> place(shift + bytes + 1, std::byte{1});
+  cursor.seek(from);
+  const size_t done = cursor.pack_past_caches(place.data() + shift, bytes);
+  CHECK((done == std::min(bytes, packed.size() - from) && cursor.position() == from + done));
+  CHECK(std::equal(place.begin() + static_cast<int64_t>(shift), place.begin() + static_cast<int64_t>(shift + done),
+                   packed.begin() + static_cast<int64_t>(from)));
+  CHECK(std::count(place.begin() + static_cast<int64_t>(shift + done), place.end(), std::byte{1}) ==
+        static_cast<int64_t>(bytes - done) + 1);
+}
+
+/// Blocks at equal distances, unpacked and packed, are where they belong; also when they go past the caches.
 void check_blocks(int64_t count, int64_t length, int64_t stride, Draw& draw) {
   Datatype& byte = *predefined(reinterpret_cast<uintptr_t>(MPI_BYTE));
   Datatype* made = nullptr;
@@ -194,18 +209,16 @@ void check_blocks(int64_t count, int64_t length, int64_t stride, Draw& draw) {
   CHECK(memory == expected);
   CHECK(back == packed);
 
-  Cursor cursor(memory.data() + first, 1, *type);
-  if (cursor.contiguous()) return;
   const auto from = static_cast<size_t>(draw.pick(0, static_cast<int64_t>(packed.size()) - 1));
-  const auto shift = static_cast<size_t>(draw.pick(0, 64)), bytes = static_cast<size_t>(draw.pick(0, static_cast<int64_t>(packed.size())));
-  std::vector<std::byte> place(shift + bytes + 1, std::byte{1});
+  check_past_caches(*type, memory.data() + first, packed, from, draw);
+  std::vector<std::byte> parts(memory.size());
+  Cursor cursor(parts.data() + first, 1, *type);
+  if (cursor.contiguous()) return;
   cursor.seek(from);
-  const size_t done = cursor.pack_past_caches(place.data() + shift, bytes);
-  CHECK((done == std::min(bytes, packed.size() - from) && cursor.position() == from + done));
-  CHECK(std::equal(place.begin() + static_cast<int64_t>(shift), place.begin() + static_cast<int64_t>(shift + done),
-                   packed.begin() + static_cast<int64_t>(from)));
-  CHECK(std::count(place.begin() + static_cast<int64_t>(shift + done), place.end(), std::byte{1}) ==
-        static_cast<int64_t>(bytes - done) + 1);
+  CHECK(cursor.unpack_past_caches(packed.data() + from, packed.size()) == packed.size() - from);
+  cursor.seek(0);
+  CHECK((cursor.unpack_past_caches(packed.data(), from) == from && cursor.position() == from));
+  CHECK(parts == expected);
 }
 
 }  // namespace
@@ -231,8 +244,16 @@ TEST_CASE("more blocks than the second cache has lines") {
     for (const int64_t stride : {length + 3, int64_t{96}, int64_t{512}}) check_blocks(32768 + draw.pick(1, 9), length, stride, draw);
 }
 
+TEST_CASE("blocks that go past the caches line by line") {
+  Draw draw(seed());
+  for (const int64_t length : {130, 383, 384, 385, 448, 511, 512, 1000, 1024, 4097})
+    for (const int64_t stride : {length + 1, 2 * length, -length - 77})
+      for (const int64_t count : {2, 3, 19}) check_blocks(count, length, stride, draw);
+}
+
 // What is packed at once in so large a piece goes past the caches by itself.
 TEST_CASE("more than the caches hold") {
   Draw draw(seed());
   check_blocks((int64_t{4} << 20) + 77, 8, 16, draw);
+  check_blocks((int64_t{17} << 10) + 3, 1000, 1500, draw);
 }
