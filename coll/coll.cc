@@ -7,6 +7,7 @@
 
 #include "coll/team_state.h"
 #include "include/mpi.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/error.h"
 
 namespace weft::coll {
@@ -126,15 +127,18 @@ int32_t array_length(const TeamState& s, const Call& c) {
 
 void TeamStateDeleter::operator()(TeamState* s) const { delete s; }
 
-TeamState::TeamState(pml::Team& team, std::shared_ptr<const Neighborhood> neighborhood)
+TeamState::TeamState(pml::Team& team, Ledger* ledger, std::shared_ptr<const Neighborhood> neighborhood)
     : united_(unite(team)),
       team_(united_ ? *united_ : team),
       groups_(groups_of(team)),
       neighborhood_(std::move(neighborhood)),
+      ledger_(ledger),
       plans_({.neighborhood = neighborhood_.get()}) {}
 
-TeamStatePtr attach(pml::Team& team, std::shared_ptr<const Neighborhood> neighborhood) {
-  return TeamStatePtr(new TeamState(team, std::move(neighborhood)));
+std::string prefer(TeamState& s, std::string_view words) { return s.prefer(words); }
+
+TeamStatePtr attach(pml::Team& team, Ledger* ledger, std::shared_ptr<const Neighborhood> neighborhood) {
+  return TeamStatePtr(new TeamState(team, ledger, std::move(neighborhood)));
 }
 
 int TeamState::next_tag(Form form) {
@@ -146,24 +150,64 @@ int TeamState::next_tag(Form form) {
 void TeamState::learn_hosts() {
   if (std::exchange(knows_hosts_, true)) return;
   boot::Bootstrap& boot = team_.lane().boot();
-  if (boot.job().node_count < 2 || team_.size() < 3) return;
+  const bool one_host = boot.job().node_count < 2;
   std::unordered_map<std::string, int32_t> numbers;
   std::vector<int32_t> host_of;
   for (uint32_t r = 0; r < team_.size(); ++r) {
     const ProcessId who = team_.process(r);
-    const auto host = who.job == 0 ? boot.host_of(who) : Failure{"it is of another job"};
+    if (who.job != 0) return;
+    if (one_host) continue;
+    const auto host = boot.host_of(who);
     if (!host) return;
     host_of.push_back(numbers.try_emplace(*host, static_cast<int32_t>(numbers.size())).first->second);
   }
+  host_count_ = one_host ? 1 : static_cast<int32_t>(numbers.size());
+  if (host_count_ < 2 || team_.size() < 3) return;
   auto hosts = std::make_unique<const Hosts>(host_of);
   if (!hosts->two_levels()) return;
   hosts_ = std::move(hosts);
   plans_.learn(hosts_.get());
 }
 
+/// What the user says of a call, which may depend on the hosts.
+Word TeamState::word_of_user(Agreed a) {
+  if (!preferred_ && !user_speaks()) [[likely]]
+    return {};
+  learn_hosts();
+  a.hosts = host_count_;
+  return preferred_ ? find_word(*preferred_, a) : coll::word_of_user(a);
+}
+
+std::string TeamState::prefer(std::string_view words) {
+  if (words.empty() && !preferred_) return {};
+  plans_.forget();
+  preferred_ = words.empty() ? nullptr : std::make_unique<const Wishes>(Wishes::read(with_setting(words)));
+  return Wishes::read(words).wrong;
+}
+
 const SchedulePtr& TeamState::schedule_for(const Call& c, const Agreed& a) {
   learn_hosts();
-  return plans_.find(a, in_place_here(*this, c), static_cast<Rank>(team_.rank()));
+  return plans_.find(a, in_place_here(*this, c), static_cast<Rank>(team_.rank()), word_of_user(a));
+}
+
+Ledger::Key TeamState::line_of(const Call& c, const Agreed& agreed, Ledger::Form form, bool node) {
+  learn_hosts();
+  Agreed a = agreed;
+  a.hosts = host_count_;
+  Ledger::Key key{.pattern = a.pattern,
+                  .form = form,
+                  .uneven = a.uneven,
+                  .size_class = size_class(a.bytes),
+                  .ranks = a.size,
+                  .hosts = a.hosts,
+                  .algorithm = {}};
+  if (a.front > 0 && !node) return key;
+  const Decision d = decide(a, plans_.topology(), node, word_of_user(a));
+  key.early = !node && form == Ledger::Form::blocking && host_count_ == 1 && node_state_ == Node::unknown && node_wanted(c, a);
+  key.by = d.by;
+  key.algorithm = node ? "node" : d.choice.algorithm->name;
+  key.segments = node ? 1 : d.choice.segments;
+  return key;
 }
 
 int TeamState::run_schedule(const Call& c, const Agreed& a) {
@@ -175,13 +219,33 @@ int TeamState::run_schedule(const Call& c, const Agreed& a) {
   return error;
 }
 
+namespace {
+
+int run_agreed(TeamState& s, const Call& c, const Agreed& a, bool& node) {
+  int error = MPI_SUCCESS;
+  node = s.try_node(c, a, error);
+  return node ? error : s.run_schedule(c, a);
+}
+
+[[gnu::noinline]] int run_noted(TeamState& s, const Call& c, const Agreed& a) {
+  bool node = false;
+  const uint64_t begin = now_ns();
+  const int error = run_agreed(s, c, a, node);
+  const uint64_t end = now_ns();
+  s.ledger()->note(s.line_of(c, a, Ledger::Form::blocking, node), a.bytes, end - begin);
+  return error;
+}
+
+}  // namespace
+
 int run(TeamState& s, const Call& c) {
   if (const int error = refused(s, c)) return error;
   const Agreed a = agree(s, c);
   record(s, c, a);
-  int error = MPI_SUCCESS;
-  if (s.try_node(c, a, error)) return error;
-  return s.run_schedule(c, a);
+  if (s.ledger()) [[unlikely]]
+    return run_noted(s, c, a);
+  bool node = false;
+  return run_agreed(s, c, a, node);
 }
 
 int start(TeamState& s, const Call& c, pml::Request** request) {

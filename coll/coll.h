@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <string_view>
 
 #include "coll/neighborhood.h"
 #include "pml/lane.h"
@@ -88,9 +90,15 @@ struct TeamStateDeleter {
 };
 using TeamStatePtr = std::unique_ptr<TeamState, TeamStateDeleter>;
 
-/// Cheap; communicates nothing (node segments are wired at first use). `neighborhood`: of the own rank; null: calls of the
-/// neighbourhood collectives are not to be made.
-TeamStatePtr attach(pml::Team&, std::shared_ptr<const Neighborhood> neighborhood = nullptr);
+class Ledger;
+
+/// Cheap; communicates nothing (node segments are wired at first use). `ledger`: where all calls are noted; null: nowhere.
+/// `neighborhood`: of the own rank; null: calls of the neighbourhood collectives are not to be made.
+TeamStatePtr attach(pml::Team&, Ledger* ledger = nullptr, std::shared_ptr<const Neighborhood> neighborhood = nullptr);
+
+/// Takes the words of the team's user (as WEFT_COLL; the same on all ranks), before which WEFT_COLL steps back. Empty: there are none.
+/// Returns what of them cannot be understood. Not while a collective is under way.
+std::string prefer(TeamState&, std::string_view words);
 
 /// Runs a collective to its end. Returns an MPI error class (text by fail()).
 int run(TeamState&, const Call&);

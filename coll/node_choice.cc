@@ -30,8 +30,7 @@ bool TeamState::node_wanted(const Call& c, const Agreed& a) {
   if (a.size == 1 || !has_node_kernel(a.pattern)) return false;
   if (a.front > 0 && a.pattern != Pattern::barrier) return false;
   if (c.op && (!node::Segment::fits(working_type(c)) || working_type(c).size == 0)) return false;
-  const Forced user = forced(a.pattern, a.bytes);
-  return user.anything ? user.node : node_kernel_pays(a, a.bytes);
+  return wants_node(a, word_of_user(a));
 }
 
 /// allreduce and reduce in shared memory, in the type that they are computed in.
@@ -61,7 +60,7 @@ bool TeamState::try_node(const Call& c, const Agreed& a, int& error) {
       node_state_ = Node::impossible;
       return false;
     }
-    if (++node_chances_ <= kPatience && !forced(a.pattern, a.bytes).node) return false;
+    if (++node_chances_ <= kPatience && !word_of_user(a).node) return false;
     node_ = node::Segment::wire(team_, next_tag(Form::blocking));
     node_state_ = node_ ? Node::ready : Node::impossible;
     if (!node_) return false;

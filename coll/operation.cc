@@ -156,6 +156,8 @@ void Operation::end() {
 int make_operation(TeamState& s, const Call& call, const Agreed& agreed, bool persistent, pml::Request** request) {
   SchedulePtr schedule = s.schedule_for(call, agreed);
   Operation* const o = pool().make(s, call, persistent);
+  if (Ledger* const ledger = s.ledger()) [[unlikely]]
+    ledger->note(s.line_of(call, agreed, persistent ? Ledger::Form::persistent : Ledger::Form::nonblocking, false), agreed.bytes, {});
   if (const int error = o->bind(call, agreed.root, std::move(schedule))) {
     release(static_cast<pml::Request*>(o));
     return error;

@@ -8,7 +8,7 @@ namespace weft::coll {
 
 namespace {
 
-uint64_t key_of(const Agreed& a, bool in_place, const Forced& user) {
+uint64_t key_of(const Agreed& a, bool in_place, const Word& user) {
   return static_cast<uint64_t>(a.pattern) | uint64_t(size_class(a.bytes)) << 8 | uint64_t(in_place) << 16 | uint64_t(a.commutative) << 17 |
          uint64_t(user.number) << 20 | uint64_t(a.uneven) << 18 | uint64_t(a.front > 0) << 19 |
          uint64_t(static_cast<uint32_t>(a.root)) << 32;
@@ -16,8 +16,7 @@ uint64_t key_of(const Agreed& a, bool in_place, const Forced& user) {
 
 }  // namespace
 
-const SchedulePtr& Plans::find(const Agreed& a, bool in_place, Rank me) {
-  const Forced user = forced(a.pattern, a.bytes);
+const SchedulePtr& Plans::find(const Agreed& a, bool in_place, Rank me, const Word& user) {
   const uint64_t key = key_of(a, in_place, user);
   if (key == last_key_) [[likely]]
     return last_;
@@ -28,7 +27,13 @@ const SchedulePtr& Plans::find(const Agreed& a, bool in_place, Rank me) {
   return last_ = found;
 }
 
-SchedulePtr Plans::make(const Agreed& a, bool in_place, Rank me, const Forced& user) const {
+void Plans::forget() {
+  all_.clear();
+  last_ = nullptr;
+  last_key_ = ~uint64_t{0};
+}
+
+SchedulePtr Plans::make(const Agreed& a, bool in_place, Rank me, const Word& user) const {
   if (a.front > 0) return std::make_shared<Schedule>(between_groups(of_class(a), me));
   const Choice choice = choose(of_class(a), topology_, user);
   const Parameters p{.root = a.root, .commutative = a.commutative, .in_place = in_place, .segments = choice.segments};

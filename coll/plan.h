@@ -20,13 +20,16 @@ using SchedulePtr = std::shared_ptr<const Schedule>;
 class Plans {
  public:
   explicit Plans(const Topology& topology) : topology_(topology) {}
-  const SchedulePtr& find(const Agreed&, bool in_place, Rank me);
+  const SchedulePtr& find(const Agreed&, bool in_place, Rank me, const Word& user);
   /// Where the ranks are, told before the first find().
   void learn(const Hosts* hosts) { topology_.hosts = hosts; }
+  /// Drops all plans: numbers of entries have another meaning from now on.
+  void forget();
+  const Topology& topology() const { return topology_; }
 
  private:
   static constexpr size_t kMost = 512;  // roots may be many; then all is made anew
-  SchedulePtr make(const Agreed&, bool in_place, Rank me, const Forced&) const;
+  SchedulePtr make(const Agreed&, bool in_place, Rank me, const Word& user) const;
 
   uint64_t last_key_ = ~uint64_t{0};
   SchedulePtr last_;

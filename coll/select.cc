@@ -93,6 +93,19 @@ const Algorithm* usable(const char* name, const Agreed& a, const Topology& topol
   return found && found->usable(topology, a.size, {.root = a.root, .commutative = a.commutative}, a.uneven) ? found : nullptr;
 }
 
+/// True if the thresholds say so.
+bool node_kernel_pays(const Agreed& a, uint64_t bytes) {
+  switch (a.pattern) {
+    case Pattern::barrier: return true;
+    // Through pieces that stay in cache, a pipelined double copy beats single copies by system call.
+    case Pattern::bcast: return a.size <= 8 || bytes <= 64 * kKiB;
+    // Each rank reads all operands: the more ranks, the sooner algorithms that share the work out win.
+    case Pattern::reduce:
+    case Pattern::allreduce: return bytes <= (a.size == 2 ? 8 * kKiB : a.size <= 4 ? 256 * kKiB : a.size <= 8 ? 16 * kKiB : 4 * kKiB);
+    default: return false;
+  }
+}
+
 /// WEFT_COLL, read when its text has changed.
 const Wishes& wishes() {
   thread_local std::string text;
@@ -106,18 +119,27 @@ const Wishes& wishes() {
 
 }  // namespace
 
-std::string complaint() { return wishes().wrong.empty() ? std::string() : "WEFT_COLL, ignored in part: " + wishes().wrong; }
+const char* to_string(By by) {
+  static constexpr const char* names[] = {"WEFT_COLL", "table", "thresholds"};
+  return names[static_cast<int>(by)];
+}
 
-Forced forced(Pattern pattern, uint64_t bytes) {
-  if (coll_setting.get().empty()) [[likely]]
-    return {};
-  const std::vector<Wish>& all = wishes().all;
+Word find_word(const Wishes& wishes, const Agreed& a) {
+  const std::vector<Wish>& all = wishes.all;
   for (size_t i = all.size(); i-- > 0;)
-    if (all[i].fits(pattern, bytes)) return {all[i].algorithm, all[i].node, true, static_cast<uint32_t>(i + 1)};
+    if (all[i].fits(a.pattern, a.bytes, a.size, a.hosts)) return {all[i].algorithm, all[i].node, true, static_cast<uint32_t>(i + 1)};
   return {};
 }
 
-Choice choose(const Agreed& a, const Topology& topology, const Forced& user) {
+std::string with_setting(std::string_view entries) { return coll_setting.get() + ";" + std::string(entries); }
+
+bool user_speaks() { return !coll_setting.get().empty(); }
+
+std::string complaint() { return wishes().wrong.empty() ? std::string() : "WEFT_COLL, ignored in part: " + wishes().wrong; }
+
+Word word_of_user(const Agreed& a) { return user_speaks() ? find_word(wishes(), a) : Word{}; }
+
+Choice choose(const Agreed& a, const Topology& topology, const Word& user) {
   Choice choice;
   if (user.algorithm) choice.algorithm = usable(user.algorithm->name, a, topology);
   if (!choice.algorithm && topology.hosts) choice.algorithm = usable(name_by_hosts(a, *topology.hosts), a, topology);
@@ -126,28 +148,23 @@ Choice choose(const Agreed& a, const Topology& topology, const Forced& user) {
   return choice;
 }
 
-Decision decide(const Agreed& a, const Topology& topology, bool one_node) {
-  const Forced user = forced(a.pattern, a.bytes);
+bool wants_node(const Agreed& a, const Word& user) { return user.anything ? user.node : node_kernel_pays(a, a.bytes); }
+
+Decision decide(const Agreed& a, const Topology& topology, bool one_node, const Word& user) {
   Decision d;
-  d.node = one_node && a.size > 1 && has_node_kernel(a.pattern) && (user.anything ? user.node : node_kernel_pays(a, a.bytes));
+  d.node = one_node && a.size > 1 && has_node_kernel(a.pattern) && wants_node(a, user);
   d.choice = choose(of_class(a), topology, user);
   if (!user.anything) return d;
-  d.wish = wishes().all[user.number - 1].text;
-  d.by_user = user.node ? d.node : user.algorithm == d.choice.algorithm;
-  d.unusable = !d.by_user;
+  d.unusable = user.node ? !d.node : user.algorithm != d.choice.algorithm;
+  if (!d.unusable) d.by = By::user;
   return d;
 }
 
-bool node_kernel_pays(const Agreed& a, uint64_t bytes) {
-  switch (a.pattern) {
-    case Pattern::barrier: return true;
-    // Through pieces that stay in cache, a pipelined double copy beats single copies by system call.
-    case Pattern::bcast: return a.size <= 8 || bytes <= 64 * kKiB;
-    // Each rank reads all operands: the more ranks, the sooner algorithms that share the work out win.
-    case Pattern::reduce:
-    case Pattern::allreduce: return bytes <= (a.size == 2 ? 8 * kKiB : a.size <= 4 ? 256 * kKiB : a.size <= 8 ? 16 * kKiB : 4 * kKiB);
-    default: return false;
-  }
+Decision decide(const Agreed& a, const Topology& topology, bool one_node) {
+  const Word user = word_of_user(a);
+  Decision d = decide(a, topology, one_node, user);
+  if (user.anything) d.wish = wishes().all[user.number - 1].text;
+  return d;
 }
 
 }  // namespace weft::coll

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "coll/algorithms/algorithms.h"
+#include "coll/wish.h"
 
 namespace weft::coll {
 
@@ -11,6 +12,7 @@ namespace weft::coll {
 struct Agreed {
   Pattern pattern = Pattern::barrier;
   int32_t size = 1;
+  int32_t hosts = 0;  ///< that the ranks are on; 0: not known, or of no interest
   int32_t front = 0;  ///< between groups: how many of the `size` ranks are the front group's; 0: there is one group
   Rank root = 0;
   uint64_t bytes = 0;  ///< packed: of the whole vector (bcast, reductions), of one block (gather, scatter, all-to-all forms)
@@ -24,15 +26,26 @@ struct Choice {
   int32_t segments = 1;
 };
 
-/// What the user's WEFT_COLL says of one pattern and size.
-struct Forced {
+/// Whose word decides, the first one first: see choose().
+enum class By : uint8_t { user, table, thresholds };
+/// "WEFT_COLL", "table", "thresholds".
+const char* to_string(By);
+
+/// What WEFT_COLL, or the table of `weft tune`, says of a call.
+struct Word {
   const Algorithm* algorithm = nullptr;
   bool node = false;      ///< "node": the kernels in shared memory, whatever the size
-  bool anything = false;  ///< there is a word of the user's
-  uint32_t number = 0;    ///< of the entry in WEFT_COLL, from 1; 0: none
+  bool anything = false;  ///< there is one
+  uint32_t number = 0;    ///< of the entry, from 1; 0: none
 };
+/// Is there a WEFT_COLL?
+bool user_speaks();
 /// Reads WEFT_COLL. Entries that cannot be understood count for nothing.
-Forced forced(Pattern, uint64_t bytes);
+Word word_of_user(const Agreed&);
+/// What some entries say.
+Word find_word(const Wishes&, const Agreed&);
+/// WEFT_COLL, before other entries, of which the last one counts.
+std::string with_setting(std::string_view entries);
 /// What to say of these, in one line; empty: there are none.
 std::string complaint();
 
@@ -47,23 +60,25 @@ inline Agreed of_class(Agreed a) {
   return a;
 }
 
-/// The plan for a call: what the user forces where it can be used, else thresholds by size. Between groups, phases have sizes of their own,
+/// The plan for a call: what the user wants where it can be used, else thresholds by size. Between groups, phases have sizes of their own,
 /// and all sizes of a class have the same plan.
-Choice choose(const Agreed&, const Topology&, const Forced&);
-inline Choice choose(const Agreed& a, const Topology& topology) { return choose(a, topology, forced(a.pattern, a.bytes)); }
+Choice choose(const Agreed&, const Topology&, const Word& user);
+inline Choice choose(const Agreed& a, const Topology& topology) { return choose(a, topology, word_of_user(a)); }
 
 /// True if the kernel in shared memory should run for ranks on one node, which there is.
-bool node_kernel_pays(const Agreed&, uint64_t bytes);
+bool wants_node(const Agreed&, const Word& user);
 
 /// The same in one: what ranks run, for people to read.
 struct Decision {
-  bool node = false;      ///< the kernel in shared memory; the first calls of a communicator, and types that it does not know, run `choice`
-  Choice choice;          ///< by messages
-  bool by_user = false;   ///< WEFT_COLL has decided
+  bool node = false;  ///< the kernel in shared memory; the first calls of a communicator, and types that it does not know, run `choice`
+  Choice choice;      ///< by messages
+  By by = By::thresholds;
   bool unusable = false;  ///< WEFT_COLL names what these ranks cannot use
   std::string wish;       ///< its entry
 };
 /// `one_node`: all ranks are on one.
 Decision decide(const Agreed&, const Topology&, bool one_node);
+/// The same with the words of others than WEFT_COLL; says nothing of an entry.
+Decision decide(const Agreed&, const Topology&, bool one_node, const Word& user);
 
 }  // namespace weft::coll

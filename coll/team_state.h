@@ -8,15 +8,17 @@
 
 #include "coll/coll.h"
 #include "coll/hosts.h"
+#include "coll/ledger.h"
 #include "coll/node/node.h"
 #include "coll/plan.h"
+#include "coll/wish.h"
 
 namespace weft::coll {
 
 /// Used by the thread that calls a collective on the team; MPI lets only one do so at a time.
 class TeamState {
  public:
-  TeamState(pml::Team&, std::shared_ptr<const Neighborhood>);
+  TeamState(pml::Team&, Ledger*, std::shared_ptr<const Neighborhood>);
   /// What messages go over: the team; of inter-communicators one of both groups.
   pml::Team& team() const { return team_; }
   /// Is the call one between two groups?
@@ -43,11 +45,17 @@ class TeamState {
   int next_number() { return static_cast<int>(number_++ & 0x7fffffff); }
 
   int run_schedule(const Call&, const Agreed&);
+  std::string prefer(std::string_view words);
+  /// Where calls are noted; null: nowhere.
+  Ledger* ledger() const { return ledger_; }
+  /// The line of the ledger that a call stands in. `node`: it has run in shared memory.
+  Ledger::Key line_of(const Call&, const Agreed&, Ledger::Form, bool node);
   /// Runs the call in shared memory if that is for all ranks to do. All ranks decide alike.
   bool try_node(const Call&, const Agreed&, int& error);
 
  private:
   void learn_hosts();
+  Word word_of_user(Agreed);
   bool node_wanted(const Call&, const Agreed&);
   Status reduce_here(const Call&, const void* in);
 
@@ -57,7 +65,10 @@ class TeamState {
   std::shared_ptr<const Neighborhood> neighborhood_;
   uint32_t sequences_[3] = {};
   uint32_t number_ = 0;
+  Ledger* const ledger_;
   bool knows_hosts_ = false;
+  std::unique_ptr<const Wishes> preferred_;  // null: none
+  int32_t host_count_ = 0;                   // 0: not known
   std::unique_ptr<const Hosts> hosts_;
   Plans plans_;
   Frame frame_;

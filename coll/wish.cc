@@ -67,16 +67,32 @@ bool read_sizes(std::string_view text, Wish& wish) {
   return true;
 }
 
+/// "16/4" or "16". False if it is not written so.
+bool read_place(std::string_view text, Wish& wish) {
+  const auto number = [](std::string_view digits, int32_t& n) {
+    const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), n);
+    return error == std::errc() && stop == digits.data() + digits.size() && n > 0;
+  };
+  const size_t slash = text.find('/');
+  if (!number(trimmed(text.substr(0, slash)), wish.ranks)) return false;
+  return slash == text.npos || number(trimmed(text.substr(slash + 1)), wish.hosts);
+}
+
 Result<Wish> read_one(std::string_view entry) {
   const size_t sign = entry.find('=');
-  if (sign == entry.npos) return Failure{"write COLLECTIVE=ALGORITHM or COLLECTIVE:FROM-TO=ALGORITHM"};
+  if (sign == entry.npos)
+    return Failure{"write COLLECTIVE=ALGORITHM, COLLECTIVE:FROM-TO=ALGORITHM or COLLECTIVE@RANKS/HOSTS:FROM-TO=ALGORITHM"};
   const std::string_view left = trimmed(entry.substr(0, sign)), name = trimmed(entry.substr(sign + 1));
   const size_t colon = std::min(left.find(':'), left.size());
   Wish wish;
   wish.text = entry;
-  const auto pattern = pattern_named(trimmed(left.substr(0, colon)));
+  const std::string_view head = left.substr(0, colon);
+  const size_t at = std::min(head.find('@'), head.size());
+  const auto pattern = pattern_named(trimmed(head.substr(0, at)));
   if (!pattern) return Failure{"the collectives are " + patterns()};
   wish.pattern = *pattern;
+  if (at < head.size() && !read_place(head.substr(at + 1), wish))
+    return Failure{"communicators are written 16 or 16/4, for those of 16 ranks, for those of 16 ranks on 4 hosts"};
   if (colon < left.size() && !read_sizes(trimmed(left.substr(colon + 1)), wish))
     return Failure{"sizes are written 64K-1M, 1M- or -64K, the first one below the second"};
   wish.node = name == "node" && has_node_kernel(*pattern);
@@ -88,14 +104,14 @@ Result<Wish> read_one(std::string_view entry) {
 
 }  // namespace
 
-Wishes Wishes::read(std::string_view text) {
+Wishes Wishes::read(std::string_view text, size_t most) {
   Wishes found;
   while (!text.empty()) {
     const size_t end = std::min(text.find(';'), text.size());
     const std::string_view entry = trimmed(text.substr(0, end));
     text.remove_prefix(std::min(end + 1, text.size()));
     if (entry.empty()) continue;
-    auto wish = found.all.size() < kMost ? read_one(entry) : Result<Wish>(Failure{"there are too many entries"});
+    auto wish = found.all.size() < most ? read_one(entry) : Result<Wish>(Failure{"there are too many entries"});
     if (wish) {
       found.all.push_back(std::move(*wish));
     } else {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "coll/coll.h"
+#include "coll/ledger.h"
 #include "comm/mailbox.h"
 #include "include/mpi.h"
 #include "pml/lanes.h"
@@ -81,6 +82,7 @@ struct Hints {
   bool no_any_tag = false, no_any_source = false;  ///< no receive and no probe asks for any
   bool exact_length = false, allow_overtaking = false;
   std::optional<std::string> memory_kinds;  ///< the only kinds of memory that messages lie in
+  std::string coll;                         ///< as WEFT_COLL, for its collectives
   std::optional<uint32_t> lane;             ///< over which its messages go, from its making on
 };
 
@@ -119,6 +121,8 @@ class Instance {
   /// The first lane: for what belongs to no communicator.
   pml::Lane& lane() { return lanes_->first(); }
   bool threads() const { return threads_; }
+  /// Where collectives are noted; null: nowhere.
+  coll::Ledger* ledger() { return ledger_.get(); }
   Communicator* world() { return world_; }
   Communicator* self() { return self_; }
   /// All processes of the job with a context of its own, for agreement among groups that have no communicator yet.
@@ -136,6 +140,7 @@ class Instance {
   Instance() = default;
   std::unique_ptr<boot::Bootstrap> boot_;
   std::unique_ptr<pml::Lanes> lanes_;
+  std::unique_ptr<coll::Ledger> ledger_;
   std::unique_ptr<pml::Team> carrier_;
   Mailbox mailbox_;
   Communicator* world_ = nullptr;

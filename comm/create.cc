@@ -19,7 +19,7 @@ Pool<Communicator>& pool() {
 void adopt_team(Communicator& comm, std::unique_ptr<pml::Team> team) {
   comm.owned_team = std::move(team);
   comm.team = comm.owned_team.get();
-  comm.coll = coll::attach(*comm.team);
+  comm.coll = coll::attach(*comm.team, comm.instance->ledger());
 }
 
 Communicator* make_without_team(Instance& instance, const Communicator* like) {
@@ -96,8 +96,8 @@ void finish_dup(pml::Request& request) {
   request.context = nullptr;
   pml::Lane& lane = pending->made->instance->lanes().at(pending->context);  // its lock is not taken: request.lane's is
   adopt_team(*pending->made, std::make_unique<pml::Team>(lane, pending->context, pending->members, pending->rank, pending->remote));
-  apply_hints(*pending->made);
   if (pending->made->topology) attach_topology(*pending->made, pending->made->topology);
+  apply_hints(*pending->made);
 }
 
 /// A communicator over a part of another one; `name`: of the agreement on it.

@@ -2,6 +2,7 @@
 
 #include <charconv>
 
+#include "runtime/base/log.h"
 #include "runtime/mem/alloc_kinds.h"
 
 namespace weft::comm {
@@ -15,7 +16,7 @@ constexpr Assertion assertions[] = {{"mpi_assert_no_any_tag", &Hints::no_any_tag
                                     {"mpi_assert_no_any_source", &Hints::no_any_source},
                                     {"mpi_assert_exact_length", &Hints::exact_length},
                                     {"mpi_assert_allow_overtaking", &Hints::allow_overtaking}};
-constexpr std::string_view kLane = "weft_lane";
+constexpr std::string_view kLane = "weft_lane", kColl = "weft_coll";
 constexpr std::string_view kKinds = "mpi_memory_alloc_kinds", kAssertedKinds = "mpi_assert_memory_alloc_kinds";
 
 }  // namespace
@@ -28,6 +29,7 @@ void set_hints(Communicator& comm, const Info* info) {
   }
   const std::string* kinds = info->find(kAssertedKinds);
   if (kinds && mem::covers_alloc_kinds(comm.instance->memory_kinds(comm.session), *kinds)) comm.hints.memory_kinds = *kinds;
+  if (const std::string* words = info->find(kColl)) comm.hints.coll = *words;
   if (comm.team) apply_hints(comm);
 }
 
@@ -38,13 +40,20 @@ std::optional<uint32_t> wanted_lane(const Info* info) {
   return text->empty() ? std::nullopt : std::optional(number);
 }
 
-void apply_hints(Communicator& comm) { comm.team->promise({comm.hints.exact_length, comm.hints.allow_overtaking}); }
+void apply_hints(Communicator& comm) {
+  comm.team->promise({comm.hints.exact_length, comm.hints.allow_overtaking});
+  const std::string wrong = coll::prefer(*comm.coll, comm.hints.coll);
+  if (!wrong.empty())
+    log(Level::warning, "the hint weft_coll of %s, ignored in part: %s", comm.name.empty() ? "a communicator" : comm.name.c_str(),
+        wrong.c_str());
+}
 
 Info* hints_in_use(const Communicator& comm) {
   Info* used = Info::make();
   for (const Assertion& assertion : assertions) used->set(assertion.key, comm.hints.*assertion.value ? "true" : "false");
   used->set(kKinds, comm.instance->memory_kinds(comm.session));
   if (comm.hints.lane) used->set(kLane, std::to_string(*comm.hints.lane));
+  if (!comm.hints.coll.empty()) used->set(kColl, comm.hints.coll);
   if (comm.hints.memory_kinds) used->set(kAssertedKinds, *comm.hints.memory_kinds);
   return used;
 }

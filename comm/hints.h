@@ -11,7 +11,8 @@ void set_hints(Communicator&, const Info*);
 /// The lane that hints of a communicator to be made ask for ("weft_lane", a number from 0 on); nothing if they do not.
 std::optional<uint32_t> wanted_lane(const Info*);
 
-/// Tells the communicator's team what of the hints concerns its messages. For communicators that get their team after their hints.
+/// Tells the communicator's team and its collectives what of the hints concerns them. For communicators that get their team after their
+/// hints.
 void apply_hints(Communicator&);
 
 /// The hints in use, as MPI_Comm_get_info gives them: those that are used, the user's or their defaults. The caller owns it.

@@ -1,3 +1,4 @@
+#include "comm/coll_report.h"
 #include "comm/comm.h"
 #include "comm/create.h"
 #include "comm/paths.h"
@@ -45,6 +46,7 @@ Result<std::shared_ptr<Instance>> Instance::open(std::unique_ptr<boot::Bootstrap
   auto lanes = pml::Lanes::open(*made->boot_, threads);
   if (!lanes) return lanes.failure();
   made->lanes_ = std::move(*lanes);
+  made->ledger_ = open_ledger();
   if (!made->boot_->shows_at_once())
     if (auto met = made->meet(); !met) return met.failure();
 
@@ -82,6 +84,7 @@ void Instance::set_memory_kinds(uint64_t session, std::string kinds) {
 Status Instance::close() {
   if (closed_) return Status::ok;
   closed_ = true;
+  if (ledger_ && met_) report_collectives(*ledger_, *lanes_, predefined_context(5));
   const Status status = lanes_->close();
   boot_->finalize();
   return status;

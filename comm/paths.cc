@@ -8,10 +8,10 @@
 #include <set>
 #include <string>
 
+#include "comm/gather.h"
 #include "comm/measure.h"
 #include "pml/paths.h"
 #include "runtime/config/config.h"
-#include "runtime/type/predefined.h"
 
 namespace weft::comm {
 namespace {
@@ -19,11 +19,8 @@ namespace {
 config::Bool report_variable("", "report_paths", "no",
                              "Say once, at the start, which ways messages take within and between hosts, and why.");
 
-constexpr int kTag = 1;
-constexpr size_t kMostHosts = 32;       // to which a host names its ways
-constexpr uint32_t kMostRanks = 256;    // of a job in which each rank names its ways to all others; else to one of each other host
-constexpr size_t kMostText = 12 << 10;  // of one process: sent at once, whoever listens
-constexpr uint64_t kPatience_ns = 4'000'000'000;
+constexpr size_t kMostHosts = 32;     // to which a host names its ways
+constexpr uint32_t kMostRanks = 256;  // of a job in which each rank names its ways to all others; else to one of each other host
 
 /// What stands in a report: for each finding ("tcp eth0 ...") by kind of finding, where it holds: from which ranks of a host to which ranks
 /// of which host.
@@ -57,17 +54,6 @@ Ranks parse_ranges(const char* text, uint32_t most) {
   return ranks;
 }
 
-std::vector<HostOf> all_hosts(boot::Bootstrap& boot) {
-  const boot::Job& job = boot.job();
-  std::vector<HostOf> list;
-  std::set<std::string> seen;
-  for (uint32_t rank = 0; rank < job.size; ++rank) {
-    auto host = boot.host_of({0, rank});
-    if (host && seen.insert(*host).second) list.push_back({*host, rank});
-  }
-  return list;
-}
-
 /// The ways from this rank.
 Findings own_findings(pml::Lane& lane) {
   boot::Bootstrap& boot = lane.boot();
@@ -99,7 +85,7 @@ std::string encode(const Findings& findings) {
     for (const auto& [where, ranks] : places) {
       const std::string line =
           what.first + what.second + '\t' + where.from + '\t' + ranges(ranks) + '\t' + where.to + '\t' + where.ranks + '\n';
-      if (lines.size() + line.size() <= kMostText) lines += line;
+      if (lines.size() + line.size() <= kMostTold) lines += line;
     }
   return lines;
 }
@@ -116,13 +102,6 @@ void merge(Findings& all, const std::string& lines, uint32_t size) {
     if (words.size() == 5 && !words[0].empty())
       all[{words[0][0], words[0].substr(1)}][{words[1], words[3], words[4]}].merge(parse_ranges(words[2].c_str(), size));
   }
-}
-
-std::string joined(const std::vector<std::string>& words) {
-  constexpr size_t most = 8;
-  std::string text;
-  for (size_t i = 0; i < std::min(words.size(), most); ++i) text += (i ? ", " : "") + words[i];
-  return words.size() > most ? text + " and " + std::to_string(words.size() - most) + " more" : text;
 }
 
 std::string place(const Where& where, const Ranks& from) {
@@ -157,58 +136,13 @@ std::string describe(const Findings& all, const boot::Job& job, const std::vecto
   return text;
 }
 
-pml::Buffer bytes(const std::string& text) { return {const_cast<char*>(text.data()), text.size(), &type::of(type::Basic::byte)}; }
-
-/// Hears others, so long that they can have heard others before. Names those that say nothing.
-std::vector<std::string> gather(pml::Lane& lane, pml::Team& team, const std::vector<HostOf>& others, uint64_t patience, Findings& all) {
-  struct Awaited {
-    pml::Request* request;
-    std::string text;
-  };
-  std::vector<Awaited> awaited(others.size());
-  for (size_t i = 0; i < others.size(); ++i) {
-    awaited[i].text.resize(kMostText);
-    awaited[i].request = lane.ireceive(team, static_cast<int>(others[i].rank), kTag, pml::Traffic::user, bytes(awaited[i].text));
-  }
-  const auto complete = [](void* list) {
-    return std::ranges::all_of(*static_cast<std::vector<Awaited>*>(list), [](const Awaited& a) { return a.request->complete.load(); });
-  };
-  lane.wait_for(complete, &awaited, patience);
-  std::vector<std::string> silent;
-  for (size_t i = 0; i < others.size(); ++i) {
-    pml::Request& request = *awaited[i].request;
-    if (!request.complete.load()) lane.cancel(request);
-    lane.wait(request);
-    if (request.outcome.cancelled || request.outcome.error)
-      silent.push_back(others[i].name);
-    else
-      merge(all, awaited[i].text.substr(0, request.outcome.bytes), team.size());
-    release(&request);
-  }
-  return silent;
-}
-
-/// To a rank, if it listens.
-void tell(pml::Lane& lane, pml::Team& team, uint32_t rank, const std::string& text) {
-  pml::Request* request = lane.isend(team, static_cast<int>(rank), kTag, pml::Traffic::user, bytes(text));
-  const auto complete = [](void* r) { return static_cast<pml::Request*>(r)->complete.load(); };
-  if (lane.wait_for(complete, request, kPatience_ns) != Status::ok) lane.cancel(*request);
-  lane.wait(*request);
-  release(request);
-}
-
-/// The first rank of each host hears its others, rank 0 the first ranks.
+/// Rank 0 says what all have found.
 void report(pml::Lane& first, pml::Lane& lane, pml::Team& team, const std::vector<HostOf>& hosts) {
-  const boot::Job& job = first.boot().job();
   Findings all = own_findings(first);
-  if (job.local_rank != 0) return tell(lane, team, job.node_ranks[0], encode(all));
-  std::vector<HostOf> here;
-  for (size_t i = 1; i < job.node_ranks.size(); ++i) here.push_back({"rank " + std::to_string(job.node_ranks[i]), job.node_ranks[i]});
-  std::vector<std::string> silent = gather(lane, team, here, kPatience_ns, all);
-  if (job.rank != 0) return tell(lane, team, 0, encode(all));
-  const auto mute = gather(lane, team, {hosts.begin() + 1, hosts.end()}, 2 * kPatience_ns, all);
-  silent.insert(silent.end(), mute.begin(), mute.end());
-  fputs(describe(all, job, silent).c_str(), stderr);
+  const auto size = team.size();
+  const auto silent = gather(first.boot().job(), lane, team, hosts,
+                             {[&] { return encode(all); }, [&](const std::string& lines) { merge(all, lines, size); }});
+  if (team.rank() == 0) fputs(describe(all, first.boot().job(), silent).c_str(), stderr);
 }
 
 }  // namespace

@@ -52,6 +52,7 @@ struct Options {
   OutputWish output;
   bool verbose = false;
   bool report_paths = false;  ///< WEFT_REPORT_PATHS for the ranks
+  bool report_coll = false;   ///< WEFT_REPORT_COLL for the ranks
   bool print_exits = false;   ///< say at the end how each rank ended
   std::string interfaces;     ///< WEFT_NET_INTERFACES for launcher and ranks; empty: as the environment has it
   bool torch = false;         ///< torchrun's variables as well

@@ -22,6 +22,7 @@ int main(int argc, char** argv) {
   if (parsed.run) {
     if (!parsed.options.interfaces.empty()) setenv("WEFT_NET_INTERFACES", parsed.options.interfaces.c_str(), 1);
     if (parsed.options.report_paths) setenv("WEFT_REPORT_PATHS", "yes", 1);
+    if (parsed.options.report_coll) setenv("WEFT_REPORT_COLL", "yes", 1);
     config::load_environment();  // what is wrong in it the ranks say
     return launcher::run_job(parsed.options);
   }

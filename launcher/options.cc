@@ -32,7 +32,7 @@ struct Part {
   long fan_out = 0;
   double timeout = 0;
   bool tag = false, stamp = false, verbose = false, version = false;
-  bool report_paths = false;
+  bool report_paths = false, report_coll = false;
   bool print_exits = false;
   bool envall = false, envnone = false, genvnone = false, ignored = false;
 };
@@ -101,6 +101,8 @@ void declare(CLI::App& app, Part& part) {
       ->type_name("FILE");
   app.add_option("--errfile-pattern", part.error_pattern, "The same for their errors")->type_name("FILE");
   app.add_flag("--report-paths", part.report_paths, "Say which ways messages take within and between hosts, and why");
+  app.add_flag("--report-coll", part.report_coll,
+               "Say at the end which collectives have run, how often, by which algorithms and why, and how long they took");
   app.add_flag("--print-all-exitcodes", part.print_exits, "Say at the end how each rank ended");
   app.add_option("--iface", part.interfaces, "Use these network interfaces, for launcher and data (as WEFT_NET_INTERFACES)")
       ->type_name("NAME,...");
@@ -466,6 +468,7 @@ bool add_part(const std::vector<std::string>& words, uint32_t default_ranks, Glo
   all.output.timestamp |= part.stamp;
   all.verbose |= part.verbose;
   all.report_paths |= part.report_paths;
+  all.report_coll |= part.report_coll;
   all.print_exits |= part.print_exits;
   if (!part.interfaces.empty()) all.interfaces = part.interfaces;
   if (!part.out_pattern.empty()) all.output.out_pattern = part.out_pattern;

@@ -87,7 +87,7 @@ std::string reason_of(const std::vector<Candidate>& all) {
 }
 
 std::string by_whose_word(const coll::Decision& d) {
-  if (d.by_user) return "by WEFT_COLL, \"" + d.wish + "\"";
+  if (d.by == coll::By::user) return "by WEFT_COLL, \"" + d.wish + "\"";
   return std::string("by the library's thresholds of size") +
          (d.unusable ? "; \"" + d.wish + "\" of WEFT_COLL cannot be used here" : std::string());
 }

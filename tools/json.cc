@@ -113,7 +113,7 @@ std::string to_json(const Explanation& e) {
   const coll::Decision& d = e.decision;
   const Json runs = {{"algorithm", d.node ? "node" : d.choice.algorithm->name},
                      {"segments", d.choice.segments},
-                     {"by", d.by_user ? "WEFT_COLL" : "thresholds"},
+                     {"by", coll::to_string(d.by)},
                      {"entry", d.wish},
                      {"entry_unusable", d.unusable}};
   const Json all = {{"collective", e.question.collective},

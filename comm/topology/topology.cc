@@ -76,7 +76,7 @@ void attach_topology(Communicator& comm, std::shared_ptr<const VirtualTopology> 
   comm.topology = std::move(topology);
   std::shared_ptr<const coll::Neighborhood> neighborhood;
   if (comm.topology->mutual) neighborhood = {comm.topology, &comm.topology->neighborhood};
-  comm.coll = coll::attach(*comm.team, std::move(neighborhood));
+  comm.coll = coll::attach(*comm.team, comm.instance->ledger(), std::move(neighborhood));
 }
 
 }  // namespace weft::comm

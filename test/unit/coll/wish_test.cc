@@ -64,6 +64,12 @@ TEST_CASE("entries that cannot be understood are named, with what would do") {
         "\"allreduce=rign\": the algorithms of allreduce are recursive_doubling, rabenseifner, ring, two_level, many_leaders, node");
   CHECK(Wishes::read("gather=node").wrong == "\"gather=node\": the algorithms of gather are linear, binomial, two_level");
   CHECK(Wishes::read("gather=node;x").wrong.find("two_level; \"x\": ") != std::string::npos);
+  for (const char* entry : {"bcast@=chain", "bcast@0=chain", "bcast@-1=chain", "bcast@4/=chain", "bcast@4/0:1-2=chain", "bcast@4/2/1=chain",
+                            "bcast@99999999999=chain", "bcast@4:1-2@4=chain", "bcast@a=chain"}) {
+    const Wishes w = Wishes::read(entry);
+    CHECK(w.all.empty());
+    CHECK(w.wrong.find("written") != std::string::npos);
+  }
   std::string many;
   for (size_t i = 0; i <= Wishes::kMost; ++i) many += "barrier=node;";
   const Wishes w = Wishes::read(many);
@@ -76,8 +82,8 @@ TEST_CASE("what is forced depends on the size, and the last word counts") {
   CHECK(chosen(Pattern::allreduce, 65535) == std::string("rabenseifner"));
   CHECK(chosen(Pattern::allreduce, 65536) == std::string("ring"));
   CHECK(chosen(Pattern::allreduce, 1048575) == std::string("ring"));
-  CHECK(forced(Pattern::allreduce, 1048575).number == 1);
-  CHECK_FALSE(forced(Pattern::allreduce, 1048576).anything);
+  CHECK(word_of_user({.pattern = Pattern::allreduce, .bytes = 1048575}).number == 1);
+  CHECK_FALSE(word_of_user({.pattern = Pattern::allreduce, .bytes = 1048576}).anything);
   CHECK(chosen(Pattern::bcast, 1023) == std::string("chain"));
   CHECK(chosen(Pattern::bcast, 1024) == std::string("binary_tree"));
   CHECK(chosen(Pattern::bcast, 2048) == std::string("chain"));
@@ -85,6 +91,24 @@ TEST_CASE("what is forced depends on the size, and the last word counts") {
   // What cannot run is not forced.
   const Agreed ordered{.pattern = Pattern::allreduce, .size = 6, .bytes = 70000, .commutative = false};
   CHECK(choose(ordered, {}).algorithm->name == std::string("rabenseifner"));
+}
+
+TEST_CASE("entries may be for communicators of some ranks, on some hosts") {
+  const Wishes w = Wishes::read("bcast@4=chain; bcast @ 6 / 2 : 1K- = binary_tree");
+  CHECK(w.wrong == "");
+  REQUIRE(w.all.size() == 2);
+  CHECK(w.all[1].ranks == 6);
+  CHECK(w.all[1].hosts == 2);
+  const Setting setting("bcast=scatter_allgather;bcast@4=chain;bcast@6/2:1K-=binary_tree");
+  const auto word = [](int32_t ranks, int32_t hosts, uint64_t bytes) {
+    return word_of_user({.pattern = Pattern::bcast, .size = ranks, .hosts = hosts, .bytes = bytes}).number;
+  };
+  CHECK(word(4, 0, 8) == 2);
+  CHECK(word(4, 4, 8) == 2);
+  CHECK(word(6, 2, 1024) == 3);
+  CHECK(word(6, 2, 1023) == 1);
+  CHECK(word(6, 3, 1024) == 1);
+  CHECK(word(6, 0, 1024) == 1);
 }
 
 TEST_CASE("what of a setting cannot be understood is said, and the rest holds") {
@@ -98,7 +122,7 @@ TEST_CASE("plans keep sizes of one class apart where WEFT_COLL does") {
   Plans plans({});
   const auto steps = [&](uint64_t bytes) {
     const Agreed a{.pattern = Pattern::bcast, .size = 6, .bytes = bytes};
-    return plans.find(a, false, 0)->blocks;
+    return plans.find(a, false, 0, word_of_user(a))->blocks;
   };
   const int32_t chain = steps(100 << 10), whole = steps(110 << 10), pieces = steps(120 << 10);
   CHECK(chain == 4);  // of 16 KiB in the smallest size of the class
@@ -148,7 +172,7 @@ TEST_CASE("where hosts have several ranks, algorithms of two levels are chosen i
 
 TEST_CASE("decisions say by whose word") {
   Agreed a{.pattern = Pattern::allreduce, .size = 6, .bytes = 70000, .commutative = false};
-  CHECK_FALSE(decide(a, {}, false).by_user);
+  CHECK(decide(a, {}, false).by == By::thresholds);
   CHECK(decide({.pattern = Pattern::barrier, .size = 6}, {}, true).node);
   CHECK_FALSE(decide({.pattern = Pattern::barrier, .size = 6}, {}, false).node);
   CHECK_FALSE(decide({.pattern = Pattern::gather, .size = 6}, {}, true).node);
@@ -156,11 +180,11 @@ TEST_CASE("decisions say by whose word") {
   CHECK(decide(a, {}, true).unusable);
   CHECK(decide(a, {}, true).wish == "allreduce:64K-1M=ring");
   a.commutative = true;
-  CHECK(decide(a, {}, true).by_user);
+  CHECK(decide(a, {}, true).by == By::user);
   CHECK(decide(a, {}, true).choice.algorithm->name == std::string("ring"));
   CHECK_FALSE(decide({.pattern = Pattern::barrier, .size = 6}, {}, true).node);
   const Agreed large{.pattern = Pattern::reduce, .size = 6, .bytes = 1 << 20};
   CHECK(decide(large, {}, true).node);
-  CHECK(decide(large, {}, true).by_user);
+  CHECK(decide(large, {}, true).by == By::user);
   CHECK(decide(large, {}, false).unusable);
 }

@@ -1,0 +1,229 @@
+#include "coll/ledger.h"
+
+#include <algorithm>
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <cstdarg>
+#include <cstdio>
+#include <functional>
+#include <vector>
+
+#include "coll/model.h"
+
+namespace weft::coll {
+
+namespace {
+
+constexpr uint32_t kPerPower = 16;
+
+/// The class of a time, and the time in its middle.
+uint32_t class_of(uint64_t ns) {
+  if (ns < kPerPower) return static_cast<uint32_t>(ns);
+  const auto power = static_cast<uint32_t>(std::bit_width(ns)) - 1;
+  return (power - 3) * kPerPower + static_cast<uint32_t>(ns >> (power - 4) & (kPerPower - 1));
+}
+double middle_of(uint32_t time_class) {
+  if (time_class < kPerPower) return time_class;
+  const uint32_t power = time_class / kPerPower + 3;
+  return std::ldexp(kPerPower + time_class % kPerPower + 0.5, static_cast<int>(power) - 4);
+}
+
+[[gnu::format(printf, 1, 2)]] std::string text(const char* format, ...) {
+  char line[256];
+  va_list list;
+  va_start(list, format);
+  vsnprintf(line, sizeof line, format, list);
+  va_end(list);
+  return line;
+}
+
+std::string time_text(double ns) {
+  if (ns < 1e3) return text("%.0f ns", ns);
+  if (ns < 1e6) return text("%.3g us", ns / 1e3);
+  return ns < 1e9 ? text("%.3g ms", ns / 1e6) : text("%.3g s", ns / 1e9);
+}
+
+std::string bytes_text(double n) {
+  constexpr const char* kUnits[] = {"", "K", "M", "G", "T"};
+  size_t unit = 0;
+  for (; n >= 1024 && unit + 1 < std::size(kUnits); ++unit) n /= 1024;
+  return text("%.4g%s", n, kUnits[unit]);
+}
+
+std::string sizes_text(const Ledger::Key& key) {
+  if (key.size_class == 0) return key.uneven ? "?" : "0";
+  const auto first = static_cast<double>(class_bytes(key.size_class));
+  return key.size_class == 1 ? "1" : bytes_text(first) + "-" + bytes_text(2 * first);
+}
+
+std::string algorithm_text(const Ledger::Key& key) {
+  if (key.algorithm.empty()) return "(two groups)";
+  return key.segments > 1 ? key.algorithm + " x" + std::to_string(key.segments) : key.algorithm;
+}
+
+const char* reason_text(const Ledger::Key& key) {
+  if (key.algorithm.empty()) return "inter-communicator";
+  if (key.early) return "size; first calls, no shared memory yet";
+  switch (key.by) {
+    case By::user: return "WEFT_COLL";
+    case By::table: return "the tuned table";
+    case By::thresholds: break;
+  }
+  if (key.algorithm == "node") return "size, one host";
+  const Algorithm* const found = find_algorithm(key.pattern, key.algorithm);
+  return found && found->spans ? "size, hosts of several ranks" : "size";
+}
+
+std::string name_of(const Ledger::Key& key) {
+  static constexpr const char* kBegin[] = {"", "i", "persistent "};
+  return std::string(kBegin[static_cast<int>(key.form)]) + to_string(key.pattern) +
+         (key.uneven && !among_neighbors(key.pattern) ? " (v)" : "");
+}
+
+/// By how much it weighs: the time of all its calls.
+double weight(const Ledger::Row& row) { return row.reporters > 0 ? row.calls * row.medians / row.reporters : 0; }
+
+/// The numbers and the name of a line, tabs between them.
+std::vector<std::string_view> words_of(std::string_view line) {
+  std::vector<std::string_view> words;
+  for (size_t at = 0; at <= line.size();) {
+    const size_t tab = std::min(line.find('\t', at), line.size());
+    words.push_back(line.substr(at, tab - at));
+    at = tab + 1;
+  }
+  return words;
+}
+
+template <class T>
+bool read(std::string_view word, T& value) {
+  const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+  return error == std::errc() && stop == word.data() + word.size();
+}
+
+constexpr size_t kWords = 14;
+
+bool read_line(std::string_view line, Ledger::Key& key, Ledger::Row& row) {
+  const auto words = words_of(line);
+  if (words.size() != kWords) return false;
+  int numbers[9] = {};
+  for (size_t i = 0; i < 9; ++i)
+    if (!read(words[i], numbers[i]) || numbers[i] < 0) return false;
+  if (numbers[0] >= kPatterns || numbers[1] > 2 || numbers[2] > 2 || numbers[5] > 64 || numbers[6] < 1) return false;
+  key = {.pattern = static_cast<Pattern>(numbers[0]),
+         .form = static_cast<Ledger::Form>(numbers[1]),
+         .by = static_cast<By>(numbers[2]),
+         .uneven = numbers[3] != 0,
+         .early = numbers[4] != 0,
+         .size_class = numbers[5],
+         .ranks = numbers[6],
+         .hosts = numbers[7],
+         .segments = numbers[8],
+         .algorithm = std::string(words[9])};
+  return read(words[10], row.calls) && read(words[11], row.bytes) && read(words[12], row.medians) && read(words[13], row.reporters);
+}
+
+std::string line_of(const Ledger::Key& k, const Ledger::Row& r) {
+  return text("%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t", int(k.pattern), int(k.form), int(k.by), int(k.uneven), int(k.early), k.size_class,
+              k.ranks, k.hosts, k.segments) +
+         k.algorithm + text("\t%.17g\t%.17g\t%.17g\t%.17g\n", r.calls, r.bytes, r.medians, r.reporters);
+}
+
+std::vector<std::pair<Ledger::Key, Ledger::Row>> heaviest_first(const Ledger::Rows& rows) {
+  std::vector<std::pair<Ledger::Key, Ledger::Row>> list(rows.begin(), rows.end());
+  std::ranges::stable_sort(list, std::greater<>(), [](const auto& entry) { return weight(entry.second); });
+  return list;
+}
+
+}  // namespace
+
+void Times::add(uint64_t ns) { ++counts_[class_of(ns)]; }
+
+double Times::median() const {
+  uint64_t all = 0;
+  for (const auto& [time, count] : counts_) all += count;
+  uint64_t passed = 0;
+  for (const auto& [time, count] : counts_)
+    if ((passed += count) * 2 > all) return middle_of(time);
+  return 0;
+}
+
+void Ledger::note(const Key& key, uint64_t bytes, std::optional<uint64_t> ns) {
+  const std::lock_guard hold(mutex_);
+  Own& own = own_[key];
+  ++own.calls;
+  own.bytes += static_cast<double>(bytes);
+  if (ns) own.times.add(*ns);
+}
+
+Ledger::Rows Ledger::rows() const {
+  const std::lock_guard hold(mutex_);
+  Rows rows;
+  for (const auto& [key, own] : own_) {
+    const auto ranks = static_cast<double>(key.ranks);
+    rows[key] = {static_cast<double>(own.calls) / ranks, own.bytes / ranks, own.times.median(), 1};
+  }
+  return rows;
+}
+
+std::string Ledger::to_text(const Rows& rows, size_t most) {
+  std::string lines;
+  for (const auto& [key, row] : heaviest_first(rows)) {
+    const std::string line = line_of(key, row);
+    if (lines.size() + line.size() <= most) lines += line;
+  }
+  return lines;
+}
+
+void Ledger::add(Rows& rows, std::string_view lines) {
+  while (!lines.empty()) {
+    const size_t end = std::min(lines.find('\n'), lines.size());
+    Key key;
+    Row more;
+    if (read_line(lines.substr(0, end), key, more)) {
+      Row& row = rows[key];
+      row.calls += more.calls;
+      row.bytes += more.bytes;
+      row.medians += more.medians;
+      row.reporters += more.reporters;
+    }
+    lines.remove_prefix(std::min(end + 1, lines.size()));
+  }
+}
+
+std::optional<double> expected(const Ledger::Key& key, const Ledger::Row& row, const Machine& machine) {
+  constexpr int32_t kMostRanks = 4096;
+  constexpr int64_t kMostWalked = 1 << 16;
+  const Algorithm* const algorithm = find_algorithm(key.pattern, key.algorithm);
+  if (!algorithm || key.uneven || key.hosts < 1 || key.hosts > key.ranks || key.ranks > kMostRanks || key.form != Ledger::Form::blocking)
+    return {};
+  if (key.ranks == 1) return {};
+  const Agreed a{.pattern = key.pattern, .size = key.ranks, .hosts = key.hosts, .bytes = static_cast<uint64_t>(row.bytes / row.calls)};
+  const auto priced = price(*algorithm, a, key.segments, Shape::blocks(key.ranks, key.hosts), machine, kMostWalked);
+  if (!priced) return {};
+  return priced->time.at;
+}
+
+std::string describe(const Ledger::Rows& rows, const Machine& machine, std::string_view head) {
+  if (rows.empty()) return std::string(head) + "  none\n";
+  std::string lines = std::string(head) + text("  %-22s %6s %5s %12s %10s %10s %10s  %-26s %s\n", "collective", "ranks", "hosts", "bytes",
+                                               "calls", "measured", "model", "algorithm", "chosen by");
+  for (const auto& [key, row] : heaviest_first(rows)) {
+    const auto model = expected(key, row, machine);
+    const double measured = row.reporters > 0 ? row.medians / row.reporters : 0;
+    lines += std::string(head) + text("  %-22s %6d %5s %12s %10.0f %10s %10s  %-26s %s\n", name_of(key).c_str(), key.ranks,
+                                      key.hosts ? std::to_string(key.hosts).c_str() : "?", sizes_text(key).c_str(), row.calls,
+                                      measured > 0 ? time_text(measured).c_str() : "-", model ? time_text(*model).c_str() : "-",
+                                      algorithm_text(key).c_str(), reason_text(key));
+  }
+  const auto note = [&](const char* words) { lines += std::string(head) + "  " + words + "\n"; };
+  note(
+      "Those first that took most time. bytes: as WEFT_COLL counts them. measured: the middle one of a rank's calls, with what it waited "
+      "for");
+  note(
+      "late ranks, averaged over the ranks. model: what weft explain expects; it knows no shared memory. weft tune measures which "
+      "algorithm is best.");
+  return lines;
+}
+
+}  // namespace weft::coll
