@@ -148,7 +148,7 @@ int TeamState::next_tag(Form form) {
 
 /// Asks the launcher once where all ranks are. All of them learn the same: what is not known of one is not known to any.
 void TeamState::learn_hosts() {
-  if (std::exchange(knows_hosts_, true)) return;
+  knows_hosts_ = true;
   boot::Bootstrap& boot = team_.lane().boot();
   const bool one_host = boot.job().node_count < 2;
   std::unordered_map<std::string, int32_t> numbers;
@@ -162,18 +162,16 @@ void TeamState::learn_hosts() {
     host_of.push_back(numbers.try_emplace(*host, static_cast<int32_t>(numbers.size())).first->second);
   }
   host_count_ = one_host ? 1 : static_cast<int32_t>(numbers.size());
-  if (host_count_ < 2 || team_.size() < 3) return;
-  auto hosts = std::make_unique<const Hosts>(host_of);
-  if (!hosts->two_levels()) return;
-  hosts_ = std::move(hosts);
-  plans_.learn(hosts_.get());
+  if (host_count_ > 1 && team_.size() > 2) {
+    hosts_ = std::make_unique<const Hosts>(host_of);
+    if (!hosts_->two_levels()) hosts_ = nullptr;
+  }
+  plans_.learn(hosts_.get(), host_count_);
 }
 
-/// What the user says of a call, which may depend on the hosts.
-Word TeamState::word_of_user(Agreed a) {
-  if (!preferred_ && !user_speaks()) [[likely]]
-    return {};
-  learn_hosts();
+/// It may depend on the hosts.
+Word TeamState::look_up(Agreed a) {
+  know_hosts();
   a.hosts = host_count_;
   return preferred_ ? find_word(*preferred_, a) : coll::word_of_user(a);
 }
@@ -186,12 +184,12 @@ std::string TeamState::prefer(std::string_view words) {
 }
 
 const SchedulePtr& TeamState::schedule_for(const Call& c, const Agreed& a) {
-  learn_hosts();
+  know_hosts();
   return plans_.find(a, in_place_here(*this, c), static_cast<Rank>(team_.rank()), word_of_user(a));
 }
 
 Ledger::Key TeamState::line_of(const Call& c, const Agreed& agreed, Ledger::Form form, bool node) {
-  learn_hosts();
+  know_hosts();
   Agreed a = agreed;
   a.hosts = host_count_;
   Ledger::Key key{.pattern = a.pattern,
@@ -203,7 +201,8 @@ Ledger::Key TeamState::line_of(const Call& c, const Agreed& agreed, Ledger::Form
                   .algorithm = {}};
   if (a.front > 0 && !node) return key;
   const Decision d = decide(a, plans_.topology(), node, word_of_user(a));
-  key.early = !node && form == Ledger::Form::blocking && host_count_ == 1 && node_state_ == Node::unknown && node_wanted(c, a);
+  key.early =
+      !node && form == Ledger::Form::blocking && host_count_ == 1 && node_state_ == Node::possible && node_fits(c, a) && node_wanted(a);
   key.by = d.by;
   key.algorithm = node ? "node" : d.choice.algorithm->name;
   key.segments = node ? 1 : d.choice.segments;

@@ -109,7 +109,7 @@ bool read_line(std::string_view line, Ledger::Key& key, Ledger::Row& row) {
   int numbers[9] = {};
   for (size_t i = 0; i < 9; ++i)
     if (!read(words[i], numbers[i]) || numbers[i] < 0) return false;
-  if (numbers[0] >= kPatterns || numbers[1] > 2 || numbers[2] > 2 || numbers[5] > 64 || numbers[6] < 1) return false;
+  if (numbers[0] >= kPatterns || numbers[1] > 2 || numbers[2] > 2 || numbers[5] > 64 || numbers[6] < 1 || numbers[8] > 4096) return false;
   key = {.pattern = static_cast<Pattern>(numbers[0]),
          .form = static_cast<Ledger::Form>(numbers[1]),
          .by = static_cast<By>(numbers[2]),
@@ -120,7 +120,10 @@ bool read_line(std::string_view line, Ledger::Key& key, Ledger::Row& row) {
          .hosts = numbers[7],
          .segments = numbers[8],
          .algorithm = std::string(words[9])};
-  return read(words[10], row.calls) && read(words[11], row.bytes) && read(words[12], row.medians) && read(words[13], row.reporters);
+  size_t word = 10;
+  for (double* number : {&row.calls, &row.bytes, &row.medians, &row.reporters})
+    if (!read(words[word++], *number) || !(*number >= 0 && *number < 1e18)) return false;
+  return row.calls > 0;
 }
 
 std::string line_of(const Ledger::Key& k, const Ledger::Row& r) {
@@ -198,7 +201,8 @@ std::optional<double> expected(const Ledger::Key& key, const Ledger::Row& row, c
   if (!algorithm || key.uneven || key.hosts < 1 || key.hosts > key.ranks || key.ranks > kMostRanks || key.form != Ledger::Form::blocking)
     return {};
   if (key.ranks == 1) return {};
-  const Agreed a{.pattern = key.pattern, .size = key.ranks, .hosts = key.hosts, .bytes = static_cast<uint64_t>(row.bytes / row.calls)};
+  const Agreed a{
+      .pattern = key.pattern, .size = key.ranks, .hosts = key.hosts, .bytes = static_cast<uint64_t>(std::min(row.bytes / row.calls, 1e15))};
   const auto priced = price(*algorithm, a, key.segments, Shape::blocks(key.ranks, key.hosts), machine, kMostWalked);
   if (!priced) return {};
   return priced->time.at;

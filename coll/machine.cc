@@ -4,9 +4,16 @@
 #include <charconv>
 #include <cmath>
 
+#include "runtime/config/config.h"
+
 namespace weft::coll {
 
 namespace {
+
+config::Text machine_setting(
+    "coll", "machine", "",
+    "numbers of the machine that the model of collectives counts with, as for weft explain --machine; mpirun sets it "
+    "from the table of weft tune. It decides nothing: reports show it");
 
 template <int level, double Path::*field>
 double& of_path(Machine& m) {
@@ -49,6 +56,12 @@ const char* to_string(Level level) {
 }
 
 std::span<const MachineField> machine_fields() { return kFields; }
+
+Machine this_machine() {
+  Machine machine;
+  set_fields(machine, machine_setting.get());
+  return machine;
+}
 
 std::string set_fields(Machine& machine, std::string_view settings) {
   while (!settings.empty()) {

@@ -54,6 +54,9 @@ struct MachineField {
 };
 std::span<const MachineField> machine_fields();
 
+/// The built-in numbers with what WEFT_COLL_MACHINE says.
+Machine this_machine();
+
 /// Takes "leaf.latency=1500,host_link=0.04". Returns what is wrong, or nothing; all numbers are finite and not negative.
 std::string set_fields(Machine&, std::string_view settings);
 

@@ -461,7 +461,9 @@ Result<Price> price(const Algorithm& algorithm, const Agreed& a, int32_t segment
 std::vector<Candidate> candidates(const Agreed& a, const Shape& shape, const Machine& machine) {
   const Hosts hosts(shape.host_of_ranks());
   const Topology topology{.hosts = hosts.two_levels() ? &hosts : nullptr};
-  const Choice taken = choose(of_class(a), topology);
+  Agreed on_hosts = of_class(a);
+  on_hosts.hosts = shape.hosts();
+  const Choice taken = choose(on_hosts, topology);
   std::vector<Candidate> all;
   for (const Algorithm& algorithm : algorithms()) {
     if (algorithm.pattern != a.pattern || !algorithm.usable(topology, a.size, {.root = a.root, .commutative = a.commutative}, a.uneven))

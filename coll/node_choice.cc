@@ -26,11 +26,15 @@ bool on_one_node(const pml::Team& team) {
 
 }  // namespace
 
-bool TeamState::node_wanted(const Call& c, const Agreed& a) {
+bool node_fits(const Call& c, const Agreed& a) {
   if (a.size == 1 || !has_node_kernel(a.pattern)) return false;
   if (a.front > 0 && a.pattern != Pattern::barrier) return false;
-  if (c.op && (!node::Segment::fits(working_type(c)) || working_type(c).size == 0)) return false;
-  return wants_node(a, word_of_user(a));
+  return !c.op || (node::Segment::fits(working_type(c)) && working_type(c).size > 0);
+}
+
+bool TeamState::node_wanted(const Agreed& a) {
+  const Word table = node_words_ && a.front == 0 ? node_words_->of(a.pattern, a.bytes) : Word{};
+  return wants_node(a, word_of_user(a), table);
 }
 
 /// allreduce and reduce in shared memory, in the type that they are computed in.
@@ -54,12 +58,14 @@ Status TeamState::reduce_here(const Call& c, const void* in) {
 }
 
 bool TeamState::try_node(const Call& c, const Agreed& a, int& error) {
-  if (node_state_ == Node::impossible || !node_wanted(c, a)) return false;
+  if (node_state_ == Node::impossible || !node_fits(c, a)) return false;
   if (node_state_ == Node::unknown) {
-    if (!on_one_node(team_)) {
-      node_state_ = Node::impossible;
-      return false;
-    }
+    node_state_ = on_one_node(team_) ? Node::possible : Node::impossible;
+    if (node_state_ == Node::impossible) return false;
+    if (table_speaks()) node_words_ = std::make_unique<const NodeWords>(a.size);
+  }
+  if (!node_wanted(a)) return false;
+  if (node_state_ == Node::possible) {
     if (++node_chances_ <= kPatience && !word_of_user(a).node) return false;
     node_ = node::Segment::wire(team_, next_tag(Form::blocking));
     node_state_ = node_ ? Node::ready : Node::impossible;

@@ -35,7 +35,9 @@ void Plans::forget() {
 
 SchedulePtr Plans::make(const Agreed& a, bool in_place, Rank me, const Word& user) const {
   if (a.front > 0) return std::make_shared<Schedule>(between_groups(of_class(a), me));
-  const Choice choice = choose(of_class(a), topology_, user);
+  Agreed on_hosts = of_class(a);
+  on_hosts.hosts = host_count_;
+  const Choice choice = choose(on_hosts, topology_, user);
   const Parameters p{.root = a.root, .commutative = a.commutative, .in_place = in_place, .segments = choice.segments};
   return std::make_shared<Schedule>(choice.algorithm->build(topology_, me, a.size, p));
 }

@@ -21,8 +21,11 @@ class Plans {
  public:
   explicit Plans(const Topology& topology) : topology_(topology) {}
   const SchedulePtr& find(const Agreed&, bool in_place, Rank me, const Word& user);
-  /// Where the ranks are, told before the first find().
-  void learn(const Hosts* hosts) { topology_.hosts = hosts; }
+  /// Where the ranks are, told before the first find(). `count`: of hosts, if known; null: of no interest.
+  void learn(const Hosts* hosts, int32_t count) {
+    topology_.hosts = hosts;
+    host_count_ = count;
+  }
   /// Drops all plans: numbers of entries have another meaning from now on.
   void forget();
   const Topology& topology() const { return topology_; }
@@ -35,6 +38,7 @@ class Plans {
   SchedulePtr last_;
   std::unordered_map<uint64_t, SchedulePtr> all_;
   Topology topology_;
+  int32_t host_count_ = 0;  // 0: not known
 };
 
 /// Posts a round's messages into `requests` and does its local steps. With `finish` the last of its sends may block instead.

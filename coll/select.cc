@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "coll/hosts.h"
 #include "coll/wish.h"
@@ -16,6 +17,16 @@ config::Text coll_setting(
     "collective algorithms by name, where wanted by size, such as \"allreduce:64K-1M=ring;bcast=binomial\" (64K included, 1M "
     "not; the last entry that fits counts); \"node\" names the kernels in shared memory. Empty: chosen by size. weft explain "
     "shows what there is");
+
+config::Text table_setting(
+    "coll", "tuned", "",
+    "what weft tune has found, in the words of WEFT_COLL, which goes before it: mpirun sets it for all ranks, from the file that "
+    "WEFT_COLL_TABLE names. Where others start the ranks: as weft tune --words says it, on all of them");
+
+config::Text table_file(
+    "coll", "table", "",
+    "the file of weft tune that mpirun reads. Empty: collectives.json in ~/.config/weft, else in etc/weft where Weft is "
+    "installed, if there is one; \"none\": no file");
 
 constexpr uint64_t kKiB = 1024;
 
@@ -106,15 +117,28 @@ bool node_kernel_pays(const Agreed& a, uint64_t bytes) {
   }
 }
 
-/// WEFT_COLL, read when its text has changed.
-const Wishes& wishes() {
-  thread_local std::string text;
-  thread_local Wishes read;
-  if (text != coll_setting.get()) {
-    text = coll_setting.get();
-    read = Wishes::read(text);
+/// Entries, read when their text has changed.
+struct Reading {
+  std::string text;
+  Wishes read;
+  const Wishes& of(const std::string& now, size_t most) {
+    if (text != now) {
+      text = now;
+      read = Wishes::read(text, most);
+    }
+    return read;
   }
-  return read;
+};
+
+const Wishes& wishes() {
+  thread_local Reading reading;
+  return reading.of(coll_setting.get(), Wishes::kMost);
+}
+
+const Wishes& tuned() {
+  constexpr size_t kMost = 65536;
+  thread_local Reading reading;
+  return reading.of(table_setting.get(), kMost);
 }
 
 }  // namespace
@@ -135,28 +159,62 @@ std::string with_setting(std::string_view entries) { return coll_setting.get() +
 
 bool user_speaks() { return !coll_setting.get().empty(); }
 
-std::string complaint() { return wishes().wrong.empty() ? std::string() : "WEFT_COLL, ignored in part: " + wishes().wrong; }
+std::string complaint() {
+  constexpr size_t kMostText = 300;  // of a table of another version
+  std::string wrong = wishes().wrong.empty() ? std::string() : "WEFT_COLL, ignored in part: " + wishes().wrong;
+  if (table_speaks() && !tuned().wrong.empty())
+    wrong += (wrong.empty() ? "" : "; ") + std::string("the table of weft tune, ignored in part: ") + tuned().wrong.substr(0, kMostText);
+  return wrong;
+}
 
 Word word_of_user(const Agreed& a) { return user_speaks() ? find_word(wishes(), a) : Word{}; }
 
+bool table_speaks() { return !table_setting.get().empty(); }
+
+Word word_of_table(const Agreed& a) {
+  if (!table_speaks() || a.hosts == 0 || a.uneven || a.front > 0) return {};
+  return find_word(tuned(), of_class(a));
+}
+
+NodeWords::NodeWords(int32_t ranks) : words_{} {
+  for (int p = 0; p < kPatterns; ++p)
+    for (size_t c = 0; c < words_[0].size(); ++c)
+      words_[static_cast<size_t>(p)][c] =
+          word_of_table({.pattern = static_cast<Pattern>(p), .size = ranks, .hosts = 1, .bytes = class_bytes(static_cast<int>(c))});
+}
+
+// The next two are all that orders whose word counts.
+
 Choice choose(const Agreed& a, const Topology& topology, const Word& user) {
-  Choice choice;
-  if (user.algorithm) choice.algorithm = usable(user.algorithm->name, a, topology);
-  if (!choice.algorithm && topology.hosts) choice.algorithm = usable(name_by_hosts(a, *topology.hosts), a, topology);
-  if (!choice.algorithm) choice.algorithm = find_algorithm(a.pattern, name_of(a));
+  const Word table = word_of_table(a);
+  const std::pair<By, const char*> proposals[] = {{By::user, user.algorithm ? user.algorithm->name : nullptr},
+                                                  {By::table, table.algorithm ? table.algorithm->name : nullptr},
+                                                  {By::thresholds, topology.hosts ? name_by_hosts(a, *topology.hosts) : nullptr}};
+  Choice choice{.algorithm = find_algorithm(a.pattern, name_of(a))};
+  for (const auto& [by, name] : proposals) {
+    const Algorithm* const found = usable(name, a, topology);
+    if (!found) continue;
+    choice = {.algorithm = found, .by = by};
+    break;
+  }
   if (choice.algorithm->segmented) choice.segments = cut(a.bytes, 16 * kKiB);
   return choice;
 }
 
-bool wants_node(const Agreed& a, const Word& user) { return user.anything ? user.node : node_kernel_pays(a, a.bytes); }
+bool wants_node(const Agreed& a, const Word& user, const Word& table) {
+  for (const Word* word : {&user, &table})
+    if (word->anything) return word->node;
+  return node_kernel_pays(a, a.bytes);
+}
 
 Decision decide(const Agreed& a, const Topology& topology, bool one_node, const Word& user) {
+  const Word table = word_of_table(a);
   Decision d;
-  d.node = one_node && a.size > 1 && has_node_kernel(a.pattern) && wants_node(a, user);
+  d.node = one_node && a.size > 1 && has_node_kernel(a.pattern) && wants_node(a, user, table);
   d.choice = choose(of_class(a), topology, user);
-  if (!user.anything) return d;
-  d.unusable = user.node ? !d.node : user.algorithm != d.choice.algorithm;
-  if (!d.unusable) d.by = By::user;
+  d.by = !d.node ? d.choice.by : user.node ? By::user : table.node ? By::table : By::thresholds;
+  d.unusable = user.anything && d.by != By::user;
+  if (table.anything) d.table = tuned().all[table.number - 1].text;
   return d;
 }
 

@@ -1,6 +1,7 @@
 // Which algorithm runs: one function of what all ranks agree on.
 #pragma once
 
+#include <array>
 #include <string>
 
 #include "coll/algorithms/algorithms.h"
@@ -20,16 +21,17 @@ struct Agreed {
   bool uneven = false;  ///< blocks of different sizes; `bytes` is an average, or 0 if not known to all
 };
 
-/// An algorithm and its parameters.
-struct Choice {
-  const Algorithm* algorithm = nullptr;
-  int32_t segments = 1;
-};
-
 /// Whose word decides, the first one first: see choose().
 enum class By : uint8_t { user, table, thresholds };
 /// "WEFT_COLL", "table", "thresholds".
 const char* to_string(By);
+
+/// An algorithm and its parameters.
+struct Choice {
+  const Algorithm* algorithm = nullptr;
+  int32_t segments = 1;
+  By by = By::thresholds;
+};
 
 /// What WEFT_COLL, or the table of `weft tune`, says of a call.
 struct Word {
@@ -60,21 +62,39 @@ inline Agreed of_class(Agreed a) {
   return a;
 }
 
-/// The plan for a call: what the user wants where it can be used, else thresholds by size. Between groups, phases have sizes of their own,
+/// What the table says, which mpirun has handed to all ranks alike. Sizes count by their class, so that nothing has to be looked up at
+/// each call. It knows nothing of blocks of different sizes, of two groups, and of ranks whose hosts are not known.
+Word word_of_table(const Agreed&);
+/// Is there one?
+bool table_speaks();
+
+/// The plan for a call, by the first one in the order of By that names what can be used. Between groups, phases have sizes of their own,
 /// and all sizes of a class have the same plan.
 Choice choose(const Agreed&, const Topology&, const Word& user);
 inline Choice choose(const Agreed& a, const Topology& topology) { return choose(a, topology, word_of_user(a)); }
 
 /// True if the kernel in shared memory should run for ranks on one node, which there is.
-bool wants_node(const Agreed&, const Word& user);
+bool wants_node(const Agreed&, const Word& user, const Word& table);
+
+/// What the table says of the kernels in shared memory: kept by size, as the table is too long to be searched at each call.
+class NodeWords {
+ public:
+  /// Of ranks on one host.
+  explicit NodeWords(int32_t ranks);
+  Word of(Pattern p, uint64_t bytes) const { return words_[static_cast<size_t>(p)][static_cast<size_t>(size_class(bytes))]; }
+
+ private:
+  std::array<std::array<Word, 65>, kPatterns> words_;
+};
 
 /// The same in one: what ranks run, for people to read.
 struct Decision {
   bool node = false;  ///< the kernel in shared memory; the first calls of a communicator, and types that it does not know, run `choice`
   Choice choice;      ///< by messages
-  By by = By::thresholds;
-  bool unusable = false;  ///< WEFT_COLL names what these ranks cannot use
-  std::string wish;       ///< its entry
+  By by = By::thresholds;  ///< of `node` or `choice`, whichever runs
+  bool unusable = false;   ///< WEFT_COLL names what these ranks cannot use
+  std::string wish;        ///< its entry
+  std::string table;       ///< the entry of the table that fits; empty: there is none
 };
 /// `one_node`: all ranks are on one.
 Decision decide(const Agreed&, const Topology&, bool one_node);

@@ -54,9 +54,19 @@ class TeamState {
   bool try_node(const Call&, const Agreed&, int& error);
 
  private:
+  void know_hosts() {
+    if (!knows_hosts_) [[unlikely]]
+      learn_hosts();
+  }
   void learn_hosts();
-  Word word_of_user(Agreed);
-  bool node_wanted(const Call&, const Agreed&);
+  /// What the user says of a call.
+  Word word_of_user(const Agreed& a) {
+    if (!preferred_ && !user_speaks()) [[likely]]
+      return {};
+    return look_up(a);
+  }
+  Word look_up(Agreed);
+  bool node_wanted(const Agreed&);
   Status reduce_here(const Call&, const void* in);
 
   std::unique_ptr<pml::Team> united_;  // of inter-communicators
@@ -74,13 +84,16 @@ class TeamState {
   Frame frame_;
   std::vector<pml::Request*> requests_;
   // The shared segment: wired at one of the first calls that could use it, so that short-lived teams need not pay.
-  enum class Node : uint8_t { unknown, impossible, ready } node_state_ = Node::unknown;
+  enum class Node : uint8_t { unknown, impossible, possible, ready } node_state_ = Node::unknown;
   int node_chances_ = 0;
+  std::unique_ptr<const NodeWords> node_words_;  // null: the table says nothing
   std::unique_ptr<node::Segment> node_;
   Scratch wide_;  // operands of reduce_here()
 };
 
 Agreed agree(const TeamState&, const Call&);
+/// Is there a kernel in shared memory for it?
+bool node_fits(const Call&, const Agreed&);
 /// In place where it matters: for some collectives at the root only. All-to-all forms stage their input instead.
 bool in_place_here(const TeamState&, const Call&);
 

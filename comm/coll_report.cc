@@ -30,7 +30,7 @@ void report_collectives(const coll::Ledger& ledger, pml::Lanes& lanes, pml::Cont
   if (job.rank != 0) return;
   const auto count = [](uint32_t n, const char* what) { return std::to_string(n) + " " + what + (n == 1 ? "" : "s"); };
   std::string text = "weft: collectives of " + count(job.size, "rank") + " on " + count(job.node_count, "host") + "\n";
-  text += coll::describe(rows, coll::Machine{}, "weft: ");
+  text += coll::describe(rows, coll::this_machine(), "weft: ");
   if (!silent.empty()) text += "weft:   no word from " + joined(silent) + "\n";
   fputs(text.c_str(), stderr);
 }

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "coll/coll.h"
-#include "coll/ledger.h"
 #include "comm/mailbox.h"
 #include "include/mpi.h"
 #include "pml/lanes.h"

@@ -33,6 +33,7 @@ bool stale(std::string_view variable) {
                                  "NS_DATA_SEG_SIZE=",
                                  "WEFT_NEAR_NICS=",
                                  "WEFT_JOB=",
+                                 "WEFT_COLL_TUNED=",
                                  "WEFT_LAUNCHER_"})
     if (variable.starts_with(start)) return true;
   return false;

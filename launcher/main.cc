@@ -4,7 +4,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
+#include "launcher/coll_words.h"
 #include "launcher/daemon.h"
 #include "launcher/options.h"
 #include "launcher/singleton.h"
@@ -13,6 +15,12 @@
 #include "runtime/topo/cpus.h"
 
 using namespace weft;
+
+/// Symbolic links resolved.
+static std::string folder_of_programs() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+}
 
 int main(int argc, char** argv) {
   if (argc == 2 && !strcmp(argv[1], "--daemon")) return launcher::tree::run_leaf();
@@ -23,8 +31,11 @@ int main(int argc, char** argv) {
     if (!parsed.options.interfaces.empty()) setenv("WEFT_NET_INTERFACES", parsed.options.interfaces.c_str(), 1);
     if (parsed.options.report_paths) setenv("WEFT_REPORT_PATHS", "yes", 1);
     if (parsed.options.report_coll) setenv("WEFT_REPORT_COLL", "yes", 1);
+    launcher::Options options = parsed.options;
+    if (const std::string wrong = launcher::hand_out_table(options, folder_of_programs()); !wrong.empty())
+      fprintf(stderr, "mpirun: warning: %s\n", wrong.c_str());
     config::load_environment();  // what is wrong in it the ranks say
-    return launcher::run_job(parsed.options);
+    return launcher::run_job(options);
   }
   if (parsed.exit_code)
     fprintf(stderr, "mpirun: %s\n", parsed.text.c_str());

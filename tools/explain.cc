@@ -10,6 +10,7 @@
 #include "coll/hosts.h"
 #include "runtime/config/config.h"
 #include "runtime/topo/network.h"
+#include "tools/report.h"
 
 namespace weft::tools {
 namespace {
@@ -86,15 +87,34 @@ std::string reason_of(const std::vector<Candidate>& all) {
   return words + "; " + show_time(saved) + " before " + label(*second) + " (" + differences(t, second->price.time) + ")";
 }
 
-std::string by_whose_word(const coll::Decision& d) {
-  if (d.by == coll::By::user) return "by WEFT_COLL, \"" + d.wish + "\"";
-  return std::string("by the library's thresholds of size") +
-         (d.unusable ? "; \"" + d.wish + "\" of WEFT_COLL cannot be used here" : std::string());
+/// What the table's entry is worth.
+std::string overruled(const Explanation& e) {
+  if (e.usual.empty() || e.measured.empty()) return {};
+  const auto time = [&](const std::string& name) {
+    const auto found = std::ranges::find(e.measured, name, &config::CollTable::Time::algorithm);
+    return found == e.measured.end() ? std::string("not measured") : show_time(found->ns);
+  };
+  const std::string runs = e.decision.node ? "node" : e.decision.choice.algorithm->name;
+  if (runs == e.usual) return ", which says what the library does without it";
+  return ", which overrules the library's " + e.usual + ": measured " + time(runs) + " instead of " + time(e.usual);
+}
+
+std::string by_whose_word(const Explanation& e) {
+  const coll::Decision& d = e.decision;
+  const std::string refused = d.unusable ? "; \"" + d.wish + "\" of WEFT_COLL cannot be used here" : std::string();
+  switch (d.by) {
+    case coll::By::user:
+      return "by WEFT_COLL, \"" + d.wish + "\"" + (d.table.empty() ? "" : ", which overrules the table, \"" + d.table + "\"");
+    case coll::By::table: return "by the table of weft tune, \"" + d.table + "\"" + overruled(e) + refused;
+    case coll::By::thresholds: break;
+  }
+  return "by the library's thresholds of size" + refused +
+         (d.table.empty() ? "" : "; \"" + d.table + "\" of the table cannot be used here");
 }
 
 std::string verdict_of(const Explanation& e) {
   const Candidate& best = e.candidates.front();
-  const std::string word = by_whose_word(e.decision);
+  const std::string word = by_whose_word(e);
   if (!e.runs)
     return "The library runs its kernel in shared memory (node), " + word +
            ". The model has no price for it: it speaks of messages, which the first calls on a communicator are made of (" +
@@ -175,7 +195,9 @@ void print_notes(const Explanation& e) {
     std::printf("Not for these ranks or this operation:");
     for (const std::string& name : e.unfit) std::printf(" %s%s", name.c_str(), &name == &e.unfit.back() ? ".\n" : ",");
   }
-  std::printf("\nCounted with (beyond one cache assumptions, not measured here; --machine NAME=VALUE,... changes them)\n");
+  std::printf("\nCounted with (%s; --machine NAME=VALUE,... changes them)\n",
+              e.machine_measured ? "what weft tune has measured, the rest assumptions"
+                                 : "beyond one cache assumptions, not measured here; weft tune measures");
   coll::Machine machine = e.machine;
   for (const coll::MachineField& field : coll::machine_fields()) {
     const size_t number = static_cast<size_t>(&field - coll::machine_fields().data()) + 1;
@@ -189,7 +211,35 @@ void print(const Explanation& e) {
               e.hosts == 1 ? "" : "s", e.hosts == 1 ? "" : text(" behind %d switch%s", e.switches, e.switches == 1 ? "" : "es").c_str());
   print_candidates(e);
   std::printf("\nCheapest by the model: %s.\n%s\n", e.reason.c_str(), e.verdict.c_str());
+  if (!e.measured.empty()) {
+    std::printf("Measured with %s (%s):", show_bytes(static_cast<double>(e.measured_bytes)).c_str(), e.measured_by.c_str());
+    for (const auto& [name, ns] : e.measured)
+      std::printf(" %s %s%s", name.c_str(), show_time(ns).c_str(), name == e.measured.back().algorithm ? ".\n" : ",");
+  }
   print_notes(e);
+}
+
+/// The table that jobs here would have, instead of what the environment may say.
+Result<config::CollTable> take_table(const ExplainQuestion& q, Explanation& e) {
+  e.table_file = config::find_coll_table(q.table, own_folder());
+  if (e.table_file.empty()) return config::CollTable{};
+  auto table = config::CollTable::read(e.table_file);
+  if (!table) return table;
+  if (config::Variable* const words = config::find("WEFT_COLL_TUNED")) words->set(table->words(q.ranks), config::Origin::file);
+  coll::set_fields(e.machine, table->machine_words());
+  e.machine_measured = !table->machine.empty();
+  return table;
+}
+
+void take_measurement(const config::CollTable& table, Explanation& e) {
+  const auto* const m = table.about(e.question.collective, e.agreed.size, e.agreed.hosts, e.agreed.bytes);
+  if (!m || e.agreed.uneven) return;
+  const auto& run = table.runs[m->run];
+  e.measured = m->times;
+  std::ranges::stable_sort(e.measured, {}, &config::CollTable::Time::ns);
+  e.measured_bytes = m->bytes;
+  e.usual = m->usual;
+  e.measured_by = run.date + ", Weft " + run.weft + ", " + e.table_file;
 }
 
 }  // namespace
@@ -208,6 +258,9 @@ Result<Explanation> explain(const ExplainQuestion& q) {
   if (q.root >= q.ranks) return Failure{text("the root %d is none of %d ranks", q.root, q.ranks)};
   Explanation e;
   e.question = q;
+  e.machine = coll::this_machine();
+  const auto table = take_table(q, e);
+  if (!table) return table.failure();
   if (const std::string wrong = coll::set_fields(e.machine, q.machine); !wrong.empty()) return Failure{"--machine: " + wrong};
   const auto shape = shape_of(q);
   if (!shape) return shape.failure();
@@ -215,6 +268,7 @@ Result<Explanation> explain(const ExplainQuestion& q) {
   e.switches = shape->leaves();
   e.agreed = {.pattern = *pattern,
               .size = q.ranks,
+              .hosts = e.hosts,
               .root = q.root,
               .bytes = *pattern == Pattern::barrier ? 0 : q.bytes,
               .commutative = !q.ordered,
@@ -229,6 +283,7 @@ Result<Explanation> explain(const ExplainQuestion& q) {
       e.unfit.emplace_back(a.name);
   e.decision = coll::decide(e.agreed, topology, e.hosts == 1);
   e.runs = find_runs(e);
+  take_measurement(*table, e);
   e.reason = reason_of(e.candidates);
   e.verdict = verdict_of(e);
   return e;

@@ -115,7 +115,10 @@ std::string to_json(const Explanation& e) {
                      {"segments", d.choice.segments},
                      {"by", coll::to_string(d.by)},
                      {"entry", d.wish},
+                     {"table_entry", d.table},
                      {"entry_unusable", d.unusable}};
+  Json measured = Json::object();
+  for (const auto& [name, ns] : e.measured) measured[name] = ns;
   const Json all = {{"collective", e.question.collective},
                     {"ranks", e.agreed.size},
                     {"bytes", e.agreed.bytes},
@@ -126,7 +129,10 @@ std::string to_json(const Explanation& e) {
                     {"runs", runs},
                     {"reason", e.reason},
                     {"verdict", e.verdict},
-                    {"machine", machine}};
+                    {"machine", machine},
+                    {"table", e.table_file},
+                    {"measured_bytes", e.measured_bytes},
+                    {"measured", measured}};
   return all.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -1,5 +1,5 @@
 // The `weft` command: what is installed (info), whether this machine is fit for it (doctor), the jobs that run (ps, kill), what
-// collectives cost (explain).
+// collectives cost (explain), and the table that says which algorithms are best (tune).
 #include <config.h>
 
 #include <CLI/CLI.hpp>
@@ -9,6 +9,7 @@
 
 #include "tools/explain.h"
 #include "tools/report.h"
+#include "tools/tune.h"
 
 namespace {
 
@@ -94,6 +95,7 @@ CLI::App* add_explain(CLI::App& app, ExplainQuestion& q) {
   sub->add_option("--root", q.root, "rank of the root [0]")->check(CLI::Range(0, kMostRanks));
   sub->add_flag("--ordered", q.ordered, "the operation does not commute");
   sub->add_flag("--uneven", q.uneven, "blocks of different sizes, as in the v forms; --bytes is their average");
+  sub->add_option("--table", q.table, "a table of weft tune, as for WEFT_COLL_TABLE; \"none\": none")->envname("WEFT_COLL_TABLE");
   sub->add_option("--machine", q.machine, "other numbers than the built-in ones, such as leaf.latency=1500,host_link=0.04");
   sub->add_flag("--json", q.json, "as JSON");
   return sub;
@@ -122,10 +124,17 @@ int main(int argc, char** argv) {
   auto* ways = app.add_subcommand(
       "paths", "which ways messages take within and between hosts, and why: by a trial job; options as for mpirun, and --measure");
   ways->prefix_command()->set_help_flag("--help", "Print this help message and exit");  // -h begins -hostfile
+  auto* measures = app.add_subcommand(
+      "tune",
+      "measures messages and the algorithms of collectives by a job, for a table that mpirun goes by from then on (weft tune --help)");
+  measures->prefix_command()->set_help_flag();
   ExplainQuestion question;
   auto* costs = add_explain(app, question);
-  auto* trial = app.add_subcommand("trial-rank", "")->group("");  // the program of that job
+  auto* trial = app.add_subcommand("trial-rank", "")->group("");                      // the program of that job
+  auto* tuning = app.add_subcommand("tuning-rank", "")->group("")->prefix_command();  // that of weft tune
   CLI11_PARSE(app, argc, argv);
+  if (tuning->parsed()) return be_tuning_rank(tuning->remaining());
+  if (measures->parsed()) return tune(measures->remaining());
   if (trial->parsed()) return be_trial_rank();
   if (ways->parsed()) return show_paths(ways->remaining());
   if (costs->parsed()) return show_explanation(question);

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Who decides which algorithm a collective runs, with real jobs: what mpirun --report-coll says of it.
+"""Who decides which algorithm a collective runs, with real jobs: what mpirun --report-coll says of it,
+what weft tune measures.
 
     collectives.py PREFIX      every failure is printed; status 1 if there is one
 """
+import json
 import os
 import pathlib
 import re
@@ -115,11 +117,93 @@ def ranks_that_were_not_told():
     has("the others", text, "no word from rank 1")
 
 
+def weft(*words, status=0, **variables):
+    env = {n: v for n, v in os.environ.items() if not n.startswith("WEFT_") and n != "XDG_CONFIG_HOME"} | {"HOME": work.name} | variables
+    done = subprocess.run([BIN / "weft", *words], capture_output=True, text=True, env=env, timeout=300)
+    if done.returncode != status:
+        failures.append(f"status of weft {words}: {done.returncode}: {done.stderr[-2000:]}")
+    return done
+
+
+def tuning():
+    """A short run of weft tune, what it keeps, and what becomes of that."""
+    file = pathlib.Path(work.name) / ".config/weft/collectives.json"
+    done = weft("tune", "-n", "3", "--quick", "--only", "allreduce,barrier")
+    has("weft tune", done.stdout, f"Kept in {file}")
+    table = json.loads(file.read_text())
+    want("version", table["weft-collectives"], 1)
+    [run] = table["runs"]
+    want("ranks, hosts", (run["ranks"], len(run["hosts"])), (3, 1))
+    has("the network", " ".join(run["network"]), "within a host  shm")
+    want("date", bool(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", run["date"])), True)
+    want("numbers of the machine", {name.split(".")[0] for name in table["machine"]}, {"cache", "host", "reduce", "copy"})
+    want("no number is nothing", all(table["machine"][name]["value"] > 0 for name in ("cache.per_byte", "cache.send", "reduce", "copy")), True)
+    sizes = {(m["collective"], m["bytes"]): set(m["ns"]) for m in table["measurements"]}
+    want("barrier's candidates", sizes[("barrier", 0)], {"dissemination", "node"})
+    want("allreduce's candidates", sizes[("allreduce", 8)], {"recursive_doubling", "rabenseifner", "ring", "node"})
+    want("collectives", {name for name, _ in sizes}, {"allreduce", "barrier"})
+    weft("tune", "-n", "2", "--quick", "--only", "barrier")
+    again = json.loads(file.read_text())
+    want("measurements of both runs", len(again["measurements"]), len(sizes) + 1)
+    want("runs", [r["ranks"] for r in again["runs"]], [3, 2])
+
+
+def a_table(path, **times):
+    """That says which algorithm of allreduce is best for 8 doubles on 4 ranks of one host."""
+    run = {"date": "2026-03-01T12:00:00Z", "weft": "1", "cpu": "c", "ranks": 4, "hosts": ["h"], "network": []}
+    one = {"collective": "allreduce", "ranks": 4, "hosts": 1, "bytes": 64, "run": 0, "usual": "node", "ns": times}
+    path.write_text(json.dumps({"weft-collectives": 1, "runs": [run], "machine": {"cache.latency": {"value": 5000, "run": 0}}, "measurements": [one]}))
+    return str(path)
+
+
+def the_table_decides():
+    file = a_table(pathlib.Path(work.name) / "table.json", ring=100, node=200)
+    words = weft("tune", "--words", file).stdout.strip()
+    want("its words", words, "allreduce@4/1:-256=ring;")
+    report = ("-n", "4", "--report-coll", program, "bcast:1G-=chain")
+    for text in (job(*report, WEFT_COLL_TABLE=file), job("--set", f"WEFT_COLL_TABLE={file}", *report)):
+        found = rows(text)
+        want("allreduce by the table", {key[2]: {name: row[3] for name, row in by.items()} for key, by in found.items() if key[0] == "allreduce"},
+             {"64-128": {"ring": "the tuned table"}, "32-64": {"ring": "the tuned table"}})
+    found = rows(job(*report, WEFT_COLL_TABLE=file, WEFT_COLL="allreduce:64-=recursive_doubling"))
+    want("the user before it", [(key[2], list(by)) for key, by in sorted(found.items()) if key[0] == "allreduce"], [("32-64", ["ring"]), ("64-128", ["recursive_doubling"])])
+    found = rows(job(*report, WEFT_COLL_TUNED="allreduce=ring"))
+    want("what is left over from an outer job", "ring" in str(found), False)
+    explained = json.loads(weft("explain", "allreduce", "--ranks", "4", "--bytes", "100", "--json", WEFT_COLL_TABLE=file).stdout)
+    want("weft explain", (explained["runs"]["algorithm"], explained["runs"]["by"], explained["runs"]["table_entry"]), ("ring", "table", words.rstrip(";")))
+    want("the machine's numbers", explained["machine"]["cache.latency"], 5000)
+    want("what was measured", (explained["measured"], explained["measured_bytes"]), ({"ring": 100.0, "node": 200.0}, 64))
+    has("its verdict", explained["verdict"], "which overrules the library's node: measured 100 ns instead of 200 ns")
+    has("its text", weft("explain", "allreduce", "--ranks", "4", "--bytes", "100", "--table", file).stdout, f"Measured with 64 B (2026-03-01T12:00:00Z, Weft 1, {file}): ring 100 ns, node 200 ns.")
+    other = json.loads(weft("explain", "allreduce", "--ranks", "5", "--bytes", "100", "--json", WEFT_COLL_TABLE=file).stdout)
+    want("other ranks", (other["runs"]["by"], other["measured"]), ("thresholds", {}))
+
+
+def tables_that_are_none():
+    file = pathlib.Path(work.name) / "table.json"
+    a_table(file, ring=100, node=200)
+    whole = file.read_text()
+    for text, part in [(whole[:100], "it is not JSON"), ("{}", "it is no table of weft tune"), (whole.replace('"hosts": 1', '"hosts": 9'), '"hosts" is no number from 1 to 4'),
+                       (whole.replace('"ring"', '"ring;bcast=chain"'), "is no name")]:
+        file.write_text(text)
+        said = job("-n", "2", program, WEFT_COLL_TABLE=str(file))
+        want(f"warnings of {part}", said.count("mpirun: warning: no table of weft tune is used: "), 1)
+        has("the warning", said, part)
+        has("weft explain", weft("explain", "barrier", "--ranks", "2", status=1, WEFT_COLL_TABLE=str(file)).stderr, part)
+        has("weft tune", weft("tune", "-n", "2", "--output", str(file), status=1).stderr, "name another file, or remove this one")
+        want("the file", file.read_text(), text)
+    file.write_text(whole.replace('"ring"', '"teleport"'))
+    said = job("-n", "2", program, WEFT_COLL_TABLE=str(file))
+    want("for other ranks", said, "")
+    said = job("-n", "4", program, WEFT_COLL_TABLE=str(file))
+    want("warnings of what is not known", said.count('the table of weft tune, ignored in part: "allreduce@4/1:-256=teleport": the algorithms of allreduce are'), 1)
+
+
 def main():
     source = program.with_suffix(".c")
     source.write_text(PROGRAM)
     subprocess.run([BIN / "mpicc", "-O2", "-o", program, source], check=True)
-    for test in (only_where_asked_for, what_runs, words_of_the_user, wrong_hints, ranks_that_were_not_told):
+    for test in (only_where_asked_for, what_runs, words_of_the_user, wrong_hints, ranks_that_were_not_told, the_table_decides, tables_that_are_none, tuning):
         test()
     print("\n".join(failures) or "result: collectives run what they should, and say why")
     return 1 if failures else 0

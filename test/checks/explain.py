@@ -25,10 +25,11 @@ def has(what, text, part):
         failures.append(f"{what}: no {part!r} in {text!r}")
 
 
-def ask(*words, coll="", network=""):
+def ask(*words, coll="", network="", table="none"):
     env = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
     env |= {"WEFT_COLL": coll} if coll else {}
     env |= {"WEFT_NETWORK": network} if network else {}
+    env |= {"WEFT_COLL_TABLE": table}
     return subprocess.run([WEFT, "explain", *words], capture_output=True, text=True, env=env, timeout=100)
 
 

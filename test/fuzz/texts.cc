@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "btl/wrap/plan.h"
+#include "coll/ledger.h"
 #include "coll/machine.h"
 #include "coll/wish.h"
 #include "launcher/options.h"
@@ -20,6 +21,7 @@
 #include "runtime/boot/job_record.h"
 #include "runtime/boot/pmi/server.h"
 #include "runtime/boot/pmi/text.h"
+#include "runtime/config/coll_table.h"
 #include "runtime/config/config.h"
 #include "runtime/net/interfaces.h"
 #include "runtime/topo/cpu_set.h"
@@ -86,6 +88,26 @@ void add_networks(Targets& all) {
                      need(wish.first < wish.end, "an empty range of sizes");
                      need(coll::Wishes::read(wish.text).all.size() == 1, "an entry cannot be read again");
                    }
+                 }});
+  all.push_back({"coll/table",
+                 {R"({"weft-collectives":1,"runs":[{"date":"d","weft":"1","cpu":"c","ranks":4,"hosts":["a"],"network":[]}],)"
+                  R"("machine":{"copy":{"value":0.1,"run":0}},"measurements":[{"collective":"bcast","ranks":4,"hosts":2,"bytes":8,)"
+                  R"("run":0,"usual":"chain","ns":{"chain":5,"binomial":4}},{"collective":"bcast","ranks":4,"hosts":2,"bytes":64,)"
+                  R"("run":0,"ns":{"chain":3}}]})"},
+                 [](std::string_view in) {
+                   const auto table = config::CollTable::parse(in);
+                   if (!table) return;
+                   (void)coll::Wishes::read(table->words(INT32_MAX));
+                   need(static_cast<bool>(config::CollTable::parse(table->to_json())), "a table is none when written again");
+                   coll::Machine machine;
+                   (void)coll::set_fields(machine, table->machine_words());
+                 }});
+  all.push_back({"coll/ledger", {"7\t0\t2\t0\t0\t7\t4\t1\t1\tring\t2.5\t100\t2000\t4\n"}, [](std::string_view in) {
+                   coll::Ledger::Rows rows;
+                   coll::Ledger::add(rows, in);
+                   coll::Ledger::Rows again;
+                   coll::Ledger::add(again, coll::Ledger::to_text(rows, SIZE_MAX));
+                   need(again.size() == rows.size(), "lines cannot be read again");
                  }});
   all.push_back({"coll/machine", {"leaf.latency=1500,host_link=0.04", "copy=1e-3"}, [](std::string_view in) {
                    coll::Machine machine;

@@ -14,13 +14,14 @@ namespace {
 
 /// For the duration of a test.
 struct Setting {
-  explicit Setting(const char* text) { set(text); }
+  explicit Setting(const char* text, const char* variable = "WEFT_COLL") : name(variable) { set(text); }
   ~Setting() { set(""); }
-  static void set(const char* text) {
-    config::Variable* const v = config::find("WEFT_COLL");
+  void set(const char* text) const {
+    config::Variable* const v = config::find(name);
     REQUIRE(v);
     REQUIRE(v->set(text, config::Origin::program));
   }
+  const char* name;
 };
 
 const char* chosen(Pattern p, uint64_t bytes) { return choose({.pattern = p, .size = 6, .bytes = bytes}, {}).algorithm->name; }
@@ -187,4 +188,60 @@ TEST_CASE("decisions say by whose word") {
   CHECK(decide(large, {}, true).node);
   CHECK(decide(large, {}, true).by == By::user);
   CHECK(decide(large, {}, false).unusable);
+}
+
+TEST_CASE("the table goes before thresholds, and the user before the table") {
+  const Setting table("allreduce@6/1:64-1K=node;allreduce@6/1:1K-1M=ring;allreduce@6/2=many_leaders;bcast@6/1:100-200=chain",
+                      "WEFT_COLL_TUNED");
+  const auto on = [](int32_t hosts, uint64_t bytes) {
+    return Agreed{.pattern = Pattern::allreduce, .size = 6, .hosts = hosts, .bytes = bytes};
+  };
+  CHECK(decide(on(1, 64), {}, true).by == By::table);
+  CHECK(decide(on(1, 64), {}, true).node);
+  CHECK(decide(on(1, 63), {}, true).by == By::thresholds);
+  CHECK_FALSE(decide(on(1, 2048), {}, true).node);  // which thresholds would take
+  CHECK(decide(on(1, 2048), {}, true).choice.algorithm->name == std::string("ring"));
+  CHECK(decide(on(1, 2048), {}, true).table == "allreduce@6/1:1K-1M=ring");
+  CHECK(decide(on(1, 1 << 20), {}, true).by == By::thresholds);
+  CHECK(decide(on(0, 2048), {}, false).by == By::thresholds);  // where the hosts are not known
+  Agreed a = on(2, 8);
+  CHECK(decide(a, {}, false).by == By::thresholds);  // it cannot be used without two levels
+  const std::vector<int32_t> blocks = {0, 0, 0, 1, 1, 1};
+  const Hosts hosts(blocks);
+  CHECK(decide(a, {.hosts = &hosts}, false).choice.algorithm->name == std::string("many_leaders"));
+  a.commutative = false;
+  CHECK(decide(a, {.hosts = &hosts}, false).by == By::thresholds);
+  a = on(1, 2048);
+  a.uneven = true;
+  CHECK_FALSE(word_of_table(a).anything);
+  a = on(1, 2048);
+  a.front = 2;
+  CHECK_FALSE(word_of_table(a).anything);
+  const Setting user("allreduce:512-=rabenseifner");
+  CHECK(decide(on(1, 2048), {}, true).by == By::user);
+  CHECK(decide(on(1, 2048), {}, true).choice.algorithm->name == std::string("rabenseifner"));
+  CHECK(decide(on(1, 64), {}, true).by == By::table);
+  user.set("allreduce=many_leaders");  // cannot be used on one host: the next one in order decides
+  CHECK(decide(on(1, 2048), {}, true).by == By::table);
+  CHECK(decide(on(1, 2048), {}, true).unusable);
+}
+
+TEST_CASE("the table counts sizes by their class, so that plans need not know it") {
+  const Setting table("bcast@6/1:100-200=chain;bcast@6/1:1K-2K=binary_tree", "WEFT_COLL_TUNED");
+  for (const uint64_t bytes : {0, 1, 63, 64, 99, 100, 127, 128, 150, 199, 200, 255, 256, 1023, 1024, 1500, 2047, 2048}) {
+    const Agreed a{.pattern = Pattern::bcast, .size = 6, .hosts = 1, .bytes = bytes};
+    CHECK(word_of_table(a).number == word_of_table(of_class(a)).number);
+    CHECK(word_of_table(a).number == (bytes >= 128 && bytes < 256 ? 1U : bytes >= 1024 && bytes < 2048 ? 2U : 0U));
+  }
+  const NodeWords words(6);
+  CHECK_FALSE(words.of(Pattern::barrier, 0).anything);
+  CHECK(words.of(Pattern::bcast, 1025).anything);
+  CHECK_FALSE(words.of(Pattern::bcast, 1025).node);
+  CHECK_FALSE(words.of(Pattern::bcast, UINT64_MAX).anything);
+}
+
+TEST_CASE("a table of another version is used as far as it is understood") {
+  const Setting table("bcast@6/1=chain;bcast@6/1=teleport", "WEFT_COLL_TUNED");
+  CHECK(word_of_table({.pattern = Pattern::bcast, .size = 6, .hosts = 1, .bytes = 8}).number == 1);
+  CHECK(complaint().find("the table of weft tune, ignored in part: \"bcast@6/1=teleport\"") == 0);
 }

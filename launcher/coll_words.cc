@@ -1,0 +1,43 @@
+#include "launcher/coll_words.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+
+#include "runtime/config/coll_table.h"
+
+namespace weft::launcher {
+namespace {
+
+constexpr const char *kFile = "WEFT_COLL_TABLE", *kWords = "WEFT_COLL_TUNED", *kMachine = "WEFT_COLL_MACHINE";
+constexpr size_t kMostWords = 100 << 10;  // the kernel takes 128 KiB for one variable
+
+/// What the first program to say so sets, else mpirun's own environment.
+std::string value_of(const Options& options, const char* name) {
+  for (const App& app : options.apps)
+    for (auto variable = app.variables.rbegin(); variable != app.variables.rend(); ++variable)
+      if (variable->first == name) return variable->second;
+  const char* const own = getenv(name);
+  return own ? own : "";
+}
+
+void set(Options& options, const char* name, const std::string& value) {
+  for (App& app : options.apps) app.variables.emplace_back(name, value);
+}
+
+}  // namespace
+
+std::string hand_out_table(Options& options, const std::string& bin) {
+  for (App& app : options.apps) std::erase_if(app.variables, [](const auto& variable) { return variable.first == kWords; });
+  const std::string file = config::find_coll_table(value_of(options, kFile), bin);
+  if (file.empty()) return {};
+  const auto table = config::CollTable::read(file);
+  if (!table) return "no table of weft tune is used: " + table.failure().text;
+  const std::string words = table->words(options.counted ? static_cast<int32_t>(options.ranks()) : INT32_MAX);
+  if (words.size() > kMostWords) return "no table of weft tune is used: " + file + " says too much for one job";
+  if (!words.empty()) set(options, kWords, words);
+  if (value_of(options, kMachine).empty() && !table->machine.empty()) set(options, kMachine, table->machine_words());
+  return {};
+}
+
+}  // namespace weft::launcher

@@ -1,0 +1,43 @@
+// `weft tune`: measures the machine and the algorithms of collectives, and keeps that in a table (runtime/config/coll_table.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/base/status.h"
+#include "runtime/config/coll_table.h"
+
+namespace weft::tools {
+
+struct TuneWish {
+  std::string output;              ///< file; empty: the user's own
+  std::string only;                ///< collectives with commas between them; empty: all
+  bool quick = false;              ///< fewer sizes, fewer repetitions
+  bool words = false;              ///< measures nothing; says what a table decides
+  std::vector<std::string> mpirun;  ///< options
+};
+
+/// Fails if options are not used as they should be. Those that are not its own go to mpirun.
+Result<TuneWish> read_tune_wish(const std::vector<std::string>& options);
+
+/// What the ranks of a tuning job say, line by line: lines of their own, which begin with kTuneMark, and what mpirun --report-paths says.
+class TuneReport {
+ public:
+  /// False if the line is none of these: it is for people.
+  bool take(std::string_view line);
+  /// What has been taken so far. Fails if the job has not come to its end.
+  Result<config::CollTable> done() const;
+
+ private:
+  config::CollTable table_;
+  bool complete_ = false;
+};
+constexpr std::string_view kTuneMark = "weft-tune\t";
+
+/// The command, and the program of its job: exit codes.
+int tune(const std::vector<std::string>& options);
+int be_tuning_rank(const std::vector<std::string>& arguments);
+
+}  // namespace weft::tools
