@@ -124,6 +124,18 @@ paths() { # which ways are reported; messages over the transports that are not t
   over_ucx
 }
 
+tables() { # what weft tune measures over the hosts; a table decides for all of them, though only mpirun reads it
+  local table=$work/table.json
+  rm -f "$table"
+  start "$PREFIX/bin/weft" tune --quick --only barrier --output "$table" "${where[@]}"
+  ends 0 "^Kept in $table"
+  grep -q '"leaf.latency"' "$table" && grep -q '"two_level"' "$table" && grep -q "between hosts  tcp" "$table" || show "not all was measured"
+  sed 's/"barrier"/"allreduce"/; s/"bytes": 0/"bytes": 8/; s/"two_level": [0-9.e+]*/"ring": 1/; s/"dissemination": [0-9.e+]*/"rabenseifner": 1e9/' "$table" >"$work/ring.json"
+  start env WEFT_COLL_TABLE="$work/ring.json" "$mpirun" --report-coll "${where[@]}" "$work/collectives"
+  ends 0 "^weft: collectives of 16 ranks on 4 hosts"
+  grep -q "^weft:   allreduce  *16  *4  *8-16 .*  ring  *the tuned table$" "$work/out" || show "the table has not decided"
+}
+
 over_ucx() {
   [ -e "$PREFIX/lib/weft/btl_ucx.so" ] || return 0
   start "$mpirun" --report-paths -x WEFT_NET=ucx -x UCX_TLS=tcp,self "${where[@]}" "$work/point_to_point"
@@ -331,7 +343,7 @@ case $mode in
 esac
 where=(-n 16)
 [ "$mode" = slurm ] || where=(-H node1:4,node2:4,node3:4,node4:4)
-[ $# -gt 0 ] || set -- programs contract paths streams services debugger tools deaths $([ "$mode" = slurm ] || echo ssh_only unreachable devices ipv6_only)
+[ $# -gt 0 ] || set -- programs contract paths tables streams services debugger tools deaths $([ "$mode" = slurm ] || echo ssh_only unreachable devices ipv6_only)
 for part; do "$part"; done
 bed_down
 result "$runs jobs on four hosts with $mode"
