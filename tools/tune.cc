@@ -25,8 +25,10 @@ namespace fs = std::filesystem;
 constexpr const char* kUsage =
     "Usage: weft tune [--output FILE] [--only COLLECTIVE,...] [--quick] [OPTIONS OF MPIRUN]\n"
     "       weft tune --words [FILE]\n\n"
-    "Starts a job (mpirun's options say where: -n 16 -H a,b), measures what messages cost and how long each algorithm of each collective takes,\n"
-    "and adds that to a table, instead of what it had for as many ranks on as many hosts. mpirun hands the table to all jobs from then on;\n"
+    "Starts a job (mpirun's options say where: -n 16 -H a,b), measures what messages cost and how long each algorithm of each collective "
+    "takes,\n"
+    "and adds that to a table, instead of what it had for as many ranks on as many hosts. mpirun hands the table to all jobs from then "
+    "on;\n"
     "where another launcher starts ranks, set WEFT_COLL_TUNED to what --words says.\n\n"
     "  --output FILE   the table [~/.config/weft/collectives.json; for all users: etc/weft/collectives.json where Weft is installed]\n"
     "  --only LIST     these collectives, such as bcast,allreduce\n"
@@ -80,7 +82,8 @@ Result<int> run_and_read(std::vector<std::string> words, Take take) {
   FILE* const in = fdopen(ends[0], "r");
   char* line = nullptr;
   size_t room = 0;
-  for (ssize_t n; in && (n = getline(&line, &room, in)) >= 0;) take(std::string_view(line, static_cast<size_t>(n - (n > 0 && line[n - 1] == '\n'))));
+  for (ssize_t n; in && (n = getline(&line, &room, in)) >= 0;)
+    take(std::string_view(line, static_cast<size_t>(n - (n > 0 && line[n - 1] == '\n'))));
   free(line);
   if (in) fclose(in);
   int status = 0;
@@ -107,7 +110,8 @@ Result<void> write_table(const config::CollTable& table, const std::string& file
 /// For people: where the table overrules the library, and by how much.
 void show(const config::CollTable& table) {
   size_t overruled = 0;
-  std::printf("%-16s %6s %6s %10s  %-22s %10s  %-22s %10s\n", "collective", "ranks", "hosts", "bytes", "fastest", "", "without the table", "");
+  std::printf("%-16s %6s %6s %10s  %-22s %10s  %-22s %10s\n", "collective", "ranks", "hosts", "bytes", "fastest", "", "without the table",
+              "");
   for (const auto& m : table.measurements) {
     const auto& best = m.best();
     const auto usual = std::ranges::find(m.times, m.usual, &config::CollTable::Time::algorithm);
@@ -117,8 +121,8 @@ void show(const config::CollTable& table) {
                 static_cast<unsigned long long>(m.bytes), best.algorithm.c_str(), show_time(best.ns).c_str(), usual->algorithm.c_str(),
                 show_time(usual->ns).c_str());
   }
-  std::printf("\n%zu of %zu sizes run another algorithm by the table; the others what they ran before, or no more than 5 %% better.\n", overruled,
-              table.measurements.size());
+  std::printf("\n%zu of %zu sizes run another algorithm by the table; the others what they ran before, or no more than 5 %% better.\n",
+              overruled, table.measurements.size());
 }
 
 int say_words(const std::string& wanted) {

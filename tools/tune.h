@@ -12,10 +12,10 @@
 namespace weft::tools {
 
 struct TuneWish {
-  std::string output;              ///< file; empty: the user's own
-  std::string only;                ///< collectives with commas between them; empty: all
-  bool quick = false;              ///< fewer sizes, fewer repetitions
-  bool words = false;              ///< measures nothing; says what a table decides
+  std::string output;               ///< file; empty: the user's own
+  std::string only;                 ///< collectives with commas between them; empty: all
+  bool quick = false;               ///< fewer sizes, fewer repetitions
+  bool words = false;               ///< measures nothing; says what a table decides
   std::vector<std::string> mpirun;  ///< options
 };
 

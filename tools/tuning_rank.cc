@@ -337,9 +337,7 @@ void Trial::measure_size(Pattern pattern, std::vector<Candidate>& all, uint64_t 
   std::printf("\n");
 }
 
-bool of_blocks(Pattern p) {
-  return p == Pattern::gather || p == Pattern::scatter || p == Pattern::allgather || p == Pattern::alltoall;
-}
+bool of_blocks(Pattern p) { return p == Pattern::gather || p == Pattern::scatter || p == Pattern::allgather || p == Pattern::alltoall; }
 
 void Trial::measure_collectives(const std::string& only) {
   constexpr uint64_t kLongest = uint64_t{4} << 20;
@@ -347,7 +345,8 @@ void Trial::measure_collectives(const std::string& only) {
   const coll::Topology topology{.hosts = hosts.two_levels() ? &hosts : nullptr};
   for (int p = 0; p < coll::kPatterns; ++p) {
     const auto pattern = static_cast<Pattern>(p);
-    if (coll::among_neighbors(pattern) || (!only.empty() && ("," + only + ",").find(std::string(",") + to_string(pattern) + ",") == only.npos))
+    if (coll::among_neighbors(pattern) ||
+        (!only.empty() && ("," + only + ",").find(std::string(",") + to_string(pattern) + ",") == only.npos))
       continue;
     if (rank_ == 0) std::fprintf(stderr, "weft tune: %s\n", to_string(pattern));
     auto all = candidates(pattern, topology, hosts.count());

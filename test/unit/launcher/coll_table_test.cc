@@ -22,7 +22,8 @@ CollTable sample() {
   CollTable t;
   t.runs = {{.date = "2026-03-01T12:00:00Z", .weft = "1", .cpu = "a \"cpu\"", .ranks = 4, .hosts = {"n1", "n2"}, .network = {"tcp eth0"}}};
   t.machine = {{"leaf.latency", {1500.5, 0}}, {"copy", {0.03, 0}}};
-  t.measurements = {measured("allreduce", 8, {{"ring", 100}, {"rabenseifner", 50}}), measured("allreduce", 128, {{"ring", 100}, {"rabenseifner", 50}}),
+  t.measurements = {measured("allreduce", 8, {{"ring", 100}, {"rabenseifner", 50}}),
+                    measured("allreduce", 128, {{"ring", 100}, {"rabenseifner", 50}}),
                     measured("allreduce", 2048, {{"ring", 40}, {"rabenseifner", 50}}), measured("barrier", 0, {{"dissemination", 7}})};
   return t;
 }
@@ -95,20 +96,20 @@ TEST_CASE("files that are no tables are refused, with what is wrong") {
   CHECK(wrong_with("{}").find("no table of weft tune") != std::string::npos);
   CHECK(wrong_with(changed("\"weft-collectives\": 1", "\"weft-collectives\": 2")).find("another version") != std::string::npos);
   for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{{"\"ranks\": 4", "\"ranks\": -4"},
-                                                                                {"\"ranks\": 4", "\"ranks\": 4e99"},
-                                                                                {"\"ranks\": 4", "\"ranks\": 99999999999"},
-                                                                                {"\"hosts\": 2", "\"hosts\": 5"},
-                                                                                {"\"hosts\": 2", "\"hosts\": 0"},
-                                                                                {"\"bytes\": 128", "\"bytes\": 18446744073709551615"},
-                                                                                {"\"run\": 0", "\"run\": 1"},
-                                                                                {"\"ring\": 100.0", "\"ring\": -1"},
-                                                                                {"\"ring\": 100.0", "\"ring;bcast\": 1"},
-                                                                                {"\"ring\": 100.0", "\"ring\": null"},
-                                                                                {"\"allreduce\"", "\"all=reduce\""},
-                                                                                {"\"allreduce\"", "[]"},
-                                                                                {"\"copy\"", "\"copy,x\""},
-                                                                                {"0.03", "\"0.03\""},
-                                                                                {"\"tcp eth0\"", "7"}}) {
+                                                                                 {"\"ranks\": 4", "\"ranks\": 4e99"},
+                                                                                 {"\"ranks\": 4", "\"ranks\": 99999999999"},
+                                                                                 {"\"hosts\": 2", "\"hosts\": 5"},
+                                                                                 {"\"hosts\": 2", "\"hosts\": 0"},
+                                                                                 {"\"bytes\": 128", "\"bytes\": 18446744073709551615"},
+                                                                                 {"\"run\": 0", "\"run\": 1"},
+                                                                                 {"\"ring\": 100.0", "\"ring\": -1"},
+                                                                                 {"\"ring\": 100.0", "\"ring;bcast\": 1"},
+                                                                                 {"\"ring\": 100.0", "\"ring\": null"},
+                                                                                 {"\"allreduce\"", "\"all=reduce\""},
+                                                                                 {"\"allreduce\"", "[]"},
+                                                                                 {"\"copy\"", "\"copy,x\""},
+                                                                                 {"0.03", "\"0.03\""},
+                                                                                 {"\"tcp eth0\"", "7"}}) {
     INFO(from << " -> " << to);
     CHECK(wrong_with(changed(from, to)) != "nothing");
   }
@@ -121,7 +122,8 @@ TEST_CASE("damaged files are refused or hold what can be used") {
   for (int round = 0; round < 20000; ++round) {
     std::string text = whole;
     if (random() % 3 == 0) text.resize(random() % text.size());
-    for (int n = static_cast<int>(random() % 4); n > 0 && !text.empty(); --n) text[random() % text.size()] = "0-9e.{}[]\",:x\xff"[random() % 14];
+    for (int n = static_cast<int>(random() % 4); n > 0 && !text.empty(); --n)
+      text[random() % text.size()] = "0-9e.{}[]\",:x\xff"[random() % 14];
     const auto table = CollTable::parse(text);
     if (!table) continue;
     CHECK(table->words(INT32_MAX).find_first_not_of("abcdefghijklmnopqrstuvwxyz_.0123456789@/:-=;") == std::string::npos);
