@@ -95,10 +95,10 @@ int open_instance(int wanted_level, int* provided) {
   if (!bootstrap) return fail(MPI_ERR_OTHER, "cannot join the job: %s", bootstrap.failure().text.c_str());
   speak_as((*bootstrap)->job());
   complain(complaints, (*bootstrap)->job());
-  auto instance = comm::Instance::open(std::move(*bootstrap), wanted_level == MPI_THREAD_MULTIPLE);
+  auto instance = comm::Instance::open(std::move(*bootstrap), wanted_level == MPI_THREAD_MULTIPLE, state.opened);
   if (!instance) return fail(MPI_ERR_OTHER, "cannot start: %s", instance.failure().text.c_str());
   state.instance = std::move(*instance);
-  state.active = true;
+  state.active = state.opened = true;
   return MPI_SUCCESS;
 }
 

@@ -61,6 +61,11 @@ int Session_init(comm::Info* info, comm::Errhandler& errhandler, MPI_Session* se
   std::lock_guard hold(state.lock);
   int level = MPI_THREAD_SINGLE;
   if (const int error = open_instance(level_in(info), &level)) return error;
+  if (state.sessions_made == 0)
+    if (auto told = state.instance->begin_sessions(); !told) {
+      close_instance_if_unused();
+      return fail(MPI_ERR_OTHER, "cannot start: %s", told.failure().text.c_str());
+    }
   comm::Session* made = comm::Session::make();
   made->instance = state.instance;
   made->errhandler = retain(&errhandler);

@@ -47,6 +47,7 @@ struct State {
   comm::Communicator* world = nullptr;             ///< MPI_COMM_WORLD while the world model is active
   comm::Communicator* self = nullptr;              ///< MPI_COMM_SELF likewise
   Held instance;                                   ///< of world model and sessions; closed with the last of them
+  bool opened = false;                             ///< there was an instance, which may have been closed
   int sessions = 0;                                ///< sessions not yet finalised
   uint64_t sessions_made = 0;                      ///< ever: the number of the latest one
   int thread_level = 0;                            ///< MPI_THREAD_* provided by the world model

@@ -109,10 +109,15 @@ struct Communicator : Object {
 /// Ranks as threads have one each.
 class Instance {
  public:
-  /// Opens the transports; `threads`: several threads may call at once. Local: other ranks are found as they are needed.
-  static Result<std::shared_ptr<Instance>> open(std::unique_ptr<boot::Bootstrap>, bool threads);
+  /// Opens the transports; `threads`: several threads may call at once. `again`: another one was opened and closed here before. Local:
+  /// other ranks are found as they are needed.
+  static Result<std::shared_ptr<Instance>> open(std::unique_ptr<boot::Bootstrap>, bool threads, bool again = false);
   /// Waits for all ranks of the job, once; addresses are exchanged on the way.
   Result<void> meet();
+  /// Lets the sessions of others find those of this process, which begin now.
+  Result<void> begin_sessions();
+  /// Waits until a process has sessions: without limit, as for a message, if it is in MPI, otherwise WEFT_BOOT_TIMEOUT seconds.
+  Status await_sessions(ProcessId);
   ~Instance();
   boot::Bootstrap& boot() { return *boot_; }
   const boot::Job& job() const { return boot_->job(); }
@@ -124,8 +129,10 @@ class Instance {
   coll::Ledger* ledger() { return ledger_.get(); }
   Communicator* world() { return world_; }
   Communicator* self() { return self_; }
-  /// All processes of the job with a context of its own, for agreement among groups that have no communicator yet.
+  /// All processes of the job with a context of its own, for agreement among groups that have no communicator yet: of the world
+  /// model, and of sessions.
   pml::Team& carrier() { return *carrier_; }
+  pml::Team& session_carrier() { return *session_carrier_; }
   /// Where letters of such agreements arrive, on any team.
   Mailbox& mailbox() { return mailbox_; }
   /// The kinds of memory that objects of a session (0: the world model) may be used with: a list as mem::offered_alloc_kinds gives it.
@@ -140,7 +147,7 @@ class Instance {
   std::unique_ptr<boot::Bootstrap> boot_;
   std::unique_ptr<pml::Lanes> lanes_;
   std::unique_ptr<coll::Ledger> ledger_;
-  std::unique_ptr<pml::Team> carrier_;
+  std::unique_ptr<pml::Team> carrier_, session_carrier_;
   Mailbox mailbox_;
   Communicator* world_ = nullptr;
   Communicator* self_ = nullptr;

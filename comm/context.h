@@ -20,4 +20,8 @@ inline std::string agreement_name(std::string_view what, int tag) { return agree
 Status agree_on_context(Mailbox&, pml::Team& carrier, const pml::Members& group, uint32_t rank, std::string_view name,
                         pml::Context& context, std::optional<uint32_t> lane = {});
 
+/// The same for a group that no communicator holds. If it is of a session, nobody has the context before all have come, so that all of them
+/// are known to have sessions and their messages find each other.
+Status agree_without(const Group& group, std::string_view name, pml::Context& context, std::optional<uint32_t> lane = {});
+
 }  // namespace weft::comm

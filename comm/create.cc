@@ -139,7 +139,7 @@ int broadcast_united(Communicator& comm, void* data, uint64_t bytes, int root) {
 
 int dup(Communicator& comm, const Info* info, Communicator** made) {
   const pml::Team& team = *comm.team;
-  pml::Context context = total_rank(team) == 0 ? comm.lane().new_context(wanted_lane(info)) : 0;
+  pml::Context context = total_rank(team) == 0 ? comm.lane().new_context(team.context(), wanted_lane(info)) : 0;
   if (const int error = broadcast_united(comm, &context, sizeof context, 0)) return error;
   Communicator* copy = make_communicator(*comm.instance, context, team.share_members(), team.rank(), &comm, remote_group(team));
   if (comm.topology) attach_topology(*copy, comm.topology);
@@ -164,7 +164,7 @@ int idup(Communicator& comm, const Info* info, Communicator** made, pml::Request
     return error;
   }
   auto pending = std::make_unique<PendingDup>(PendingDup{0, copy, team.share_members(), remote_group(team), team.rank()});
-  if (total_rank(team) == 0) pending->context = comm.lane().new_context(wanted_lane(info));
+  if (total_rank(team) == 0) pending->context = comm.lane().new_context(team.context(), wanted_lane(info));
   if (const int error = coll::start(*comm.coll, broadcast_bytes(&pending->context, sizeof pending->context), request)) {
     release(copy);
     return error;
@@ -184,7 +184,7 @@ int idup(Communicator& comm, const Info* info, Communicator** made, pml::Request
 int split(Communicator& comm, int color, int key, Communicator** made) {
   *made = nullptr;
   std::vector<Ballot> ballots;
-  const pml::Context proposal = color == MPI_UNDEFINED ? 0 : comm.lane().new_context();
+  const pml::Context proposal = color == MPI_UNDEFINED ? 0 : comm.lane().new_context(comm.team->context());
   if (const int error = gather_ballots(comm, {color, key, proposal}, ballots)) return error;
   if (color == MPI_UNDEFINED) return MPI_SUCCESS;
 
@@ -220,7 +220,7 @@ int create_from_group(const Group& group, std::string_view stringtag, const Info
   const auto rank = static_cast<uint32_t>(group.rank);
   Instance& instance = *group.instance;
   const std::string name = agreement_name("from group", stringtag);
-  const Status status = agree_on_context(instance.mailbox(), instance.carrier(), *group.members, rank, name, context, wanted_lane(info));
+  const Status status = agree_without(group, name, context, wanted_lane(info));
   if (status != Status::ok) return fail(status);
   *made = make_communicator(instance, context, group.members, rank, nullptr);
   (*made)->errhandler = retain(&errhandler);

@@ -39,23 +39,29 @@ void Session::destroy(Session* session) {
   sessions().destroy(session);
 }
 
-Result<std::shared_ptr<Instance>> Instance::open(std::unique_ptr<boot::Bootstrap> bootstrap, bool threads) {
+Result<std::shared_ptr<Instance>> Instance::open(std::unique_ptr<boot::Bootstrap> bootstrap, bool threads, bool again) {
   std::shared_ptr<Instance> made(new Instance);
   made->threads_ = threads;
   made->boot_ = std::move(bootstrap);
-  auto lanes = pml::Lanes::open(*made->boot_, threads);
+  auto lanes = pml::Lanes::open(*made->boot_, threads, again);
   if (!lanes) return lanes.failure();
   made->lanes_ = std::move(*lanes);
   made->ledger_ = open_ledger();
-  if (!made->boot_->shows_at_once())
+  if (!made->boot_->shows_at_once()) {  // now or never
+    if (auto told = made->lanes_->openings().publish(); !told) return told.failure();
     if (auto met = made->meet(); !met) return met.failure();
+  }
 
   const boot::Job& job = made->job();
   auto everyone = std::make_shared<const pml::Members>(pml::Members::range(0, job.size));
   auto alone = std::make_shared<const pml::Members>(pml::Members::range(job.rank, 1));
   made->world_ = predefined(*made, predefined_context(1), everyone, job.rank, 257, "MPI_COMM_WORLD");
   made->self_ = predefined(*made, predefined_context(2), alone, 0, 258, "MPI_COMM_SELF");
-  made->carrier_ = std::make_unique<pml::Team>(made->lanes_->at(predefined_context(3)), predefined_context(3), everyone, job.rank);
+  const auto carrier = [&](pml::Context context) {
+    return std::make_unique<pml::Team>(made->lanes_->at(context), context, everyone, job.rank);
+  };
+  made->carrier_ = carrier(predefined_context(3));
+  made->session_carrier_ = carrier(predefined_context(3) | pml::kSessionContext);
   return made;
 }
 
@@ -65,6 +71,31 @@ Result<void> Instance::meet() {
   met_ = true;
   look_at_ways(*lanes_, predefined_context(4));
   return {};
+}
+
+Result<void> Instance::begin_sessions() {
+  if (!boot_->shows_at_once()) return {};
+  return lanes_->openings().publish();
+}
+
+Status Instance::await_sessions(ProcessId who) {
+  struct Search {
+    Instance& instance;
+    ProcessId who;
+    bool ended = false;
+    Result<std::optional<uint32_t>> found{std::nullopt};
+    static bool over(void* argument) {  // under the lane's lock
+      auto& search = *static_cast<Search*>(argument);
+      search.ended = search.instance.lane().has_ended(search.who);
+      search.found = search.instance.lanes().openings().look(search.who);
+      return search.ended || !search.found || *search.found;
+    }
+  } search{*this, who};
+  if (const Status status = lane().wait_silent(Search::over, &search); status != Status::ok) return status;
+  if (search.found && *search.found) return Status::ok;
+  const std::string name = name_of(*boot_, who);
+  fail(MPI_ERR_PROC_ABORTED, "%s has no sessions: %s", name.c_str(), search.ended ? "it has ended" : search.found.failure().text.c_str());
+  return Status::peer_failed;
 }
 
 std::string Instance::memory_kinds(uint64_t session) const {

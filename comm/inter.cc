@@ -66,7 +66,7 @@ struct Side {
 /// Of the leader. The group whose first process comes first gives the context.
 Status meet(Side& side, const RemoteLeader& remote) {
   const pml::Team& team = *side.own.team;
-  const Greeting mine{team.lane().new_context(), team.size(), MPI_SUCCESS};
+  const Greeting mine{team.lane().new_context(team.context()), team.size(), MPI_SUCCESS};
   Greeting theirs;
   if (const Status s = exchange_greetings(side.own.instance->mailbox(), remote, side.name, mine, theirs); s != Status::ok) return s;
   const std::vector<ProcessId> own = list(team.members());
@@ -85,11 +85,10 @@ int tell_group(Side& side) {
   return tell(side.others.data(), side.others.size() * sizeof(ProcessId));
 }
 
-/// Whatever fails in the leader, its group hears of it.
-int agree(Side& side, const RemoteLeader& remote) {
-  Status status = Status::ok;
+/// Whatever fails in the leader, or has (`status`), its group hears of it.
+int agree(Side& side, const RemoteLeader& remote, Status status = Status::ok) {
   if (side.own.team->rank() == side.leader) {
-    if (remote.team) status = meet(side, remote);
+    if (remote.team && status == Status::ok) status = meet(side, remote);
     if (!remote.team) side.agreed.error = MPI_ERR_ARG;
     if (status != Status::ok) side.agreed.error = MPI_ERR_OTHER;
   }
@@ -131,16 +130,18 @@ int create_inter_from_groups(const Group& local, int leader, const Group* remote
   pml::Context context = 0;
   const auto rank = static_cast<uint32_t>(local.rank);
   const std::string own_name = agreement_name("side from group", stringtag);
-  const Status met = agree_on_context(instance.mailbox(), instance.carrier(), *local.members, rank, own_name, context);
+  Status met = agree_without(local, own_name, context);
   if (met != Status::ok) return fail(met);
   RemoteLeader there;
   if (remote) {
     const ProcessId who = remote->members->at(static_cast<uint32_t>(remote_leader));
-    there = {&instance.carrier(), static_cast<int>(instance.carrier().members().find(who))};
+    pml::Team& carrier = local.session ? instance.session_carrier() : instance.carrier();
+    there = {&carrier, static_cast<int>(carrier.members().find(who))};
+    if (local.session) met = instance.await_sessions(who);
   }
   Communicator* const own = make_communicator(instance, context, local.members, rank, nullptr);
   Side side{*own, static_cast<uint32_t>(leader), agreement_name("inter from groups", stringtag), {}, {}};
-  int error = agree(side, there);
+  int error = agree(side, there, met);
   if (!error) error = make(side, nullptr, MPI_ERR_GROUP, made);
   release(own);
   if (error) return error;
@@ -159,7 +160,7 @@ int merge(Communicator& inter, bool high, Communicator** made) {
   struct Wish {
     pml::Context context;
     int32_t high;
-  } front{in_front && team.rank() == 0 ? inter.lane().new_context() : 0, high}, back{0, high};
+  } front{in_front && team.rank() == 0 ? inter.lane().new_context(team.context()) : 0, high}, back{0, high};
   if (const int error = broadcast_united(inter, &front, sizeof front, 0)) return error;
   if (const int error = broadcast_united(inter, &back, sizeof back, front_size)) return error;
 

@@ -141,7 +141,7 @@ Message* Lane::no_process() {
 }
 
 Lane::Lane(boot::Bootstrap& boot, bool threads, std::vector<std::unique_ptr<btl::Transport>> transports)
-    : lock_(threads), room_(room_for(boot.job().size)), boot_(boot) {
+    : lock_(threads), room_(room_for(boot.job().size)), boot_(boot), openings_(std::make_shared<Openings>(boot, 0)) {
   give_back_at_ = part_of_room(kUsualLanes) / 4;
   const boot::Job& job = boot.job();
   crowded_ = job.node_ranks.size() > job.cpus;
@@ -195,8 +195,9 @@ Result<std::unique_ptr<Lane>> Lane::set_off(std::unique_ptr<Lane> lane) {
   return lane;
 }
 
-void Lane::join(const std::vector<std::unique_ptr<Lane>>& lanes) {
+void Lane::join(const std::vector<std::unique_ptr<Lane>>& lanes, std::shared_ptr<Openings> openings) {
   for (const auto& one : lanes) {
+    one->openings_ = openings;
     one->first_ = lanes.front().get();
     one->give_back_at_ = one->part_of_room(std::max<int64_t>(static_cast<int64_t>(lanes.size()), kUsualLanes)) / 4;
     for (const auto& other : lanes)
@@ -217,13 +218,13 @@ void Lane::poison(Status status) {
   alarm_->wake();
 }
 
-Context Lane::new_context(std::optional<uint32_t> number) {
-  if (first_ != this) return first_->new_context(number);
+Context Lane::new_context(Context like, std::optional<uint32_t> number) {
+  if (first_ != this) return first_->new_context(like, number);
   std::lock_guard hold(lock_);
-  const uint64_t leader = uint64_t{boot_.job().rank & 0x0fffffffu} << 28;
+  const Context leader = Context{rank_of(boot_.job().rank)} << 28 | (like & kSessionContext);
   constexpr uint32_t reserved = 64;  // for what comm numbers itself
   for (;;) {
-    const Context context = leader | ((reserved + 8 * uint64_t{next_context_++}) & 0x0ffffff8);
+    const Context context = leader | ((reserved + 8 * uint64_t{next_context_++}) & 0x07fffff8);
     if (!number || ticket_of(context) % kMostLanes == *number % kMostLanes) return context;
   }
 }

@@ -18,6 +18,7 @@
 #include "pml/buffer.h"
 #include "pml/lock.h"
 #include "pml/matcher.h"
+#include "pml/openings.h"
 #include "pml/operations.h"
 #include "pml/paths.h"
 #include "pml/payloads.h"
@@ -109,7 +110,7 @@ class Lane final : private btl::Sink {
   /// Opens without publishing or watching for failures.
   static Result<std::unique_ptr<Lane>> assemble(boot::Bootstrap&, bool threads);
   /// Makes the lanes of a process known to each other: who waits on one looks after all.
-  static void join(const std::vector<std::unique_ptr<Lane>>& lanes);
+  static void join(const std::vector<std::unique_ptr<Lane>>& lanes, std::shared_ptr<Openings> openings);
   Result<void> publish();
   /// Are all transports cheap enough to be there several times?
   bool light() const;
@@ -199,9 +200,9 @@ class Lane final : private btl::Sink {
     work();
   }
 
-  /// A fresh context id led by this process; see Context. With a `number` its traffic goes over the lane of that number, modulo how many
-  /// there are (a power of two).
-  Context new_context(std::optional<uint32_t> number = {});
+  /// A fresh context id led by this process, of a session if `like` is; see Context. With a `number` its traffic goes over the lane of that
+  /// number, modulo how many there are (a power of two).
+  Context new_context(Context like, std::optional<uint32_t> number = {});
 
   /// True if a team member shares memory with this process (same node, shm works).
   bool same_node(const Team&, uint32_t rank);
@@ -216,8 +217,10 @@ class Lane final : private btl::Sink {
   /// Completes all outstanding traffic this process owes others and closes the transports (MPI_Finalize).
   Status close();
 
-  /// The lane of a process that matches what has this ticket; connects to nobody. Under the lock.
-  Peer& peer_of(ProcessId, uint32_t ticket);
+  /// The lane of a process that matches what has this context; connects to nobody. Under the lock.
+  Peer& peer_of(ProcessId, Context);
+  /// Has the bootstrap told that a process has ended? Under the lock.
+  bool has_ended(ProcessId who) { return any_failed_ && failed_process(who, kMostLanes); }
   /// The ways to a process, that for small messages first; asks the bootstrap, connects to nobody.
   Result<std::vector<Path>> paths_to(ProcessId);
 
@@ -468,7 +471,8 @@ class Lane final : private btl::Sink {
   void choose_protocols(Peer&);
   void fail_peer(Peer&, const std::string& why);
   void fail_process(ProcessId);
-  Peer* failed_process(ProcessId);
+  Peer* failed_process(ProcessId, uint32_t opening);
+  bool concerns(const Peer&, const Team&) const;
   uint32_t lanes_of(Peer& first);
   void fail_receives_from(Peer&);
   Peer* failed_source(Team&, int source);
@@ -533,6 +537,7 @@ class Lane final : private btl::Sink {
   Counters counters_;
 
   boot::Bootstrap& boot_;
+  std::shared_ptr<Openings> openings_;  // shared by the lanes of a process
   std::vector<std::unique_ptr<Wire>> wires_;
   std::vector<Unused> unused_;
   Prices prices_;

@@ -34,20 +34,22 @@ uint32_t suitable_number(const boot::Job& job, bool threads, const Lane& first) 
 
 }  // namespace
 
-Result<std::unique_ptr<Lanes>> Lanes::open(boot::Bootstrap& boot, bool threads) {
-  return open(boot, threads, static_cast<uint32_t>(std::clamp<int64_t>(lanes_variable.get(), 0, kMostLanes)));
+Result<std::unique_ptr<Lanes>> Lanes::open(boot::Bootstrap& boot, bool threads, bool again) {
+  return open_many(boot, threads, static_cast<uint32_t>(std::clamp<int64_t>(lanes_variable.get(), 0, kMostLanes)), again);
 }
 
-Result<std::unique_ptr<Lanes>> Lanes::open(boot::Bootstrap& boot, bool threads, uint32_t count) {
+Result<std::unique_ptr<Lanes>> Lanes::open_many(boot::Bootstrap& boot, bool threads, uint32_t count, bool again) {
+  const uint32_t opening = again ? kMostLanes : 0;
   std::unique_ptr<Lanes> made(new Lanes);
   made->boot_ = &boot;
-  made->seats_.push_back(std::make_unique<SeatBootstrap>(boot, 0));
+  made->openings_ = std::make_shared<Openings>(boot, opening);
+  made->seats_.push_back(std::make_unique<SeatBootstrap>(boot, opening));
   auto first = Lane::assemble(*made->seats_.back(), threads);
   if (!first) return first.failure();
   if (!count) count = suitable_number(boot.job(), threads, **first);
   made->lanes_.push_back(std::move(*first));
   for (uint32_t i = 1; i < count; ++i) {
-    made->seats_.push_back(std::make_unique<SeatBootstrap>(boot, i));
+    made->seats_.push_back(std::make_unique<SeatBootstrap>(boot, opening + i));
     auto lane = Lane::assemble(*made->seats_.back(), threads);
     if (!lane) {  // too few descriptors, say: those that there are will do
       log(Level::info, "lane %u of %u cannot be had: %s", i + 1, count, lane.failure().text.c_str());
@@ -56,7 +58,7 @@ Result<std::unique_ptr<Lanes>> Lanes::open(boot::Bootstrap& boot, bool threads, 
     }
     made->lanes_.push_back(std::move(*lane));
   }
-  Lane::join(made->lanes_);
+  Lane::join(made->lanes_, made->openings_);
   for (auto& lane : made->lanes_)
     if (auto done = lane->publish(); !done) return done.failure();
   made->watch_failures(boot);

@@ -28,10 +28,16 @@ Peer& Lane::peer(ProcessId who) {
   return *slot;
 }
 
-Peer& Lane::peer_of(ProcessId who, uint32_t ticket) {
-  Peer& first = peer(who);
+Peer& Lane::peer_of(ProcessId who, Context context) {
+  const Result<uint32_t> opening = of_session(context) ? openings_->ask(who) : 0u;
+  if (!opening) {  // on no seat, then
+    Peer& nobody = peer(seat_of(who, kMostLanes));
+    fail_peer(nobody, opening.failure().text);
+    return nobody;
+  }
+  Peer& first = peer(seat_of(who, *opening));
   if (!first.lanes) first.lanes = lanes_of(first);
-  Peer& seat = first.lanes == 1 ? first : peer(seat_of(who, ticket % first.lanes));
+  Peer& seat = first.lanes == 1 ? first : peer(seat_of(who, *opening + ticket_of(context) % first.lanes));
   if (!seat.reserve) measure_out(seat, first.lanes);
   return seat;
 }
@@ -52,7 +58,7 @@ uint32_t Lane::lanes_of(Peer& first) {
 void Lane::connect(Peer& peer) {
   if (peer.connected || peer.failed) return;
   if (any_failed_)
-    if (const Peer* failed = failed_process(process_of(peer.id))) return fail_peer(peer, failed->failure);
+    if (const Peer* failed = failed_process(process_of(peer.id), opening_of(peer.id.rank))) return fail_peer(peer, failed->failure);
   Result<Addresses> addresses = std::exchange(peer.addresses, {});
   if (addresses->empty()) addresses = addresses_of(peer.id);
   if (!addresses) return fail_peer(peer, "the addresses of " + name_of(boot_, peer.id) + " could not be had: " + addresses.failure().text);
@@ -164,7 +170,8 @@ void Lane::fail_receives_from(Peer& peer) {
   std::unique_lock hold(teams_lock_);
   matcher_.each_posted([&](Transfer& t) {
     const auto team = teams_.find(without_traffic(t.match_context));
-    if (team != teams_.end() && team->second->may_come_from(t.source, process_of(peer.id))) lost.push_back(&t);
+    if (team != teams_.end() && team->second->may_come_from(t.source, process_of(peer.id)) && concerns(peer, *team->second))
+      lost.push_back(&t);
   });
   hold.unlock();
   for (Transfer* t : lost) {
@@ -177,24 +184,32 @@ void Lane::fail_receives_from(Peer& peer) {
 /// The failed peer, if any, on which a receive from `source` would wait for ever.
 Peer* Lane::failed_source(Team& team, int source) {
   if (!any_failed_) return nullptr;
-  if (source != any_source) return failed_process(team.process(static_cast<uint32_t>(source)));
+  if (source != any_source) {
+    const ProcessId who = team.process(static_cast<uint32_t>(source));
+    return failed_process(who, of_session(team.context()) ? openings_->known(who).value_or(kMostLanes) : 0);
+  }
   for (auto& [id, peer] : peers_)
-    if (peer->failed && team.remote_members().find(process_of(id)) >= 0) return peer.get();
+    if (peer->failed && team.remote_members().find(process_of(id)) >= 0 && concerns(*peer, team)) return peer.get();
   return nullptr;
 }
 
-/// Any seat of a process that has failed; null if none has.
-Peer* Lane::failed_process(ProcessId who) {
-  for (uint32_t lane = 0; lane < kMostLanes; ++lane)
-    if (const auto known = peers_.find(seat_of(who, lane)); known != peers_.end() && known->second->failed) return known->second.get();
+/// Do messages between this peer and its process's ranks of the team go over these seats, not those of another opening?
+bool Lane::concerns(const Peer& peer, const Team& team) const {
+  const uint32_t opening = opening_of(peer.id.rank);
+  return opening == (of_session(team.context()) ? openings_->known(process_of(peer.id)).value_or(kMostLanes) : 0);
+}
+
+/// Any seat of an opening of a process that has failed; null if none has.
+Peer* Lane::failed_process(ProcessId who, uint32_t opening) {
+  for (uint32_t seat = opening; seat < opening + kMostLanes; ++seat)
+    if (const auto known = peers_.find(seat_of(who, seat)); known != peers_.end() && known->second->failed) return known->second.get();
   return nullptr;
 }
 
-/// Fails all its seats that are known, and the first one, so that it is remembered.
+/// Fails all its seats that are known, and the first ones, so that it is remembered.
 void Lane::fail_process(ProcessId who) {
-  fail_peer(peer(who), "the process has ended");
-  for (uint32_t lane = 1; lane < kMostLanes; ++lane)
-    if (const auto known = peers_.find(seat_of(who, lane)); known != peers_.end()) fail_peer(*known->second, "the process has ended");
+  for (uint32_t seat = 0; seat < 2 * kMostLanes; ++seat)
+    if (seat % kMostLanes == 0 || peers_.contains(seat_of(who, seat))) fail_peer(peer(seat_of(who, seat)), "the process has ended");
 }
 
 void Lane::refuse_if_failed(Transfer& t) {

@@ -78,7 +78,7 @@ int32_t Team::take_tags(int32_t n) {
 
 Peer& Team::find_peer(uint32_t rank) {
   if (rank >= cached_.size()) cached_.resize(rank + 1);
-  cached_[rank] = &lane_->peer_of(process(rank), ticket_of(context_));
+  cached_[rank] = &lane_->peer_of(process(rank), context_);
   return *cached_[rank];
 }
 

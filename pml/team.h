@@ -37,10 +37,13 @@ class Members {
   std::vector<ProcessId> table_;
 };
 
-/// A context id is {job 8 | leader's world rank 28 | counter of that leader 28}: unique by construction, so that agreeing on
-/// one is a broadcast from the leader. Bits 0 to 2 of the counter are clear: bits 0 and 1 tell kinds of traffic apart, bit 2 is set for
+/// A context id is {job 8 | leader's world rank 28 | of a session 1 | counter of that leader 27}: unique by construction, so that agreeing
+/// on one is a broadcast from the leader. Bits 0 to 2 of the counter are clear: bits 0 and 1 tell kinds of traffic apart, bit 2 is set for
 /// the team that unites both groups of an inter-communicator.
 using Context = uint64_t;
+constexpr Context kSessionContext = Context{1} << 27;
+/// Does it belong to a session, not to the world model? Its messages go where the sessions of a process are (openings.h).
+constexpr bool of_session(Context c) { return c & kSessionContext; }
 constexpr Context context_of(Context c, Traffic traffic) { return c | static_cast<uint64_t>(traffic); }
 constexpr Context without_traffic(Context c) { return c & ~Context{3}; }
 constexpr Context united_context(Context c) { return c | 4; }

@@ -31,7 +31,7 @@ struct [[gnu::packed]] ShortNote {
 
   static constexpr uint8_t kKind = 1;  ///< pml::MessageKind::eager
   static constexpr uint32_t kRanks = 1u << 28;
-  /// `sender`: the own seat. That of a second lane is too long.
+  /// `sender`: the own seat. Those of most lanes are too long.
   static bool fits(const Header& h, uint32_t sender) {
     return h.kind == kKind && h.flags == 0 && h.context >> 56 == 0 && static_cast<uint32_t>(h.source) < kRanks && sender < kRanks;
   }

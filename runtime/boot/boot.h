@@ -74,6 +74,10 @@ class Bootstrap {
   /// Fetches what `who` published. Blocks until it is there or the time is over (then a Failure naming rank and key).
   virtual Result<Blob> get(ProcessId who, std::string_view name) = 0;
 
+  /// Asks for it without waiting: nothing as long as there is no answer. To be called again then, now and again, which costs little. Who
+  /// has published other values may take as long as it likes; a Failure if one that has published nothing takes too long.
+  virtual Result<std::optional<Blob>> look(ProcessId who, std::string_view name);
+
   /// Waits until all ranks of the job have come here. Publishes what was put. `collect`: move the data as well.
   virtual Result<void> fence(bool collect) = 0;
 

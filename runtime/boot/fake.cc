@@ -22,6 +22,7 @@ class World final : public FakeJob {
   Job describe(uint32_t rank) const;
   void put(uint32_t rank, std::string_view name, std::span<const std::byte> value);
   Result<Blob> get(uint32_t me, uint32_t who, std::string_view name);
+  std::optional<Blob> look(uint32_t who, std::string_view name);
   Result<void> fence(uint32_t rank);
   Result<void> injected(uint32_t rank);
   void abort(uint32_t rank, int code, std::string_view message);
@@ -92,6 +93,12 @@ Result<Blob> World::get(uint32_t me, uint32_t who, std::string_view name) {
     if (abort_) return Failure{what + ": the job is being aborted"};
     if (changed_.wait_until(lock, deadline) == std::cv_status::timeout) return Failure{what + ": nobody put it in time"};
   }
+}
+
+std::optional<Blob> World::look(uint32_t who, std::string_view name) {
+  std::lock_guard lock(mutex_);
+  const auto found = staged_[who].find(name);
+  return found == staged_[who].end() ? std::nullopt : std::optional(found->second);
 }
 
 Result<void> World::fence(uint32_t rank) {
@@ -177,6 +184,11 @@ class FakeBootstrap final : public Bootstrap {
     if (auto ok = world_->injected(job_.rank); !ok) return ok.failure();
     if (who.job != 0 || who.rank >= job_.size) return Failure{"get: no rank " + std::to_string(who.rank) + " in this job"};
     return world_->get(job_.rank, who.rank, name);
+  }
+
+  Result<std::optional<Blob>> look(ProcessId who, std::string_view name) override {
+    if (who.job != 0 || who.rank >= job_.size) return Failure{"look: no rank " + std::to_string(who.rank) + " in this job"};
+    return world_->look(who.rank, name);
   }
 
   Result<void> fence(bool) override {

@@ -1,5 +1,6 @@
 #include <sys/statvfs.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 
@@ -54,6 +55,12 @@ std::string foreign_launcher() {
 
 Result<SpawnedJob> Bootstrap::spawn(const SpawnSpec&) { return Failure{"processes cannot be spawned under " + job().launcher}; }
 
+Result<std::optional<Blob>> Bootstrap::look(ProcessId who, std::string_view name) {
+  auto value = get(who, name);
+  if (!value) return value.failure();
+  return std::optional<Blob>(std::move(*value));
+}
+
 Result<std::vector<std::string>> Bootstrap::process_sets() { return std::vector<std::string>(); }
 
 Result<uint32_t> Bootstrap::find_job(std::string_view name) {
@@ -76,7 +83,10 @@ Result<std::unique_ptr<Bootstrap>> open() {
     return open_singleton();
   }
   if (has_pmi()) {
+    static std::atomic<bool> once{false};
+    if (once) return Failure{"MPI_Finalize has left it, and over PMI a process can join once; a session opened earlier would have kept it"};
     auto joined = open_pmi();
+    if (joined) once = true;
     if (joined) return joined;
     log(Level::warning, "cannot join the job that this process was started in (%s); it runs alone, as rank 0 of 1",
         joined.failure().text.c_str());

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <sstream>
 #include <thread>
@@ -95,6 +96,30 @@ class PmixBootstrap;
 std::mutex current_mutex;
 PmixBootstrap* current = nullptr;  // guarded by current_mutex; PMIx's event handlers carry no pointer, and its client is one a process
 
+using Clock = std::chrono::steady_clock;
+
+/// How long a value is asked for.
+struct Asked {
+  bool waits_for_living = false;       ///< as long as it takes, if its owner has published something else: that may depend on others
+  std::atomic<bool> forgotten{false};  ///< nobody wants it any more
+};
+
+/// A value that somebody looks for, and the thread that asks PMIx for it: PMIx_Get_nb of PMIx 4.2.2 does not always answer.
+struct Inquiry {
+  Asked asked{.waits_for_living = true};
+  std::atomic<bool> over{false};  ///< there is an answer
+  Result<Blob> answer{Blob()};
+  std::thread thread;
+
+  ~Inquiry() {
+    asked.forgotten = true;
+    if (thread.joinable()) thread.join();
+  }
+};
+
+std::mutex secret_mutex;
+std::string agreed_secret;  // guarded by secret_mutex; without our launcher: a process that joins its job again keeps it
+
 class PmixBootstrap final : public Bootstrap {
  public:
   explicit PmixBootstrap(const Library& lib) : lib_(lib) {}
@@ -109,6 +134,7 @@ class PmixBootstrap final : public Bootstrap {
   const Job& job() const override { return job_; }
   Result<void> put(std::string_view name, std::span<const std::byte> value) override;
   Result<Blob> get(ProcessId who, std::string_view name) override;
+  Result<std::optional<Blob>> look(ProcessId who, std::string_view name) override;
   Result<void> fence(bool collect) override;
   Result<std::string> host_of(ProcessId who) override;
   void abort(int code, std::string_view message) override;
@@ -124,9 +150,8 @@ class PmixBootstrap final : public Bootstrap {
   pmix_proc_t self_{};
   Job job_;
   bool open_ = false;
-  // A process that joins its job again has other addresses. Servers may still tell the old ones, so they get other names.
-  const std::string life_ = lives++ ? "." + std::to_string(lives - 1) : "";
-  static std::atomic<int> lives;
+  std::mutex inquiries_mutex_;
+  std::map<std::pair<ProcessId, std::string>, std::unique_ptr<Inquiry>> inquiries_;  // guarded by inquiries_mutex_
   mutable std::mutex jobs_mutex_;
   std::vector<std::string> jobs_;  // by number; guarded by jobs_mutex_
   std::mutex callback_mutex_;
@@ -140,6 +165,8 @@ class PmixBootstrap final : public Bootstrap {
     return proc;
   }
   Result<pmix_proc_t> proc(ProcessId who) const;
+  Blob take_blob(pmix_value_t* value) const;
+  Result<Blob> fetch(ProcessId who, const std::string& key, int64_t seconds, const Asked& asked) const;
   uint32_t number_of(const std::string& job);
   void read_parent();
   std::string spawn_failure() const;
@@ -158,8 +185,6 @@ class PmixBootstrap final : public Bootstrap {
   static void on_event(size_t, pmix_status_t, const pmix_proc_t*, pmix_info_t[], size_t, pmix_info_t[], size_t,
                        pmix_event_notification_cbfunc_fn_t, void*);
 };
-
-std::atomic<int> PmixBootstrap::lives{0};
 
 uint64_t as_number(const pmix_value_t& value, uint64_t otherwise) {
   switch (value.type) {
@@ -202,16 +227,21 @@ uint64_t PmixBootstrap::job_number(uint32_t rank, const char* key, uint64_t othe
   return result;
 }
 
-/// PMIx's store "ds21" (3.x, 4.x) gives each process of a node a lock that none gives back. A process that opens PMIx once more finds
-/// none, takes another store than the one with the job's data, and waits for ranks' data that the server keeps in the first one. The
-/// store that asks the server always works, but in large jobs the first opening should do without the memory that it takes.
-void avoid_store_for_one_life() {
+/// PMIx's store "ds21" (3.x, 4.x) gives each process of a node a lock that none gives back. A process that opens PMIx once more finds none;
+/// another store than that of the others does not tell it what they published. So none uses that store from the start: of the others that
+/// servers offer, "ds12" does without such locks, and like it without a copy of the job's data in each process.
+void avoid_store_for_one_opening() {
   const char* const offered = getenv("PMIX_GDS_MODULE");
-  if (offered && strstr(offered, "ds21")) setenv("PMIX_GDS_MODULE", "hash", 1);
+  if (!offered || !strstr(offered, "ds21")) return;
+  std::stringstream list(offered);
+  std::string others;
+  for (std::string name; std::getline(list, name, ',');)
+    if (name != "ds21") others += (others.empty() ? "" : ",") + name;
+  setenv("PMIX_GDS_MODULE", others.empty() ? "hash" : others.c_str(), 1);
 }
 
 Result<void> PmixBootstrap::start() {
-  if (!life_.empty()) avoid_store_for_one_life();
+  avoid_store_for_one_opening();
   const pmix_status_t status = lib_.init(&self_, nullptr, 0);
   if (status != PMIX_SUCCESS) {
     if (status == PMIX_ERR_UNREACH) lib_.finalize(nullptr, 0);  // the client half-starts without a server
@@ -280,14 +310,20 @@ void PmixBootstrap::read_node() {
 /// Under a foreign launcher rank 0 makes the secret. PMIx hands it to clients of the same job only, and these the server has
 /// authenticated as the job's own user, so it is known to whoever could ptrace the ranks anyway.
 Result<void> PmixBootstrap::agree_on_secret() {
+  std::lock_guard lock(secret_mutex);
+  if (!agreed_secret.empty()) {
+    job_.secret = agreed_secret;
+    return {};
+  }
   if (job_.rank == 0) {
-    job_.secret = random_secret();
+    job_.secret = agreed_secret = random_secret();
     return job_.size > 1 ? put(key_secret, std::as_bytes(std::span(job_.secret))) : Result<void>{};
   }
   auto secret = get(ProcessId{0, 0}, key_secret);
   if (!secret) return secret.failure();
   job_.secret.assign(reinterpret_cast<const char*>(secret->data()), secret->size());
   if (job_.secret.empty()) return Failure{"rank 0 has published an empty secret"};
+  agreed_secret = job_.secret;
   return {};
 }
 
@@ -296,43 +332,64 @@ Result<void> PmixBootstrap::put(std::string_view name, std::span<const std::byte
   boxed.type = PMIX_BYTE_OBJECT;
   boxed.data.bo.bytes = const_cast<char*>(reinterpret_cast<const char*>(value.data()));
   boxed.data.bo.size = value.size();
-  pmix_status_t status = lib_.put(PMIX_GLOBAL, (std::string(name) + life_).c_str(), &boxed);
+  pmix_status_t status = lib_.put(PMIX_GLOBAL, std::string(name).c_str(), &boxed);
   if (status == PMIX_SUCCESS) status = lib_.commit();
   if (status != PMIX_SUCCESS) return Failure{"PMIx cannot publish \"" + std::string(name) + "\": " + text(status)};
   return {};
 }
 
-Result<Blob> PmixBootstrap::get(ProcessId who, std::string_view name) {
+Blob PmixBootstrap::take_blob(pmix_value_t* value) const {
+  Blob blob;
+  if (value->type == PMIX_BYTE_OBJECT) {
+    const auto* bytes = reinterpret_cast<const std::byte*>(value->data.bo.bytes);
+    blob.assign(bytes, bytes + value->data.bo.size);
+  }
+  lib_.value_destruct(value);
+  free(value);
+  return blob;
+}
+
+/// Asks until there is an answer, each question for so many seconds at most.
+Result<Blob> PmixBootstrap::fetch(ProcessId who, const std::string& key, int64_t seconds, const Asked& asked) const {
   const auto owner = proc(who);
   if (!owner) return owner.failure();
-  const std::string key = std::string(name) + life_;
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(patience.get());
+  const auto deadline = Clock::now() + std::chrono::seconds(patience.get());
   auto pause = std::chrono::microseconds(200);
-  // The first question lets the server wait until the rank has published something. If that something lacks our key, the
-  // local copy must be passed over when asking again.
-  for (bool again = false;; again = true) {
-    pmix_info_t info[2] = {number(PMIX_TIMEOUT, int(std::max<int64_t>(1, patience.get()))), flag(PMIX_GET_REFRESH_CACHE)};
+  pmix_status_t status = PMIX_SUCCESS;
+  // The first question lets the server wait until the rank has published something. If that something lacks our key, the local copy must
+  // be passed over when asking again. But what a rank publishes that has joined its job again PMIx 4.2 tells only without that.
+  for (bool past_copy = false; !asked.forgotten; past_copy = !past_copy) {
+    pmix_info_t info[2] = {number(PMIX_TIMEOUT, int(std::max<int64_t>(1, seconds))), flag(PMIX_GET_REFRESH_CACHE)};
     pmix_value_t* value = nullptr;
-    const pmix_status_t status = lib_.get(&*owner, key.c_str(), info, again ? 2 : 1, &value);
-    if (status == PMIX_SUCCESS && value) {
-      Blob blob;
-      if (value->type == PMIX_BYTE_OBJECT) {
-        auto* bytes = reinterpret_cast<const std::byte*>(value->data.bo.bytes);
-        blob.assign(bytes, bytes + value->data.bo.size);
-      }
-      lib_.value_destruct(value);
-      free(value);
-      return blob;
-    }
-    if (std::chrono::steady_clock::now() >= deadline || status == PMIX_ERR_LOST_CONNECTION || status == PMIX_ERR_UNREACH)
-      return Failure{"rank " + std::to_string(who.rank) + " has not published \"" + key + "\" within " + std::to_string(patience.get()) +
-                     " s: " + text(status) +
-                     (life_.empty()
-                          ? ". Is it alive and has it called MPI_Init?"
-                          : ". Has it opened a session before it called MPI_Finalize, and this process none? They cannot meet any more")};
+    status = lib_.get(&*owner, key.c_str(), info, past_copy ? 2 : 1, &value);
+    if (status == PMIX_SUCCESS && value) return take_blob(value);
+    if (status == PMIX_ERR_LOST_CONNECTION || status == PMIX_ERR_UNREACH) break;
+    if (Clock::now() >= deadline && !(asked.waits_for_living && status == PMIX_ERR_NOT_FOUND)) break;
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, std::chrono::microseconds(20'000));
   }
+  return Failure{"rank " + std::to_string(who.rank) + " has not published \"" + key + "\" within " + std::to_string(patience.get()) +
+                 " s: " + text(status) + ". Is it alive and has it called MPI_Init or MPI_Session_init?"};
+}
+
+Result<Blob> PmixBootstrap::get(ProcessId who, std::string_view name) { return fetch(who, std::string(name), patience.get(), {}); }
+
+Result<std::optional<Blob>> PmixBootstrap::look(ProcessId who, std::string_view name) {
+  const std::pair<ProcessId, std::string> wanted{who, name};
+  std::lock_guard lock(inquiries_mutex_);
+  std::unique_ptr<Inquiry>& inquiry = inquiries_[wanted];
+  if (!inquiry) {
+    inquiry = std::make_unique<Inquiry>();
+    inquiry->thread = std::thread([this, wanted, asked = inquiry.get()] {
+      asked->answer = fetch(wanted.first, wanted.second, 1, asked->asked);  // a question cannot be interrupted
+      asked->over = true;
+    });
+  }
+  if (!inquiry->over) return std::optional<Blob>();
+  const auto done = std::move(inquiry);
+  inquiries_.erase(wanted);
+  if (!done->answer) return done->answer.failure();
+  return std::optional(std::move(*done->answer));
 }
 
 uint32_t PmixBootstrap::number_of(const std::string& job) {
@@ -560,6 +617,10 @@ void PmixBootstrap::finalize() {
   }
   if (!open_) return;
   open_ = false;
+  {
+    std::lock_guard lock(inquiries_mutex_);
+    inquiries_.clear();
+  }
   lib_.finalize(nullptr, 0);
 }
 

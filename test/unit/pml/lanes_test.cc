@@ -32,7 +32,7 @@ void run_lanes(const std::vector<uint32_t>& lanes, uint32_t teams, bool closes, 
   for (uint32_t r = 0; r < size; ++r)
     ranks.emplace_back([&, r] {
       try {
-        auto opened = pml::Lanes::open(*fake.ranks[r], true, lanes[r]);
+        auto opened = pml::Lanes::open_many(*fake.ranks[r], true, lanes[r]);
         if (!opened) throw std::runtime_error(opened.failure().text);
         NEED((*opened)->all().size() == lanes[r]);
         NEED(fake.ranks[r]->fence(true));
@@ -102,12 +102,61 @@ TEST_CASE("a context that is to lie on a lane does, whoever leads it") {
   run_lanes({4, 4, 4}, 1, true, [](Seat& me, boot::FakeJob&) {
     std::set<pml::Context> all;
     for (uint32_t number = 0; number < 9; ++number) {
-      const pml::Context context = me.lanes.all()[me.rank]->new_context(number);
+      const pml::Context context = me.lanes.all()[me.rank]->new_context(0, number);
       NEED(&me.lanes.at(context) == me.lanes.all()[number % 4].get());
       NEED(all.insert(context).second);
     }
-    NEED(all.insert(me.lanes.first().new_context()).second);
+    NEED(all.insert(me.lanes.first().new_context(0)).second);
   });
+}
+
+TEST_CASE("messages of sessions find processes that have closed their lanes and opened others") {
+  constexpr pml::Context world = 8, session = 64 | pml::kSessionContext;
+  const std::vector<uint32_t> lanes{1, 3, 2, 2, 4};
+  const auto leaves = [](uint32_t rank) { return rank == 1 || rank == 2; };
+  const auto size = static_cast<uint32_t>(lanes.size());
+  auto fake = boot::open_fake_job(size);
+  const auto everyone = std::make_shared<const pml::Members>(pml::Members::range(0, size));
+  const auto play = [&](uint32_t r) {
+    boot::Bootstrap& boot = *fake.ranks[r];
+    auto opened = pml::Lanes::open_many(boot, true, lanes[r]);
+    NEED(opened);
+    NEED(boot.fence(true));
+    const auto talk = [&](pml::Context context) {
+      Seat me{**opened, {}, r, size};
+      pml::Team team((*opened)->at(context), context, everyone, r);
+      for (uint32_t turn = 0; turn < 3; ++turn) go_round(me, team, turn);
+      NEED(boot.fence(true));
+    };
+    talk(world);
+    const ProcessId right{0, (r + 1) % size};
+    const auto nothing = (*opened)->openings().look(right);
+    NEED(nothing && !*nothing);
+    NEED(boot.fence(true));
+    if (leaves(r)) {
+      NEED((*opened)->close() == Status::ok);
+      opened = pml::Lanes::open_many(boot, true, lanes[r], true);
+      NEED(opened);
+    }
+    NEED((*opened)->openings().publish());
+    for (const pml::Context number : {0, 8, 16, 24}) talk(session + number);
+    NEED((*opened)->openings().known(right) == (leaves(right.rank) ? kMostLanes : 0));
+    NEED((*opened)->close() == Status::ok);
+  };
+  std::vector<std::thread> ranks;
+  std::atomic<int> failed{0};
+  for (uint32_t r = 0; r < size; ++r)
+    ranks.emplace_back([&, r] {
+      try {
+        play(r);
+      } catch (const std::exception& e) {
+        fprintf(stderr, "rank %u: %s\n", r, e.what());
+        ++failed;
+        fake.ranks[r]->abort(1, e.what());
+      }
+    });
+  for (auto& t : ranks) t.join();
+  CHECK(failed == 0);
 }
 
 TEST_CASE("who waits on one lane looks after the others") {
