@@ -89,14 +89,15 @@ lives() { # lives: a job of 16 ranks that only waits, once all of them do
 }
 
 programs() {
-  local name
+  local name six=(-n 6)
+  [ "$mode" = slurm ] || six+=("${where[@]}")
   for name in smoke point_to_point collectives; do
     start "$mpirun" "${where[@]}" "$work/$name"
     ends 0 "$name on 16 ranks: ok"
   done
-  for name in "mixed 0" "mixed 2" "beyond 0" "awaited 0"; do # of two hosts
+  for name in "mixed 0" "mixed 2" "beyond 0" "awaited 0"; do
     # shellcheck disable=SC2086
-    start "$mpirun" "${where[@]}" -n 6 "$work/session_histories" $name
+    start "$mpirun" "${six[@]}" "$work/session_histories" $name
     ends 0 "histories, $name: ok"
   done
   start "$mpirun" "${where[@]}" "$work/train" "$work/digits.csv" --epochs 8 --quiet
