@@ -129,7 +129,10 @@ int Session_get_pset_info(comm::Session& session, const char* pset_name, MPI_Inf
 
 int Group_from_session_pset(comm::Session& session, const char* pset_name, MPI_Group* newgroup) {
   auto members = members_of(session, pset_name);
-  if (!members) return unknown_set(pset_name, members.failure().text);
+  if (!members) {
+    *newgroup = MPI_GROUP_NULL;  // MPI 5.0, 7.3.2
+    return unknown_set(pset_name, members.failure().text);
+  }
   *newgroup = encode(comm::make_group(*session.instance, std::move(*members), session.number));
   return MPI_SUCCESS;
 }

@@ -165,7 +165,7 @@ BAD = {
     ("MPI_T_cvar_get_index", "name"): [NO_NAME], ("MPI_T_pvar_get_index", "name"): [NO_NAME],
     ("MPI_T_category_get_index", "name"): [NO_NAME], ("MPI_T_event_get_index", "name"): [NO_NAME],
     ("MPI_T_pvar_get_index", "var_class"): [(("-1", "INT_MAX"), "MPI_T_ERR_INVALID_NAME")],
-    ("MPI_T_enum_get_item", "index"): [(("-1", "99", "INT_MAX"), "MPI_T_ERR_INVALID_ITEM")],
+    ("MPI_T_enum_get_item", "index"): [(("-1", "99", "INT_MAX"), "MPI_T_ERR_INVALID_INDEX")],
     ("MPI_T_event_register_callback", "cb_safety"): [NO_SAFETY], ("MPI_T_event_callback_get_info", "cb_safety"): [NO_SAFETY],
     ("MPI_T_event_callback_set_info", "cb_safety"): [NO_SAFETY],
 }

@@ -60,7 +60,7 @@ int T_enum_get_info(MPI_T_enum enumtype, int* num, char* name, int* name_len) {
 
 int T_enum_get_item(MPI_T_enum enumtype, int index, int* value, char* name, int* name_len) {
   if (enumtype != no_and_yes()) return MPI_T_ERR_INVALID_HANDLE;
-  if (index < 0 || static_cast<size_t>(index) >= answers.items.size()) return MPI_T_ERR_INVALID_ITEM;
+  if (index < 0 || static_cast<size_t>(index) >= answers.items.size()) return MPI_T_ERR_INVALID_INDEX;
   give(value, index);
   give(name, name_len, answers.items[static_cast<size_t>(index)]);
   return MPI_SUCCESS;

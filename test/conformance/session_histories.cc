@@ -188,8 +188,7 @@ void awaited() {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   if (rank == 0) {
-    for (int to = 1; to < size; ++to)
-      MPI_Isend(data.data(), 4 * kLarge, MPI_CHAR, to, 0, MPI_COMM_WORLD, &sends.emplace_back());
+    for (int to = 1; to < size; ++to) MPI_Isend(data.data(), 4 * kLarge, MPI_CHAR, to, 0, MPI_COMM_WORLD, &sends.emplace_back());
   } else {
     usleep(100000);
     std::fill(data.begin(), data.end(), '?');

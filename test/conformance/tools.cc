@@ -107,7 +107,7 @@ void test_set_controls() {
     if (MPI_T_cvar_get_info(i, nullptr, nullptr, nullptr, nullptr, &items, nullptr, nullptr, nullptr, nullptr) != MPI_SUCCESS) break;
   CHECK(MPI_T_enum_get_info(items, &n, nullptr, nullptr) == MPI_SUCCESS && n == 2);
   CHECK(text([&](char* at, int* room) { return MPI_T_enum_get_item(items, 1, &answer, at, room); }) == "yes" && answer == 1);
-  CHECK(MPI_T_enum_get_item(items, 2, &answer, nullptr, nullptr) == MPI_T_ERR_INVALID_ITEM);
+  CHECK(MPI_T_enum_get_item(items, 2, &answer, nullptr, nullptr) == MPI_T_ERR_INVALID_INDEX);
 }
 
 struct Watch {

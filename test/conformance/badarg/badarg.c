@@ -8071,9 +8071,9 @@ static void test_MPI_T_enum_get_item(void) {
   TRY("MPI_T_enum_get_item", "enumtype", MPI_T_ERR_INVALID_HANDLE, MPI_T_enum_get_item((MPI_T_enum)good.word, 0, good.out_ints, good.text, (int[]){64}));
   EACH_WRONG(NULL) TRY("MPI_T_enum_get_item", "enumtype", MPI_T_ERR_INVALID_HANDLE, MPI_T_enum_get_item((MPI_T_enum)wrong, 0, good.out_ints, good.text, (int[]){64}));
   TRY("MPI_T_enum_get_item", "enumtype", MPI_T_ERR_INVALID_HANDLE, MPI_T_enum_get_item((MPI_T_enum)good.cvar, 0, good.out_ints, good.text, (int[]){64}));
-  TRY("MPI_T_enum_get_item", "index", MPI_T_ERR_INVALID_ITEM, MPI_T_enum_get_item(good.tenum, -1, good.out_ints, good.text, (int[]){64}));
-  TRY("MPI_T_enum_get_item", "index", MPI_T_ERR_INVALID_ITEM, MPI_T_enum_get_item(good.tenum, 99, good.out_ints, good.text, (int[]){64}));
-  TRY("MPI_T_enum_get_item", "index", MPI_T_ERR_INVALID_ITEM, MPI_T_enum_get_item(good.tenum, INT_MAX, good.out_ints, good.text, (int[]){64}));
+  TRY("MPI_T_enum_get_item", "index", MPI_T_ERR_INVALID_INDEX, MPI_T_enum_get_item(good.tenum, -1, good.out_ints, good.text, (int[]){64}));
+  TRY("MPI_T_enum_get_item", "index", MPI_T_ERR_INVALID_INDEX, MPI_T_enum_get_item(good.tenum, 99, good.out_ints, good.text, (int[]){64}));
+  TRY("MPI_T_enum_get_item", "index", MPI_T_ERR_INVALID_INDEX, MPI_T_enum_get_item(good.tenum, INT_MAX, good.out_ints, good.text, (int[]){64}));
   TRY("MPI_T_enum_get_item", "name_len", MPI_T_ERR_INVALID, MPI_T_enum_get_item(good.tenum, 0, good.out_ints, good.text, (int[]){-1}));
 }
 
