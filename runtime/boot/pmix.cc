@@ -150,6 +150,8 @@ class PmixBootstrap final : public Bootstrap {
   pmix_proc_t self_{};
   Job job_;
   bool open_ = false;
+  static std::atomic<int> openings;
+  static bool sees_all_;  // what others have published, whenever they did
   std::mutex inquiries_mutex_;
   std::map<std::pair<ProcessId, std::string>, std::unique_ptr<Inquiry>> inquiries_;  // guarded by inquiries_mutex_
   mutable std::mutex jobs_mutex_;
@@ -185,6 +187,9 @@ class PmixBootstrap final : public Bootstrap {
   static void on_event(size_t, pmix_status_t, const pmix_proc_t*, pmix_info_t[], size_t, pmix_info_t[], size_t,
                        pmix_event_notification_cbfunc_fn_t, void*);
 };
+
+std::atomic<int> PmixBootstrap::openings{0};
+bool PmixBootstrap::sees_all_ = true;
 
 uint64_t as_number(const pmix_value_t& value, uint64_t otherwise) {
   switch (value.type) {
@@ -227,21 +232,30 @@ uint64_t PmixBootstrap::job_number(uint32_t rank, const char* key, uint64_t othe
   return result;
 }
 
-/// PMIx's store "ds21" (3.x, 4.x) gives each process of a node a lock that none gives back. A process that opens PMIx once more finds none;
-/// another store than that of the others does not tell it what they published. So none uses that store from the start: of the others that
-/// servers offer, "ds12" does without such locks, and like it without a copy of the job's data in each process.
-void avoid_store_for_one_opening() {
+constexpr long kCopiedJob = 1024;  // ranks, the data of which take some 1 MiB in each process
+
+/// The size of the job by what launchers with such a server say in the environment, 0 if they do not; the same in all its processes.
+long told_size() {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"})
+    if (const char* size = getenv(name)) return strtol(size, nullptr, 10);
+  return 0;
+}
+
+/// PMIx's store "ds21" (3.x, 4.x) gives each process of a node a lock that none gives back. A process that opens PMIx once more finds none,
+/// and another store does not tell it what those have published that use ds21 (nor does "ds12" tell a process where it runs). So no process
+/// of a job uses it from the start, unless the job is so large that the copy of its data counts which each process has with "hash".
+/// False: this opening cannot see what others published in their first one.
+bool choose_store(bool first) {
   const char* const offered = getenv("PMIX_GDS_MODULE");
-  if (!offered || !strstr(offered, "ds21")) return;
-  std::stringstream list(offered);
-  std::string others;
-  for (std::string name; std::getline(list, name, ',');)
-    if (name != "ds21") others += (others.empty() ? "" : ",") + name;
-  setenv("PMIX_GDS_MODULE", others.empty() ? "hash" : others.c_str(), 1);
+  if (!offered || !strstr(offered, "ds21")) return true;
+  const long size = told_size();
+  const bool small = size > 0 && size <= kCopiedJob;
+  if (small || !first) setenv("PMIX_GDS_MODULE", "hash", 1);
+  return small || first;
 }
 
 Result<void> PmixBootstrap::start() {
-  avoid_store_for_one_opening();
+  sees_all_ = choose_store(openings++ == 0) && sees_all_;
   const pmix_status_t status = lib_.init(&self_, nullptr, 0);
   if (status != PMIX_SUCCESS) {
     if (status == PMIX_ERR_UNREACH) lib_.finalize(nullptr, 0);  // the client half-starts without a server
@@ -364,12 +378,16 @@ Result<Blob> PmixBootstrap::fetch(ProcessId who, const std::string& key, int64_t
     status = lib_.get(&*owner, key.c_str(), info, past_copy ? 2 : 1, &value);
     if (status == PMIX_SUCCESS && value) return take_blob(value);
     if (status == PMIX_ERR_LOST_CONNECTION || status == PMIX_ERR_UNREACH) break;
-    if (Clock::now() >= deadline && !(asked.waits_for_living && status == PMIX_ERR_NOT_FOUND)) break;
+    if (Clock::now() >= deadline && !(asked.waits_for_living && sees_all_ && status == PMIX_ERR_NOT_FOUND)) break;
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, std::chrono::microseconds(20'000));
   }
-  return Failure{"rank " + std::to_string(who.rank) + " has not published \"" + key + "\" within " + std::to_string(patience.get()) +
-                 " s: " + text(status) + ". Is it alive and has it called MPI_Init or MPI_Session_init?"};
+  return Failure{
+      "rank " + std::to_string(who.rank) + " has not published \"" + key + "\" within " + std::to_string(patience.get()) +
+      " s: " + text(status) +
+      (sees_all_ ? ". Is it alive and has it called MPI_Init or MPI_Session_init?"
+                 : ". If it has had a session before its MPI_Finalize, and this process none, they cannot meet: PMIx does not tell, in "
+                   "jobs of this size. A session opened before MPI_Finalize helps")};
 }
 
 Result<Blob> PmixBootstrap::get(ProcessId who, std::string_view name) { return fetch(who, std::string(name), patience.get(), {}); }
