@@ -232,7 +232,7 @@ uint64_t PmixBootstrap::job_number(uint32_t rank, const char* key, uint64_t othe
   return result;
 }
 
-constexpr long kCopiedJob = 1024;  // ranks, the data of which take some 1 MiB in each process
+constexpr long kCopiedJob = 1024;  // ranks, the data of which take some 2 MiB in each process
 
 /// The size of the job by what launchers with such a server say in the environment, 0 if they do not; the same in all its processes.
 long told_size() {

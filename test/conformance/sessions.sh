@@ -13,4 +13,5 @@ done
 attempt "kinds of memory asked for" -n 2 --memory-alloc-kinds mpi:alloc_mem,cuda:device -x WANTED_KINDS=mpi:alloc_mem,mpi,system "$work/sessions" asked_for
 attempt "process sets that were asked for" -n 2 --pset ocean,all -x "WANTED_SETS=ocean 2 atmosphere 3 all 5 mpix://SHARED 5" "$work/sessions" process_sets \
   : -n 3 --pset atmosphere --pset all "$work/sessions" process_sets
+attempt "after_world in a large job" -n 3 env OMPI_COMM_WORLD_SIZE=5000 "$work/sessions" after_world
 conclude
