@@ -104,7 +104,7 @@ struct Asked {
   std::atomic<bool> forgotten{false};  ///< nobody wants it any more
 };
 
-/// A value that somebody looks for, and the thread that asks PMIx for it: PMIx_Get_nb of PMIx 4.2.2 does not always answer.
+/// A value that somebody looks for, and the thread that asks PMIx for it and may be kept waiting.
 struct Inquiry {
   Asked asked{.waits_for_living = true};
   std::atomic<bool> over{false};  ///< there is an answer
@@ -232,7 +232,7 @@ uint64_t PmixBootstrap::job_number(uint32_t rank, const char* key, uint64_t othe
   return result;
 }
 
-constexpr long kCopiedJob = 1024;  // ranks, the data of which take some 2 MiB in each process
+constexpr long kCopiedJob = 128;  // ranks, the data of which take some 250 KiB in each process
 
 /// The size of the job by what launchers with such a server say in the environment, 0 if they do not; the same in all its processes.
 long told_size() {
