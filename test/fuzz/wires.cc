@@ -23,6 +23,8 @@ using namespace weft::btl;
 
 const net::Digest key = net::sha256({net::bytes_of("key")});
 
+constexpr uint32_t kRing = 32 * 1024;
+
 std::string text_of(net::Bytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
 
 /// One side of a handshake is fed with whatever comes, in pieces of whatever size.
@@ -163,25 +165,43 @@ Target streams() {
           3};
 }
 
-/// A ring whose other side, another process, has written whatever it likes.
+/// A ring with messages of these lengths; the last one grows, if it is to.
+std::string ring_with(std::initializer_list<uint32_t> lengths, bool grows = false) {
+  std::vector<std::byte> memory(kRing);
+  shm::Producer producer(memory.data(), kRing);
+  for (const uint32_t length : lengths)
+    producer.push({7, 1, 2, length, 3, 1, 0}, false, [](std::byte* to, uint32_t, uint32_t n) { memset(to, 'p', n); });
+  auto* slots = reinterpret_cast<shm::Slot*>(memory.data() + shm::Shape::slots_offset);
+  if (grows) slots[lengths.size() - 1].word |= shm::kGrowsBit;
+  return weft::fuzz::text_of(memory);
+}
+
+/// A ring whose other side, another process, has written whatever it likes, and goes on doing so.
 Target rings() {
-  static constexpr uint32_t kRing = 32 * 1024;
-  auto ring_with = [](std::initializer_list<uint32_t> lengths) {
-    std::vector<std::byte> memory(kRing);
-    shm::Producer producer(memory.data(), kRing);
-    for (uint32_t length : lengths) producer.push({7, 1, 2, length, 3, 1, 0}, [&](std::byte* to) { memset(to, 'p', length); });
-    return weft::fuzz::text_of(memory);
-  };
-  return {"shm/ring", {ring_with({0, 8, 40}), ring_with({41, 3000, 100, 8000}), ring_with({64, 64, 64, 0, 1})}, [](std::string_view in) {
+  return {"shm/ring",
+          {ring_with({0, 8, 40}), ring_with({41, 3000, 100, 8000}), ring_with({64, 64, 64, 0, 1}), ring_with({8, 6000}, true)},
+          [](std::string_view in) {
             auto* memory = static_cast<std::byte*>(aligned_alloc(4096, kRing));
             memset(memory, 0, kRing);
             memcpy(memory, in.data(), std::min<size_t>(in.size(), kRing));
+            auto* grown = reinterpret_cast<shm::Grown*>(memory + shm::Shape::grown_offset);
+            auto* slots = reinterpret_cast<shm::Slot*>(memory + shm::Shape::slots_offset);
             Basket basket;
             shm::Consumer consumer(memory, kRing);
+            std::vector<std::byte> place;  // as large as the message said when it began
+            uint32_t asked = 0;
             bool broken = false;
-            for (int round = 0; round < 64 && !broken && consumer.ready(); ++round)
+            for (uint32_t round = 0; round < 64 && !broken && consumer.ready(); ++round) {
               consumer.take(
-                  16, [&](const Header& h, const std::byte* payload) { basket.arrived(nullptr, h, payload); }, [&] { broken = true; });
+                  16, [&](const Header& h, const std::byte* payload) { basket.arrived(nullptr, h, payload); },
+                  [&](const Header& h) -> std::byte* {
+                    if (asked++ == 0) place.resize(h.length);
+                    return h.length <= place.size() ? place.data() : nullptr;
+                  },
+                  [&] { broken = true; });
+              grown->bytes.fetch_add(in.size() > round ? uint64_t{static_cast<unsigned char>(in[in.size() - 1 - round])} * 37 : 1000);
+              if (round % 8 == 7) slots[round % 4].word.fetch_xor(round << 9);
+            }
             free(memory);
           }};
 }
