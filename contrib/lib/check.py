@@ -60,7 +60,7 @@ def unit_tests(flavour):
     """The unit tests that the build of a flavour knows."""
     text = (SRC / "test/unit").glob("*/Makemodule.am")
     names = sorted(set(re.findall(r"^UNIT_TESTS \+= (\S+)", "\n".join(p.read_text() for p in text), re.M)))
-    return [make("unit/" + n.split("/")[-1].removesuffix("_test"), flavour, frozenset(), 120, f'cd "$BUILD" && {n} 2>&1') for n in names]
+    return [make("unit/" + n.split("/")[-1].removesuffix("_test"), flavour, frozenset(), 240, f'cd "$BUILD" && {n} 2>&1') for n in names]
 
 
 def all_checks():
