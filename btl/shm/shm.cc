@@ -132,9 +132,10 @@ class ShmEndpoint final : public Endpoint {
  private:
   template <class Write>
   Status push(const Header& h, Write&& write) {
-    if (!producer_.push(h, alone(h), write)) [[unlikely]] {
+    const bool goes_alone = alone(h);
+    if (!producer_.push(h, goes_alone, write)) [[unlikely]] {
       if (const Status status = no_room(); status != Status::ok) return status;
-      if (!producer_.push(h, alone(h), write)) return Status::again;
+      if (!producer_.push(h, goes_alone, write)) return Status::again;
     }
     if (fenced_) full_fence();
     if (sleeping_->load(std::memory_order_relaxed)) [[unlikely]]
