@@ -2,14 +2,13 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <cmath>
-#include <cstdarg>
 #include <cstdio>
 #include <functional>
 #include <vector>
 
 #include "coll/model.h"
+#include "runtime/base/text.h"
 
 namespace weft::coll {
 
@@ -29,26 +28,17 @@ double middle_of(uint32_t time_class) {
   return std::ldexp(kPerPower + time_class % kPerPower + 0.5, static_cast<int>(power) - 4);
 }
 
-[[gnu::format(printf, 1, 2)]] std::string text(const char* format, ...) {
-  char line[256];
-  va_list list;
-  va_start(list, format);
-  vsnprintf(line, sizeof line, format, list);
-  va_end(list);
-  return line;
-}
-
 std::string time_text(double ns) {
-  if (ns < 1e3) return text("%.0f ns", ns);
-  if (ns < 1e6) return text("%.3g us", ns / 1e3);
-  return ns < 1e9 ? text("%.3g ms", ns / 1e6) : text("%.3g s", ns / 1e9);
+  if (ns < 1e3) return printed("%.0f ns", ns);
+  if (ns < 1e6) return printed("%.3g us", ns / 1e3);
+  return ns < 1e9 ? printed("%.3g ms", ns / 1e6) : printed("%.3g s", ns / 1e9);
 }
 
 std::string bytes_text(double n) {
   constexpr const char* kUnits[] = {"", "K", "M", "G", "T"};
   size_t unit = 0;
   for (; n >= 1024 && unit + 1 < std::size(kUnits); ++unit) n /= 1024;
-  return text("%.4g%s", n, kUnits[unit]);
+  return printed("%.4g%s", n, kUnits[unit]);
 }
 
 std::string sizes_text(const Ledger::Key& key) {
@@ -84,31 +74,15 @@ std::string name_of(const Ledger::Key& key) {
 /// By how much it weighs: the time of all its calls.
 double weight(const Ledger::Row& row) { return row.reporters > 0 ? row.calls * row.medians / row.reporters : 0; }
 
-/// The numbers and the name of a line, tabs between them.
-std::vector<std::string_view> words_of(std::string_view line) {
-  std::vector<std::string_view> words;
-  for (size_t at = 0; at <= line.size();) {
-    const size_t tab = std::min(line.find('\t', at), line.size());
-    words.push_back(line.substr(at, tab - at));
-    at = tab + 1;
-  }
-  return words;
-}
-
-template <class T>
-bool read(std::string_view word, T& value) {
-  const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-  return error == std::errc() && stop == word.data() + word.size();
-}
-
 constexpr size_t kWords = 14;
 
+/// The numbers and the name of a line, tabs between them.
 bool read_line(std::string_view line, Ledger::Key& key, Ledger::Row& row) {
-  const auto words = words_of(line);
+  const auto words = split(line, '\t');
   if (words.size() != kWords) return false;
   int numbers[9] = {};
   for (size_t i = 0; i < 9; ++i)
-    if (!read(words[i], numbers[i]) || numbers[i] < 0) return false;
+    if (!read_number(words[i], numbers[i]) || numbers[i] < 0) return false;
   if (numbers[0] >= kPatterns || numbers[1] > 2 || numbers[2] > 2 || numbers[5] > 64 || numbers[6] < 1 || numbers[8] > 4096) return false;
   key = {.pattern = static_cast<Pattern>(numbers[0]),
          .form = static_cast<Ledger::Form>(numbers[1]),
@@ -122,14 +96,14 @@ bool read_line(std::string_view line, Ledger::Key& key, Ledger::Row& row) {
          .algorithm = std::string(words[9])};
   size_t word = 10;
   for (double* number : {&row.calls, &row.bytes, &row.medians, &row.reporters})
-    if (!read(words[word++], *number) || !(*number >= 0 && *number < 1e18)) return false;
+    if (!read_number(words[word++], *number) || !(*number >= 0 && *number < 1e18)) return false;
   return row.calls > 0;
 }
 
 std::string line_of(const Ledger::Key& k, const Ledger::Row& r) {
-  return text("%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t", int(k.pattern), int(k.form), int(k.by), int(k.uneven), int(k.early), k.size_class,
-              k.ranks, k.hosts, k.segments) +
-         k.algorithm + text("\t%.17g\t%.17g\t%.17g\t%.17g\n", r.calls, r.bytes, r.medians, r.reporters);
+  return printed("%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t", int(k.pattern), int(k.form), int(k.by), int(k.uneven), int(k.early), k.size_class,
+                 k.ranks, k.hosts, k.segments) +
+         k.algorithm + printed("\t%.17g\t%.17g\t%.17g\t%.17g\n", r.calls, r.bytes, r.medians, r.reporters);
 }
 
 std::vector<std::pair<Ledger::Key, Ledger::Row>> heaviest_first(const Ledger::Rows& rows) {
@@ -210,15 +184,15 @@ std::optional<double> expected(const Ledger::Key& key, const Ledger::Row& row, c
 
 std::string describe(const Ledger::Rows& rows, const Machine& machine, std::string_view head) {
   if (rows.empty()) return std::string(head) + "  none\n";
-  std::string lines = std::string(head) + text("  %-22s %6s %5s %12s %10s %10s %10s  %-26s %s\n", "collective", "ranks", "hosts", "bytes",
-                                               "calls", "measured", "model", "algorithm", "chosen by");
+  std::string lines = std::string(head) + printed("  %-22s %6s %5s %12s %10s %10s %10s  %-26s %s\n", "collective", "ranks", "hosts",
+                                                  "bytes", "calls", "measured", "model", "algorithm", "chosen by");
   for (const auto& [key, row] : heaviest_first(rows)) {
     const auto model = expected(key, row, machine);
     const double measured = row.reporters > 0 ? row.medians / row.reporters : 0;
-    lines += std::string(head) + text("  %-22s %6d %5s %12s %10.0f %10s %10s  %-26s %s\n", name_of(key).c_str(), key.ranks,
-                                      key.hosts ? std::to_string(key.hosts).c_str() : "?", sizes_text(key).c_str(), row.calls,
-                                      measured > 0 ? time_text(measured).c_str() : "-", model ? time_text(*model).c_str() : "-",
-                                      algorithm_text(key).c_str(), reason_text(key));
+    lines += std::string(head) + printed("  %-22s %6d %5s %12s %10.0f %10s %10s  %-26s %s\n", name_of(key).c_str(), key.ranks,
+                                         key.hosts ? std::to_string(key.hosts).c_str() : "?", sizes_text(key).c_str(), row.calls,
+                                         measured > 0 ? time_text(measured).c_str() : "-", model ? time_text(*model).c_str() : "-",
+                                         algorithm_text(key).c_str(), reason_text(key));
   }
   const auto note = [&](const char* words) { lines += std::string(head) + "  " + words + "\n"; };
   note(

@@ -1,9 +1,9 @@
 #include "coll/machine.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
+#include "runtime/base/text.h"
 #include "runtime/config/config.h"
 
 namespace weft::coll {
@@ -73,8 +73,7 @@ std::string set_fields(Machine& machine, std::string_view settings) {
     const auto field = std::ranges::find_if(kFields, [&](const MachineField& f) { return name == f.name; });
     if (field == std::end(kFields)) return "\"" + std::string(name) + "\" is no number of the machine";
     double value = 0;
-    const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    if (error != std::errc() || stop != digits.data() + digits.size() || !std::isfinite(value) || value < 0)
+    if (!read_number(digits, value) || !std::isfinite(value) || value < 0)
       return "\"" + std::string(entry) + "\" does not give " + field->name + " in " + field->unit + ", such as " + field->name + "=0.08";
     field->of(machine) = value;
   }

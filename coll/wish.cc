@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "runtime/base/status.h"
+#include "runtime/base/text.h"
 
 namespace weft::coll {
 
@@ -69,10 +70,7 @@ bool read_sizes(std::string_view text, Wish& wish) {
 
 /// "16/4" or "16". False if it is not written so.
 bool read_place(std::string_view text, Wish& wish) {
-  const auto number = [](std::string_view digits, int32_t& n) {
-    const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), n);
-    return error == std::errc() && stop == digits.data() + digits.size() && n > 0;
-  };
+  const auto number = [](std::string_view digits, int32_t& n) { return read_number(digits, n) && n > 0; };
   const size_t slash = text.find('/');
   if (!number(trimmed(text.substr(0, slash)), wish.ranks)) return false;
   return slash == text.npos || number(trimmed(text.substr(slash + 1)), wish.hosts);

@@ -1,12 +1,12 @@
 // Which of several ways to a peer is taken: the one that costs least, by the table of what each costs.
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <limits>
 #include <vector>
 
 #include "pml/lane.h"
 #include "pml/prices.h"
+#include "runtime/base/text.h"
 
 namespace weft::pml {
 namespace {
@@ -44,22 +44,17 @@ std::string Prices::to_text() const {
 Prices Prices::from_text(std::string_view text) {
   Prices prices;
   while (!text.empty()) {
-    std::string_view line = text.substr(0, text.find('\n'));
+    const std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(line.size() + 1, text.size()));
-    std::vector<std::string> words;
-    for (size_t tab = 0; tab != line.npos; line.remove_prefix(std::min(tab + 1, line.size()))) {
-      tab = line.find('\t');
-      words.emplace_back(line.substr(0, tab));
-      if (tab == line.npos) break;
-    }
+    const auto words = split(line, '\t');
     if (words.size() != 5) continue;
-    const auto number = [](const std::string& word) {
+    const auto number = [](std::string_view word) {
       double value = -1;
-      const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-      return error == std::errc() && end == word.data() + word.size() && value < kNever ? value : -1;
+      return read_number(word, value) && value < kNever ? value : -1;
     };
     const btl::Price price{number(words[3]), number(words[4])};
-    if (price.alpha_ns >= 0 && price.beta_ns_per_byte >= 0) prices.set(words[0], words[1], words[2], price);
+    if (price.alpha_ns >= 0 && price.beta_ns_per_byte >= 0)
+      prices.set(std::string(words[0]), std::string(words[1]), std::string(words[2]), price);
   }
   return prices;
 }

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdarg>
 #include <cstdio>
 #include <optional>
 
 #include "coll/hosts.h"
+#include "runtime/base/text.h"
 #include "runtime/config/config.h"
 #include "runtime/topo/network.h"
 #include "tools/report.h"
@@ -22,24 +22,15 @@ using coll::Pattern;
 constexpr int32_t kRanksPerHost = 64;
 constexpr double kSame = 0.02;  // relative: differences that the model does not pretend to know
 
-[[gnu::format(printf, 1, 2)]] std::string text(const char* format, ...) {
-  char line[512];
-  va_list list;
-  va_start(list, format);
-  vsnprintf(line, sizeof line, format, list);
-  va_end(list);
-  return line;
-}
-
 std::string show_bytes(double n) {
   constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
   size_t unit = 0;
   for (; n >= 1024 && unit + 1 < std::size(kUnits); ++unit) n /= 1024;
-  return text("%.4g %s", n, kUnits[unit]);
+  return printed("%.4g %s", n, kUnits[unit]);
 }
 
 std::string label(const Candidate& c) {
-  return c.algorithm->name + (c.algorithm->segmented ? text(" in %d segments", c.segments) : std::string());
+  return c.algorithm->name + (c.algorithm->segmented ? printed(" in %d segments", c.segments) : std::string());
 }
 
 const char* meaning_of_bytes(Pattern p) {
@@ -80,7 +71,7 @@ std::string reason_of(const std::vector<Candidate>& all) {
   const Clock& t = best.price.time;
   std::string words = label(best) + ": " + show_time(t.at) + ", of which";
   for (const Part& part : kParts)
-    words += text("%s %.0f %% %s", &part == &kParts[0] ? "" : ",", t.at > 0 ? 100 * t.*part.of / t.at : 0, part.name);
+    words += printed("%s %.0f %% %s", &part == &kParts[0] ? "" : ",", t.at > 0 ? 100 * t.*part.of / t.at : 0, part.name);
   if (second == all.end()) return words + "; there is no other algorithm";
   const double saved = second->price.time.at - t.at;
   if (saved <= kSame * t.at) return words + "; " + label(*second) + " costs the same within 2 %";
@@ -125,7 +116,7 @@ std::string verdict_of(const Explanation& e) {
   if (&real == &best) return runs + "The model agrees.";
   const double more = real.price.time.at / best.price.time.at - 1;
   if (more <= kSame) return runs + "The model agrees, within 2 %.";
-  return runs + text("The model differs: it expects %s, %.0f %% more than of ", show_time(real.price.time.at).c_str(), 100 * more) +
+  return runs + printed("The model differs: it expects %s, %.0f %% more than of ", show_time(real.price.time.at).c_str(), 100 * more) +
          label(best) + ".";
 }
 
@@ -143,7 +134,7 @@ std::string known_collectives() {
 }
 
 Result<coll::Shape> shape_of(const ExplainQuestion& q) {
-  if (q.hosts > q.ranks) return Failure{text("%d hosts are more than %d ranks", q.hosts, q.ranks)};
+  if (q.hosts > q.ranks) return Failure{printed("%d hosts are more than %d ranks", q.hosts, q.ranks)};
   if (q.network.empty()) {
     const int32_t hosts = q.hosts ? q.hosts : (q.ranks + kRanksPerHost - 1) / kRanksPerHost;
     return coll::Shape::blocks(q.ranks, hosts, q.hosts_per_switch, q.ranks_per_cache);
@@ -179,7 +170,7 @@ void print_candidates(const Explanation& e) {
     std::printf("%12s %12s %12s %12s %12s %8.0f %14.0f %14s%s  %s%s%s\n", show_time(t.at).c_str(), show_time(t.latency).c_str(),
                 show_time(t.transfer).c_str(), show_time(t.waiting).c_str(), show_time(t.work).c_str(), t.hops,
                 c.price.traffic.between_hosts, show_bytes(c.price.traffic.busiest_host_link).c_str(),
-                racks ? text("%16s", show_bytes(c.price.traffic.busiest_uplink).c_str()).c_str() : "", label(c).c_str(),
+                racks ? printed("%16s", show_bytes(c.price.traffic.busiest_uplink).c_str()).c_str() : "", label(c).c_str(),
                 c.price.shortened ? " ~" : "", mark);
   }
 }
@@ -201,14 +192,14 @@ void print_notes(const Explanation& e) {
   coll::Machine machine = e.machine;
   for (const coll::MachineField& field : coll::machine_fields()) {
     const size_t number = static_cast<size_t>(&field - coll::machine_fields().data()) + 1;
-    std::printf("  %-28s%s", text("%s %g %s", field.name, field.of(machine), field.unit).c_str(), number % 4 ? "" : "\n");
+    std::printf("  %-28s%s", printed("%s %g %s", field.name, field.of(machine), field.unit).c_str(), number % 4 ? "" : "\n");
   }
 }
 
 void print(const Explanation& e) {
   std::printf("%s, %s (%s), %d ranks on %d host%s%s\n\n", e.question.collective.c_str(),
               show_bytes(static_cast<double>(e.agreed.bytes)).c_str(), meaning_of_bytes(e.agreed.pattern), e.agreed.size, e.hosts,
-              e.hosts == 1 ? "" : "s", e.hosts == 1 ? "" : text(" behind %d switch%s", e.switches, e.switches == 1 ? "" : "es").c_str());
+              e.hosts == 1 ? "" : "s", e.hosts == 1 ? "" : printed(" behind %d switch%s", e.switches, e.switches == 1 ? "" : "es").c_str());
   print_candidates(e);
   std::printf("\nCheapest by the model: %s.\n%s\n", e.reason.c_str(), e.verdict.c_str());
   if (!e.measured.empty()) {
@@ -245,9 +236,9 @@ void take_measurement(const config::CollTable& table, Explanation& e) {
 }  // namespace
 
 std::string show_time(double ns) {
-  if (ns < 1e3) return text("%.0f ns", ns);
-  if (ns < 1e6) return text("%.4g us", ns / 1e3);
-  return ns < 1e9 ? text("%.4g ms", ns / 1e6) : text("%.4g s", ns / 1e9);
+  if (ns < 1e3) return printed("%.0f ns", ns);
+  if (ns < 1e6) return printed("%.4g us", ns / 1e3);
+  return ns < 1e9 ? printed("%.4g ms", ns / 1e6) : printed("%.4g s", ns / 1e9);
 }
 
 Result<Explanation> explain(const ExplainQuestion& q) {
@@ -255,7 +246,7 @@ Result<Explanation> explain(const ExplainQuestion& q) {
   if (!pattern) return Failure{"\"" + q.collective + "\" is no collective that it knows; these are " + known_collectives()};
   if (coll::among_neighbors(*pattern)) return Failure{"what " + q.collective + " costs depends on the program's graph of neighbours"};
   if (q.bytes == 0 && *pattern != Pattern::barrier) return Failure{"--bytes is missing: without data nothing is sent"};
-  if (q.root >= q.ranks) return Failure{text("the root %d is none of %d ranks", q.root, q.ranks)};
+  if (q.root >= q.ranks) return Failure{printed("the root %d is none of %d ranks", q.root, q.ranks)};
   Explanation e;
   e.question = q;
   e.machine = coll::this_machine();

@@ -8,12 +8,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
+#include "runtime/base/text.h"
 #include "tools/explain.h"
 #include "tools/report.h"
 
@@ -34,22 +34,6 @@ constexpr const char* kUsage =
     "  --only LIST     these collectives, such as bcast,allreduce\n"
     "  --quick         fewer sizes and repetitions: a first look\n"
     "  --words [FILE]  measures nothing; says what a table decides, in the words of WEFT_COLL\n";
-
-std::vector<std::string_view> split(std::string_view text, char mark) {
-  std::vector<std::string_view> parts;
-  for (size_t at = 0; at <= text.size();) {
-    const size_t end = std::min(text.find(mark, at), text.size());
-    parts.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return parts;
-}
-
-template <class T>
-bool read(std::string_view word, T& value) {
-  const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-  return error == std::errc() && stop == word.data() + word.size();
-}
 
 std::string now_text() {
   const time_t now = time(nullptr);
@@ -184,19 +168,19 @@ bool TuneReport::take(std::string_view line) {
   if (words[0] == "host" && words.size() == 2) {
     table_.runs[0].hosts.emplace_back(words[1]);
   } else if (words[0] == "ranks" && words.size() == 3) {
-    (void)read(words[1], table_.runs[0].ranks);
+    (void)read_number(words[1], table_.runs[0].ranks);
     table_.runs[0].cpu = words[2];
   } else if (words[0] == "machine" && words.size() == 3) {
     double value = 0;
-    if (read(words[2], value)) table_.machine[std::string(words[1])] = {value, 0};
+    if (read_number(words[2], value)) table_.machine[std::string(words[1])] = {value, 0};
   } else if (words[0] == "time" && words.size() >= 6) {
     config::CollTable::Measurement m;
     m.collective = words[1];
     m.usual = words[5];
-    bool right = read(words[2], m.ranks) && read(words[3], m.hosts) && read(words[4], m.bytes);
+    bool right = read_number(words[2], m.ranks) && read_number(words[3], m.hosts) && read_number(words[4], m.bytes);
     for (size_t i = 6; i + 1 < words.size(); i += 2) {
       m.times.push_back({std::string(words[i]), 0});
-      right = read(words[i + 1], m.times.back().ns) && right;
+      right = read_number(words[i + 1], m.times.back().ns) && right;
     }
     if (right && !m.times.empty()) table_.measurements.push_back(std::move(m));
   } else if (words[0] == "end") {
