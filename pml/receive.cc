@@ -280,9 +280,9 @@ void Lane::arrived(void* cookie, const btl::Header& h, const std::byte* payload)
 /// Where the payload of an eager message whose header has arrived should go: into the receive that it matches, which is taken out of
 /// matching by that. With several ways to the peer the rest of the message may have to come over another one: none then.
 std::byte* Lane::landing_of_eager(Peer& from, const btl::Header& h) {
-  if (h.flags != 0 || h.sequence != from.expected || from.rails || from.failed) return nullptr;
+  if (h.flags != 0 || h.sequence != from.expected || from.failed) return nullptr;
   if (from.landing) return from.landing->base;  // asked again
-  if (!from.ways.empty() && from.ways.front().number != polled_) return nullptr;
+  if (from.rails || (!from.ways.empty() && from.ways.front().number != polled_)) return nullptr;
   Transfer* t = matcher_.awaits(h);
   if (!t || !t->base || h.length > t->capacity) return nullptr;
   matcher_.arrived(h);

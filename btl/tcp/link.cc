@@ -399,7 +399,7 @@ int Link::receive(Sink& sink) {
   const std::span<std::byte> scratch(rail_.scratch_.get(), kScratch);
   for (int reads = 0; reads < kReadsPerPoll && state_ == State::open; ++reads) {
     iovec places[2];
-    const int entries = inbox_.places(scratch, places);
+    const int entries = inbox_.places(scratch, places, sink, cookie_);
     const size_t room = total({places, size_t(entries)});
     const ssize_t n = entries == 1 ? recv(fd.get(), places[0].iov_base, room, MSG_DONTWAIT) : readv(fd.get(), places, entries);
     if (n < 0 && errno == EINTR) continue;

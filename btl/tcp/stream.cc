@@ -87,7 +87,8 @@ void Outbox::abandon(Status status) {
     if (piece.op) piece.op->done(*piece.op, status);
 }
 
-int Inbox::places(std::span<std::byte> scratch, iovec out[2]) {
+int Inbox::places(std::span<std::byte> scratch, iovec out[2], Sink& sink, void* cookie) {
+  if (under_way_ && landing_ && !sink.landing(cookie, header_)) skip_payload();
   // after a large message another one is likely: little more than its header, so that its payload goes straight to its landing
   const iovec rest{scratch.data(), large_ ? std::min(scratch.size(), kHeads) : scratch.size()};
   const size_t room = open_room();
@@ -101,6 +102,13 @@ int Inbox::places(std::span<std::byte> scratch, iovec out[2]) {
 size_t Inbox::open_room() const {
   if (!under_way_) return 0;
   return (landing_ ? header_.length : bounce_size_) - got_;
+}
+
+/// Nobody waits any more for what is still to come.
+void Inbox::skip_payload() {
+  skipped_ = header_.length - got_;
+  under_way_ = false;
+  head_have_ = 0;
 }
 
 /// Makes room for `least` bytes of the payload at least.
@@ -154,10 +162,10 @@ Inbox::Taken Inbox::take(size_t n, std::span<const std::byte> scratch, Sink& sin
 
 void Inbox::take_scratch(std::span<const std::byte> bytes, Sink& sink, void* cookie, Taken& taken) {
   while (!bytes.empty()) {
-    if (padding_ > 0) {
-      const size_t skipped = std::min<size_t>(bytes.size(), padding_);
-      padding_ -= uint32_t(skipped);
-      bytes = bytes.subspan(skipped);
+    if (skipped_ > 0) {
+      const size_t here = std::min<size_t>(bytes.size(), skipped_);
+      skipped_ -= uint32_t(here);
+      bytes = bytes.subspan(here);
       continue;
     }
     const size_t part = std::min(bytes.size(), sizeof header_ - head_have_);
@@ -168,7 +176,7 @@ void Inbox::take_scratch(std::span<const std::byte> bytes, Sink& sink, void* coo
     if ((taken.broken = check(taken))) return;
     if (header_.context == kControl) {
       closed_ = taken.bye;
-      padding_ = header_.length;
+      skipped_ = header_.length;
       head_have_ = 0;
       continue;
     }

@@ -95,18 +95,20 @@ class Inbox {
     const char* broken = nullptr;  ///< why this is no stream of messages; stop reading
   };
 
-  /// Where the next bytes should be read to; returns the number of entries (1 or 2).
-  int places(std::span<std::byte> scratch, iovec out[2]);
+  /// Where the next bytes should be read to; returns the number of entries (1 or 2). Asks the sink once more whether the place of a payload
+  /// under way is still one: the rest is passed over where the receive has ended by an error.
+  int places(std::span<std::byte> scratch, iovec out[2], Sink& sink, void* cookie);
   /// `n` bytes were read to places(). Delivers whole messages.
   Taken take(size_t n, std::span<const std::byte> scratch, Sink& sink, void* cookie);
   /// True while a message has arrived in part.
-  bool within_message() const { return head_have_ > 0 || under_way_ || padding_ > 0; }
+  bool within_message() const { return head_have_ > 0 || under_way_ || skipped_ > 0; }
   /// True if the last message was not small: more of its kind are likely, which come in several parts.
   bool bulky() const { return bulky_; }
 
  private:
   void begin_payload(Sink& sink, void* cookie, size_t here);
   size_t open_room() const;
+  void skip_payload();
   void grow(size_t least);
   void finish_payload(Sink& sink, void* cookie, Taken& taken);
   void take_scratch(std::span<const std::byte> bytes, Sink& sink, void* cookie, Taken& taken);
@@ -118,7 +120,7 @@ class Inbox {
   bool closed_ = false;           // bye was seen
   bool large_ = false;            // the last message was
   bool bulky_ = false;            // or at least not small
-  uint32_t padding_ = 0;          // bytes to be skipped
+  uint32_t skipped_ = 0;          // bytes still to be passed over: padding, or what nobody waits for any more
   uint32_t got_ = 0;              // bytes of payload that are there
   std::byte* landing_ = nullptr;  // where they go; null: bounce_
   std::unique_ptr<std::byte[]> bounce_;

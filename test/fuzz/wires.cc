@@ -116,6 +116,7 @@ Target introductions() {
 struct Basket final : Sink {
   std::vector<std::byte> place;
   bool lands = false, pending = false;
+  uint32_t asked = 0;  // again
   uint64_t bytes = 0;
   void* meet(ProcessId) override { return this; }
   void arrived(void*, const Header& h, const std::byte* payload) override {
@@ -124,7 +125,8 @@ struct Basket final : Sink {
     pending = false;
   }
   std::byte* landing(void*, const Header& h) override {
-    if (!lands || pending || h.length > kLongest) return nullptr;
+    if (pending) return asked++ % 4 < 3 ? place.data() : (pending = false, nullptr);  // the receive has ended
+    if (!lands || h.length > kLongest) return nullptr;
     place.assign(h.length, std::byte{0});
     pending = true;
     return place.data();
@@ -151,7 +153,7 @@ Target streams() {
             tcp::Inbox inbox;
             while (!script.over()) {
               iovec places[2];
-              const int count = inbox.places(scratch, places);
+              const int count = inbox.places(scratch, places, basket, nullptr);
               size_t n = 0;
               for (int i = 0; i < count && n < most; ++i) {
                 const auto piece = script.piece(std::min(places[i].iov_len, most - n));

@@ -1,4 +1,5 @@
 // The queue and the parser of a stream against simple models, and the parser against bytes that nobody should send.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <random>
@@ -15,18 +16,22 @@ namespace {
 using Blob = std::vector<std::byte>;
 
 struct Recorder : Sink {
-  bool land = false;
+  bool land = false, under_way = false;
+  uint32_t ends_in = UINT32_MAX;  // how often a landing is found good again
   Blob place;
   std::vector<std::pair<Header, Blob>> messages;
   uint64_t payload_bytes = 0, landed = 0;
   void* meet(ProcessId) override { return nullptr; }
   void arrived(void*, const Header& header, const std::byte* payload) override {
     if (!place.empty() && payload == place.data()) ++landed;
+    under_way = false;
     payload_bytes += header.length;
     messages.emplace_back(header, Blob(payload, payload + header.length));
   }
   std::byte* landing(void*, const Header& header) override {
     if (!land) return nullptr;
+    if (under_way) return ends_in-- > 0 ? place.data() : (under_way = false, nullptr);
+    under_way = true;
     place.assign(header.length, std::byte{});
     return place.data();
   }
@@ -46,7 +51,7 @@ Inbox::Taken feed(Inbox& inbox, const Blob& stream, std::mt19937& random, size_t
   Blob scratch(4096);
   for (size_t at = 0; at < stream.size() && !all.broken;) {
     iovec places[2];
-    const int entries = inbox.places(scratch, places);
+    const int entries = inbox.places(scratch, places, sink, nullptr);
     size_t n = std::min(stream.size() - at, 1 + random() % most);
     size_t done = 0;
     for (int i = 0; i < entries && done < n; ++i) {
@@ -197,6 +202,28 @@ TEST_CASE("the inbox finds messages in any division of the stream") {
   }
 }
 
+TEST_CASE("nothing is written any more to the memory of a receive that has ended, and the next message is found") {
+  Inbox inbox;
+  Recorder recorder;
+  recorder.land = true;
+  recorder.ends_in = 1;
+  std::mt19937 random(6);
+  Blob stream, ones(60'000, std::byte{1});
+  append(stream, {1, 0, 0, 60'000, 0, 1, 0}, ones);
+  feed(inbox, Blob(stream.begin(), stream.begin() + 5000), random, 1, recorder);  // a byte at a time: it is asked soon
+  CHECK(inbox.within_message());
+  const Blob then = recorder.place;
+  CHECK(then != ones);
+  CHECK(std::ranges::count(then, std::byte{1}) < 4000);
+  Blob rest(stream.begin() + 5000, stream.end());
+  append(rest, {2, 0, 0, 10, 0, 1, 0}, Blob(10));
+  append(rest, bye(), {});
+  CHECK(feed(inbox, rest, random, 3000, recorder).bye);
+  CHECK(recorder.place == then);
+  REQUIRE(recorder.messages.size() == 1);
+  CHECK(recorder.messages[0].first.context == 2);
+}
+
 TEST_CASE("payloads begin far from where they came from, counted from the beginning of a page") {
   const Blob memory(3 * 4096);
   for (size_t at = 0; at < 4096; ++at) {
@@ -240,8 +267,8 @@ TEST_CASE("a header that promises much costs little") {
   CHECK(inbox.within_message());
   Blob scratch(16);
   iovec places[2];
-  CHECK(inbox.places(scratch, places) == 1);  // the bounce buffer only,
-  CHECK(places[0].iov_len <= 256 * 1024);     // and not a gigabyte of it
+  CHECK(inbox.places(scratch, places, recorder, nullptr) == 1);  // the bounce buffer only,
+  CHECK(places[0].iov_len <= 256 * 1024);                        // and not a gigabyte of it
 }
 
 TEST_CASE("random and damaged bytes do no harm to the parser") {
