@@ -12,6 +12,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.dont_write_bytecode = True
+from findings import failures, has, want
+
 BIN = pathlib.Path(sys.argv[1]) / "bin"
 PROGRAM = """
 #include <mpi.h>
@@ -43,19 +46,8 @@ int main(int argc, char **argv) {
   return 0;
 }
 """
-failures = []
 work = tempfile.TemporaryDirectory()
 program = pathlib.Path(work.name) / "program"
-
-
-def want(what, found, expected):
-    if found != expected:
-        failures.append(f"{what}: {found!r} instead of {expected!r}")
-
-
-def has(what, text, part):
-    if part not in text:
-        failures.append(f"{what}: no {part!r} in {text!r}")
 
 
 def job(*words, **variables):

@@ -10,19 +10,11 @@ import subprocess
 import sys
 import tempfile
 
+sys.dont_write_bytecode = True
+from findings import failures, has, want
+
 WEFT = pathlib.Path(sys.argv[1]) / "bin/weft"
 COLLECTIVES = ["barrier", "bcast", "gather", "scatter", "allgather", "alltoall", "reduce", "allreduce", "reduce_scatter", "scan", "exscan"]
-failures = []
-
-
-def want(what, found, expected):
-    if found != expected:
-        failures.append(f"{what}: {found!r} instead of {expected!r}")
-
-
-def has(what, text, part):
-    if part not in text:
-        failures.append(f"{what}: no {part!r} in {text!r}")
 
 
 def ask(*words, coll="", network="", table="none"):
