@@ -83,6 +83,9 @@ int show_paths(const std::vector<std::string>& options);
 /// Starts and ends MPI: exit code.
 int be_trial_rank();
 
+/// `weft bench OPTIONS...`: the comparison of benchmarks that is installed, for this installation. Returns only if it cannot be started.
+int bench(const std::vector<std::string>& options);
+
 /// Folder of the running program, symbolic links resolved.
 std::string own_folder();
 

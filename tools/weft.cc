@@ -1,5 +1,5 @@
 // The `weft` command: what is installed (info), whether this machine is fit for it (doctor), the jobs that run (ps, kill), what
-// collectives cost (explain), and the table that says which algorithms are best (tune).
+// collectives cost (explain), the table that says which algorithms are best (tune), and how fast this is beside others (bench).
 #include <config.h>
 
 #include <CLI/CLI.hpp>
@@ -128,12 +128,16 @@ int main(int argc, char** argv) {
       "tune",
       "measures messages and the algorithms of collectives by a job, for a table that mpirun goes by from then on (weft tune --help)");
   measures->prefix_command()->set_help_flag();
+  auto* beside = app.add_subcommand(
+      "bench", "micro-benchmarks of this Weft, alone or in turns with other MPI installations: --against PREFIX... (weft bench --help)");
+  beside->prefix_command()->set_help_flag();
   ExplainQuestion question;
   auto* costs = add_explain(app, question);
   auto* trial = app.add_subcommand("trial-rank", "")->group("");                      // the program of that job
   auto* tuning = app.add_subcommand("tuning-rank", "")->group("")->prefix_command();  // that of weft tune
   CLI11_PARSE(app, argc, argv);
   if (tuning->parsed()) return be_tuning_rank(tuning->remaining());
+  if (beside->parsed()) return bench(beside->remaining());
   if (measures->parsed()) return tune(measures->remaining());
   if (trial->parsed()) return be_trial_rank();
   if (ways->parsed()) return show_paths(ways->remaining());

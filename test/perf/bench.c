@@ -4,7 +4,9 @@
  *
  * Two-rank rows use ranks 0 and 1; collective rows use all. Values: latency is half a round trip in microseconds (median of
  * batches), bandwidth in MB/s (bidirectional: of both directions together), message rate in messages/s, collectives the mean time
- * of a call in microseconds (slowest rank, median of batches), memory the resident set in KiB (largest rank). */
+ * of a call in microseconds (slowest rank, median of batches), memory the resident set in KiB (largest rank). Of nonblocking calls: the
+ * time with nothing to do meanwhile in microseconds, and how much of it a computation as long hides, in per cent (overlap_...: without
+ * a call of MPI meanwhile; ..._tested: with 16 of MPI_Test; slowest rank). */
 #include <mpi.h>
 
 #include "row.h"
@@ -147,6 +149,99 @@ static void collectives(void) {
     for (size_t s = 0; wanted(all[c].name) && s < sizeof sizes / sizeof *sizes; ++s) time_collective(all[c].name, all[c].run, sizes[s]);
 }
 
+/* Nonblocking calls, and what a computation hides of them. */
+typedef int nonblocking(int count, MPI_Request* requests); /* starts it; the number of its requests */
+static int start_exchange(int n, MPI_Request* requests) {
+  if (rank > 1) return 0;
+  MPI_Irecv(receive_buffer, n, MPI_DOUBLE, 1 - rank, 4, MPI_COMM_WORLD, &requests[0]);
+  MPI_Isend(send_buffer, n, MPI_DOUBLE, 1 - rank, 4, MPI_COMM_WORLD, &requests[1]);
+  return 2;
+}
+static int start_allreduce(int n, MPI_Request* requests) {
+  MPI_Iallreduce(send_buffer, receive_buffer, n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, requests);
+  return 1;
+}
+static int start_alltoall(int n, MPI_Request* requests) {
+  MPI_Ialltoall(send_buffer, n / ranks, MPI_DOUBLE, receive_buffer, n / ranks, MPI_DOUBLE, MPI_COMM_WORLD, requests);
+  return 1;
+}
+
+/* Work in registers only, of so many turns. */
+static volatile double computed;
+static void compute(double turns) {
+  double x = computed;
+  for (long i = (long)turns; i > 0; --i) x = x * 0.999 + 0.5;
+  computed = x;
+}
+
+static double turns_per_second(void) {
+  double rates[BATCHES];
+  for (int b = 0; b < BATCHES; ++b) {
+    const double begin = MPI_Wtime();
+    compute(1e5);
+    rates[b] = 1e5 / (MPI_Wtime() - begin);
+  }
+  return median(rates, BATCHES);
+}
+
+/* Seconds of one call at the slowest rank: started if there is a `start`, then `turns` of work in so many parts with MPI_Test after each
+ * but the last, and waited for. */
+static double seconds_with(nonblocking* start, int count, double turns, int parts, long rounds) {
+  MPI_Request requests[2];
+  double mine, slowest;
+  MPI_Barrier(MPI_COMM_WORLD);
+  const double begin = MPI_Wtime();
+  for (long i = 0; i < rounds; ++i) {
+    const int n = start ? start(count, requests) : 0;
+    for (int p = 0, done; turns > 0 && p < parts; ++p) {
+      compute(turns / parts);
+      if (n > 0 && p + 1 < parts) MPI_Testall(n, requests, &done, MPI_STATUSES_IGNORE);
+    }
+    MPI_Waitall(n, requests, MPI_STATUSES_IGNORE);
+  }
+  mine = (MPI_Wtime() - begin) / (double)rounds;
+  MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+  return slowest;
+}
+
+static double hidden(double pure, double alone, double total) {
+  const double share = 100 * (1 - (total - alone) / pure);
+  return share < 0 ? 0 : share > 100 ? 100 : share;
+}
+
+static void time_overlap(const char* name, nonblocking* start, long bytes) {
+  enum { PARTS = 17 };
+  double times[BATCHES], untouched[BATCHES], tested[BATCHES];
+  char row[64];
+  const int count = (int)(bytes / (long)sizeof(double));
+  const long rounds = (bytes <= 65536 ? 400 : 60) / (quick ? 16 : 1);
+  const double rate = turns_per_second();
+  seconds_with(start, count, 0, 1, 2);
+  for (int b = 0; b < BATCHES; ++b) {
+    const double pure = seconds_with(start, count, 0, 1, rounds), turns = pure * rate;
+    const double alone = seconds_with(NULL, 0, turns, 1, rounds), alone_in_parts = seconds_with(NULL, 0, turns, PARTS, rounds);
+    times[b] = pure * 1e6;
+    untouched[b] = hidden(pure, alone, seconds_with(start, count, turns, 1, rounds));
+    tested[b] = hidden(pure, alone_in_parts, seconds_with(start, count, turns, PARTS, rounds));
+  }
+  report(name, bytes, median(times, BATCHES), "us");
+  snprintf(row, sizeof row, "overlap_%s", name);
+  report(row, bytes, median(untouched, BATCHES), "%");
+  snprintf(row, sizeof row, "overlap_%s_tested", name);
+  report(row, bytes, median(tested, BATCHES), "%");
+}
+
+static void overlaps(void) {
+  static const struct {
+    const char* name;
+    nonblocking* start;
+  } all[] = {{"isend_irecv", start_exchange}, {"iallreduce", start_allreduce}, {"ialltoall", start_alltoall}};
+  static const long sizes[] = {65536, 1 << 20};
+  for (size_t c = 0; wanted("overlap") && ranks > 1 && c < sizeof all / sizeof *all; ++c)
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; ++s)
+      if (chosen(sizes[s])) time_overlap(all[c].name, all[c].start, sizes[s]);
+}
+
 static long resident_kib(void) {
   long pages = 0, skip;
   FILE* f = fopen("/proc/self/statm", "r");
@@ -188,6 +283,7 @@ int main(int argc, char** argv) {
   for (size_t s = 4; wanted("bidirectional") && ranks > 1 && s < sizeof sizes / sizeof *sizes; ++s)
     if (chosen(sizes[s])) bidirectional(sizes[s]);
   collectives();
+  overlaps();
   free(send_buffer);
   free(receive_buffer);
   MPI_Finalize();
