@@ -96,6 +96,9 @@ def mistakes():
     has("a picture of nothing", bench("--picture", "x.svg", status=2).stderr, "name another installation")
     has("no installation", bench("--against", "/nowhere", status=2).stderr, "/nowhere: there is no bin/mpicc")
     has("one installation twice", bench("--against", folder / "again", folder / "again", status=2).stderr, "named twice")
+    slow = fake("slow", "")
+    (folder / "slow/bin/mpirun").write_text("#!/bin/sh\nexec sleep 60\n")
+    has("a library that does not end", bench("--only", "barrier", "--quick", "--against", slow, "--timeout", "10", status=1).stderr, "took longer than 10 s")
     has("no Python", bench("--quick", status=1, PATH="/nowhere").stderr, "needs Python 3")
 
 

@@ -64,7 +64,10 @@ def run(prefix, program, options):
     command += ["--quick"] if options.quick else []
     command += ["--only", options.only] if options.only else []
     begin = time.monotonic()
-    done = subprocess.run(command, env=environment(prefix, options.net), capture_output=True, text=True, timeout=options.timeout)
+    try:
+        done = subprocess.run(command, env=environment(prefix, options.net), capture_output=True, text=True, timeout=options.timeout)
+    except subprocess.TimeoutExpired:
+        raise SystemExit(f"{' '.join(command)} took longer than {options.timeout:g} s: see --quick, --only and --timeout") from None
     if done.returncode:
         raise SystemExit(f"{' '.join(command)} failed with {done.returncode}:\n{done.stdout}{done.stderr}")
     rows = {}
