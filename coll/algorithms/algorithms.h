@@ -62,8 +62,10 @@ const Algorithm* find_algorithm(Pattern, std::string_view name);
 
 // barrier.cc
 Schedule barrier_dissemination(const Topology&, Rank me, int32_t size, const Parameters&);
+Schedule barrier_dissemination_4(const Topology&, Rank me, int32_t size, const Parameters&);
 // bcast.cc
 Schedule bcast_binomial(const Topology&, Rank me, int32_t size, const Parameters&);
+Schedule bcast_knomial_4(const Topology&, Rank me, int32_t size, const Parameters&);
 Schedule bcast_scatter_allgather(const Topology&, Rank me, int32_t size, const Parameters&);
 Schedule bcast_chain(const Topology&, Rank me, int32_t size, const Parameters&);
 Schedule bcast_binary_tree(const Topology&, Rank me, int32_t size, const Parameters&);
@@ -85,6 +87,7 @@ Schedule alltoall_pairwise(const Topology&, Rank me, int32_t size, const Paramet
 Schedule alltoall_bruck(const Topology&, Rank me, int32_t size, const Parameters&);
 // reduce.cc
 Schedule reduce_binomial(const Topology&, Rank me, int32_t size, const Parameters&);
+Schedule reduce_knomial_4(const Topology&, Rank me, int32_t size, const Parameters&);
 Schedule reduce_rabenseifner(const Topology&, Rank me, int32_t size, const Parameters&);
 Schedule allreduce_recursive_doubling(const Topology&, Rank me, int32_t size, const Parameters&);
 Schedule allreduce_rabenseifner(const Topology&, Rank me, int32_t size, const Parameters&);
@@ -111,6 +114,13 @@ Schedule reduce_many_leaders(const Topology&, Rank me, int32_t size, const Param
 Schedule allreduce_many_leaders(const Topology&, Rank me, int32_t size, const Parameters&);
 Schedule reduce_scatter_many_leaders(const Topology&, Rank me, int32_t size, const Parameters&);
 Schedule alltoall_many_leaders(const Topology&, Rank me, int32_t size, const Parameters&);
+// double_tree.cc
+Schedule bcast_double_tree(const Topology&, Rank me, int32_t size, const Parameters&);
+Schedule reduce_double_tree(const Topology&, Rank me, int32_t size, const Parameters&);
+Schedule allreduce_double_tree(const Topology&, Rank me, int32_t size, const Parameters&);
+// pat.cc
+Schedule allgather_pat(const Topology&, Rank me, int32_t size, const Parameters&);
+Schedule reduce_scatter_pat(const Topology&, Rank me, int32_t size, const Parameters&);
 // neighbor.cc
 Schedule neighbor_allgather_linear(const Topology&, Rank me, int32_t size, const Parameters&);
 Schedule neighbor_alltoall_linear(const Topology&, Rank me, int32_t size, const Parameters&);

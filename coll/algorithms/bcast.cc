@@ -33,6 +33,12 @@ Schedule bcast_binomial(const Topology&, Rank me, int32_t size, const Parameters
   return pipeline(kin.parent, kin.children, 1);
 }
 
+/// ceil(log4 p) rounds of up to three messages: short data, where a message takes much longer than it keeps a processor busy.
+Schedule bcast_knomial_4(const Topology&, Rank me, int32_t size, const Parameters& p) {
+  const Kin kin = Kin::knomial<4>(me, size, p.root);
+  return pipeline(kin.parent, kin.children, 1);
+}
+
 /// Binomial scatter, then ring allgather: each rank sends and receives about twice the data, whatever p is (van de Geijn).
 /// Blocks are numbered from the root on.
 Schedule bcast_scatter_allgather(const Topology&, Rank me, int32_t size, const Parameters& p) {

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "coll/algorithms/algorithms.h"
+#include "coll/algorithms/tree.h"
 
 namespace weft::coll {
 
@@ -102,28 +103,39 @@ Schedule copy_through(bool in_place, int32_t blocks = 1) {
   return b.done();
 }
 
-}  // namespace
-
-/// ceil(log2 p) rounds of whole messages. Operations that do not commute run up to rank 0, which passes the result on.
-Schedule reduce_binomial(const Topology&, Rank me, int32_t size, const Parameters& p) {
+/// Up a k-nomial tree. Operations that do not commute run up to rank 0, which passes the result on.
+template <int32_t k>
+Schedule reduce_by_tree(Rank me, int32_t size, const Parameters& p) {
   if (size == 1) return copy_through(p.in_place);
   Builder b(1);
   const Rank top = p.commutative ? p.root : 0;
-  const int32_t self = wrap(me - top, size);
+  const Kin kin = Kin::knomial<k>(me, size, top);
+  std::array<uint8_t, k> rooms{};  // each result is made where the latest message is, so that the order is kept without a copy
   uint8_t now = buffer_in;
-  uint8_t arrived[2] = {0, 0};  // each result is made where the latest message is, so that the order is kept without a copy
-  int turn = 0;
-  int64_t mask = 1;
-  for (; mask < size && !(self & mask); mask *= 2) {
-    if (self + mask >= size) continue;
-    if (arrived[turn] == 0) arrived[turn] = b.full_region();
-    b.receive(wrap(me + mask, size), {arrived[turn], 0}).next();
-    b.reduce({now, 0}, {arrived[turn], 0}).next();
-    now = arrived[turn];
-    turn = 1 - turn;
+  const auto free_room = [&](size_t number) -> uint8_t& {
+    for (uint8_t& room : rooms)
+      if ((room == 0 || room != now) && number-- == 0) return room;
+    return rooms.back();
+  };
+  // The nearest children's subtrees are the smallest and come first.
+  for (size_t left = kin.children.size(); left > 0;) {
+    const size_t together = std::min<size_t>(left, k - 1);
+    left -= together;
+    std::array<uint8_t, k> arrived{};
+    for (size_t i = 0; i < together; ++i) {
+      uint8_t& room = free_room(i);
+      if (room == 0) room = b.full_region();
+      b.receive(kin.children[left + i], {arrived[i] = room, 0});
+    }
+    b.next();
+    for (size_t i = 0; i < together; ++i) {
+      b.reduce({now, 0}, {arrived[i], 0});
+      now = arrived[i];
+    }
+    b.next();
   }
-  if (self != 0) {
-    b.send(wrap(me - mask, size), {now, 0}).next();
+  if (kin.parent >= 0) {
+    b.send(kin.parent, {now, 0}).next();
     if (me == p.root) b.receive(top, {buffer_out, 0});
   } else if (me == p.root) {
     b.copy({now, 0}, {buffer_out, 0});
@@ -132,6 +144,14 @@ Schedule reduce_binomial(const Topology&, Rank me, int32_t size, const Parameter
   }
   return b.done();
 }
+
+}  // namespace
+
+/// ceil(log2 p) rounds of whole messages.
+Schedule reduce_binomial(const Topology&, Rank me, int32_t size, const Parameters& p) { return reduce_by_tree<2>(me, size, p); }
+
+/// ceil(log4 p) rounds of up to three messages: short data, where a message takes much longer than it keeps a processor busy.
+Schedule reduce_knomial_4(const Topology&, Rank me, int32_t size, const Parameters& p) { return reduce_by_tree<4>(me, size, p); }
 
 /// Halving, then a gather of the pieces to the root: long data (Rabenseifner 2004).
 Schedule reduce_rabenseifner(const Topology&, Rank me, int32_t size, const Parameters& p) {

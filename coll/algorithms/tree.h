@@ -15,13 +15,18 @@ struct Kin {
   std::vector<Rank> children;
 
   /// In the binomial tree: the largest subtree first.
-  static Kin binomial(Rank me, int32_t size, Rank root) {
-    const int32_t self = wrap(me - root, size);
+  static Kin binomial(Rank me, int32_t size, Rank root) { return knomial<2>(me, size, root); }
+  /// In the tree of ceil(log_k p) rounds in which each rank that has the data serves k - 1 others: the largest subtrees first.
+  template <int32_t k>
+  static Kin knomial(Rank me, int32_t size, Rank root) {
+    const int64_t self = wrap(me - root, size);
     Kin kin;
-    int64_t mask = reach(self, size);
-    if (self != 0) kin.parent = wrap(me - mask, size);
-    for (mask /= 2; mask > 0; mask /= 2)
-      if (self + mask < size) kin.children.push_back(wrap(me + mask, size));
+    int64_t reach = 1;
+    while (reach < size && self % (reach * k) == 0) reach *= k;
+    if (self != 0) kin.parent = wrap(self - self % (reach * k) + root, size);
+    for (int64_t distance = reach / k; distance > 0; distance /= k)
+      for (int64_t child = self + distance; child < std::min<int64_t>(size, self + distance * k); child += distance)
+        kin.children.push_back(wrap(child + root, size));
     return kin;
   }
   /// In a complete tree of so many children each; of one: a chain.

@@ -161,7 +161,7 @@ class Simulation {
       if (q_.uneven && (buffer != buffer_out || v.block != r || v.ranks != std::vector<Rank>{number})) {
         wrong(r, "puts " + show(v) + " where a block of another size belongs");
       }
-    } else if (q_.pattern == Pattern::reduce_scatter && !q_.uneven && buffer >= first_region) {
+    } else if ((q_.pattern == Pattern::reduce_scatter || q_.pattern == Pattern::allgather) && !q_.uneven && buffer >= first_region) {
       return;  // all blocks are of one size
     } else if (v.block != number) {
       wrong(r, "puts " + show(v) + " in the place of block " + std::to_string(number));
