@@ -131,8 +131,8 @@ def tuning():
     want("numbers of the machine", {name.split(".")[0] for name in table["machine"]}, {"cache", "host", "reduce", "copy"})
     want("no number is nothing", all(table["machine"][name]["value"] > 0 for name in ("cache.per_byte", "cache.send", "reduce", "copy")), True)
     sizes = {(m["collective"], m["bytes"]): set(m["ns"]) for m in table["measurements"]}
-    want("barrier's candidates", sizes[("barrier", 0)], {"dissemination", "node"})
-    want("allreduce's candidates", sizes[("allreduce", 8)], {"recursive_doubling", "rabenseifner", "ring", "node"})
+    want("barrier's candidates", sizes[("barrier", 0)], {"dissemination", "dissemination_4", "node"})
+    want("allreduce's candidates", sizes[("allreduce", 8)], {"recursive_doubling", "rabenseifner", "ring", "double_tree", "node"})
     want("collectives", {name for name, _ in sizes}, {"allreduce", "barrier"})
     weft("tune", "-n", "2", "--quick", "--only", "barrier")
     again = json.loads(file.read_text())

@@ -1,0 +1,47 @@
+#!/bin/bash
+# How good the choice of algorithms is: `weft tune` on beds of several shapes measures each algorithm of each collective, and selection.py
+# says in how many cells the chosen one is within 10 % of the best.
+#   selection.sh [--quick] [SHAPE...]     SHAPE: HOSTSxRANKS[@MBIT[/US]]: so many ranks on each host, links of MBIT Mbit/s with US microseconds
+# 1xN runs on this machine. On the beds all hosts share its processors, so that links have to be slow for them to be what counts. Needs root otherwise; a bed of --latency goes through a switch in user space.
+set -eu
+. "$(dirname "$0")/../../contrib/lib/common.sh"
+here=$SRC/test/beds
+work=$OUT/perf/selection
+mkdir -p "$work"
+. "$here/lib/bed.sh"
+options=()
+[ "${1:-}" != --quick ] || { options=(--quick); shift; }
+[ $# -gt 0 ] || set -- 1x2 1x4 1x6 2x1@200/500 4x1@200/500 7x1@200/500 8x1@200/500 2x3@200/500 2x4@200/500 4x4@200/500
+
+measure() { # measure SHAPE: its table is $work/SHAPE.json
+  local shape=${1%@*} limits=() hosts='' n
+  local count=${shape%x*} each=${shape#*x} table
+  table=$work/${1//[@\/]/-}.json
+  rm -f "$table"
+  case $1 in *@*/*) limits=(--latency "${1##*/}") ;; esac
+  case $1 in *@*) n=${1#*@} limits+=(--rate "${n%/*}") ;; esac
+  for ((n = 1; n <= count; ++n)); do hosts+=${hosts:+,}node$n:$each; done
+  say "  $1"
+  if [ "$count" -eq 1 ]; then
+    WEFT_COLL_TABLE=none timeout 600 "$PREFIX/bin/weft" tune "${options[@]}" --output "$table" --bind-to none -n "$each" >"$work/out" 2>&1 </dev/null || broken "$1"
+    return
+  fi
+  bed_up perf "$here/cluster" up "$count" "${limits[@]}" --share "$work" --share "$PREFIX"
+  timeout 900 "$here/cluster" exec head -- env WEFT_COLL_TABLE=none "$PREFIX/bin/weft" tune "${options[@]}" --output "$table" \
+    --bind-to none -H "$hosts" -n $((count * each)) >"$work/out" 2>&1 </dev/null || broken "$1"
+  bed_down
+}
+
+broken() { # broken WHAT: a failure, with what the job has said
+  cat "$work/out"
+  die "$1: no table"
+}
+
+for shape; do [ "${shape%%x*}" -eq 1 ] || can_bed || skip "$why_not"; done
+tables=()
+for shape; do
+  measure "$shape"
+  tables+=("$work/${shape//[@\/]/-}.json")
+done
+python3 "$SRC/test/perf/selection.py" "${tables[@]}" | tee "$work/table.md"
+result "$(tail -n 1 "$work/table.md")"
