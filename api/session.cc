@@ -10,6 +10,7 @@
 #include "comm/create.h"
 #include "comm/group.h"
 #include "runtime/base/error.h"
+#include "runtime/base/text.h"
 #include "runtime/mem/alloc_kinds.h"
 
 namespace weft::body {
@@ -40,12 +41,13 @@ std::vector<std::string> process_sets(comm::Session& session) {
 Result<std::vector<ProcessId>> members_of(comm::Session& session, std::string_view name) {
   const boot::Job& job = session.instance->job();
   std::vector<ProcessId> members;
-  if (name == comm::kSelfSet) return std::vector<ProcessId>{{0, job.rank}};
-  if (name == comm::kWorldSet) {
+  if (same_word(name, comm::kSelfSet)) return std::vector<ProcessId>{{0, job.rank}};
+  if (same_word(name, comm::kWorldSet)) {
     for (uint32_t rank = 0; rank < job.size; ++rank) members.push_back({0, rank});
     return members;
   }
-  const auto ranks = name == comm::kHostSet ? Result<std::vector<uint32_t>>(job.node_ranks) : session.instance->boot().process_set(name);
+  const auto ranks =
+      same_word(name, comm::kHostSet) ? Result<std::vector<uint32_t>>(job.node_ranks) : session.instance->boot().process_set(name);
   if (!ranks) return ranks.failure();
   for (const uint32_t rank : *ranks) members.push_back({0, rank});
   return members;

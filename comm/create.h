@@ -25,7 +25,8 @@ int split(Communicator&, int color, int key, Communicator** made);
 /// mpi://SELF as mpi_pset_name; unguided ones go to the first level, from the host down, at which the ranks (of both groups) are not all
 /// together, and name it in `info`.
 int split_type(Communicator&, int split_type, int key, Info* info, Communicator** made);
-/// Process sets that there always are. The last one: the processes of the own host.
+/// Process sets that there always are. The last one: the processes of the own host. Asked for, they are found in any case of letters, as
+/// they are by Open MPI and MPICH, whose users have both in their programs.
 inline constexpr std::string_view kWorldSet = "mpi://WORLD", kSelfSet = "mpi://SELF", kHostSet = "mpix://SHARED";
 /// MPI_Get_hw_resource_info (MPI 5.0, 11.1.2): the types of resource, and whether the calling thread is bound to one instance.
 /// "hwloc://Package" and so on where our launcher described the node; else the host alone, "mpi_shared_memory".

@@ -5,6 +5,7 @@
 #include "include/mpi.h"
 #include "runtime/base/error.h"
 #include "runtime/base/log.h"
+#include "runtime/base/text.h"
 #include "runtime/topo/node.h"
 #include "runtime/type/predefined.h"
 
@@ -43,9 +44,9 @@ int resource_color(const boot::Job& job, std::string_view name) {
 int set_color(const Communicator& comm, const std::string& name) {
   constexpr int launchers = 1 << 28, alone = 1 << 29, of_host = 1 << 30;
   boot::Bootstrap& boot = comm.instance->boot();
-  if (name == kWorldSet) return 0;
-  if (name == kSelfSet) return alone + static_cast<int>(boot.job().rank);
-  if (name == kHostSet) return of_host + host_color(boot.job());
+  if (same_word(name, kWorldSet)) return 0;
+  if (same_word(name, kSelfSet)) return alone + static_cast<int>(boot.job().rank);
+  if (same_word(name, kHostSet)) return of_host + host_color(boot.job());
   const auto names = boot.process_sets();
   const auto members = boot.process_set(name);
   if (!names || !members || !std::ranges::count(*members, boot.job().rank)) return MPI_UNDEFINED;

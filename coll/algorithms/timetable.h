@@ -17,7 +17,8 @@ class Timetable {
   /// The step happens `times` times, from `from` on at each time once, a block further in each of its places.
   void add(int32_t from, int32_t times, Step step) {
     for (Place* place : {&step.a, &step.b, &step.c}) place->stride = 1;
-    if (times > 0 && (step.peer >= 0 || !(step.kind == StepKind::send || step.kind == StepKind::receive))) lines_.push_back({from, from + times, step});
+    if (times > 0 && (step.peer >= 0 || !(step.kind == StepKind::send || step.kind == StepKind::receive)))
+      lines_.push_back({from, from + times, step});
   }
 
   /// As rounds: a loop for each time span in which the same things happen.

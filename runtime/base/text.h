@@ -39,4 +39,10 @@ bool read_number(std::string_view text, Number& value) {
   return error == std::errc() && stop == text.data() + text.size();
 }
 
+/// Equal but for the case of ASCII letters.
+inline bool same_word(std::string_view a, std::string_view b) {
+  const auto small = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c; };
+  return std::ranges::equal(a, b, [&](char x, char y) { return small(x) == small(y); });
+}
+
 }  // namespace weft

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <limits>
 
+#include "runtime/base/text.h"
+
 extern char** environ;
 
 namespace weft::config {
@@ -18,10 +20,6 @@ std::vector<std::string>& reserved() {
 }
 
 char upper(char c) { return c >= 'a' && c <= 'z' ? char(c - 32) : c; }
-
-bool same_word(std::string_view a, std::string_view b) {
-  return std::ranges::equal(a, b, [](char x, char y) { return upper(x) == upper(y); });
-}
 
 bool parse_boolean(std::string_view text, int64_t& out) {
   for (const char* yes : {"1", "yes", "on", "true", "y"})

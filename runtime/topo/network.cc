@@ -6,6 +6,8 @@
 #include <optional>
 #include <unordered_set>
 
+#include "runtime/base/text.h"
+
 namespace weft::topo {
 namespace {
 
@@ -115,10 +117,6 @@ struct Names {
   }
 };
 
-bool same_letters(std::string_view a, std::string_view b) {
-  return std::ranges::equal(a, b, [](unsigned char x, unsigned char y) { return tolower(x) == tolower(y); });
-}
-
 }  // namespace
 
 bool names(std::string_view list, std::string_view name) {
@@ -134,11 +132,11 @@ Result<Network::Switch> Network::parse_line(std::string_view line) {
     std::string_view word = line.substr(0, std::min(line.find_first_of(kSpace), line.size()));
     line.remove_prefix(word.size());
     const std::string_view key = take(word, '=');
-    std::string* const value = same_letters(key, "SwitchName") ? &made.name
-                               : same_letters(key, "Nodes")    ? &made.nodes
-                               : same_letters(key, "Switches") ? &made.switches
-                                                               : nullptr;
-    if (!value && same_letters(key, "LinkSpeed")) continue;
+    std::string* const value = same_word(key, "SwitchName") ? &made.name
+                               : same_word(key, "Nodes")    ? &made.nodes
+                               : same_word(key, "Switches") ? &made.switches
+                                                            : nullptr;
+    if (!value && same_word(key, "LinkSpeed")) continue;
     if (!value) return Failure{"\"" + std::string(key) + "\" is none of SwitchName=, Nodes=, Switches="};
     if (!value->empty()) return Failure{std::string(key) + "= twice"};
     *value = word;

@@ -203,7 +203,7 @@ void process_sets() {
     split_by_set(session, name);
   }
   CHECK(!list || names == known);
-  for (const char* always : {"mpi://WORLD", "mpi://SELF"}) split_by_set(session, always);
+  for (const char* always : {"mpi://WORLD", "mpi://SELF", "mpi://world", "MPI://Self"}) split_by_set(session, always);
   MPI_Group none = MPI_GROUP_EMPTY;
   CHECK(check::error_class(MPI_Group_from_session_pset(session, "no such set", &none)) == MPI_ERR_ARG && none == MPI_GROUP_NULL);
   MPI_Session_finalize(&session);
