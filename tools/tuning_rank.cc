@@ -136,6 +136,8 @@ class Trial {
     return least;
   }
 
+  template <class Work>
+  double per_turn(int turns, Work work) const;
   double ping_pong(int other, bool first, int bytes, int turns);
   double burst(int other, bool first, bool of_sender);
   void measure_path(const char* level, int a, int b);
@@ -300,21 +302,30 @@ void Trial::run_once(Pattern pattern, MPI_Comm comm, int n) {
   }
 }
 
-/// Until the last rank is done, in ns: ranks begin together each time, so that none runs ahead.
-double Trial::time_of(Pattern pattern, const Candidate& c, int count, int turns) {
-  double sum = 0;
-  for (int i = 0; i < turns; ++i) {
-    mpi_.barrier(kWorld);
-    const double begin = now_ns();
-    run_once(pattern, c.comm, count);
-    sum += now_ns() - begin;
-  }
-  return most(sum / turns);
+/// ns a turn, of turns that follow each other.
+template <class Work>
+double Trial::per_turn(int turns, Work work) const {
+  mpi_.barrier(kWorld);
+  const double begin = now_ns();
+  for (int i = 0; i < turns; ++i) work();
+  return most((now_ns() - begin) / turns);
 }
 
-/// Candidates take turns; of each the fastest round counts: what other work delays says nothing of an algorithm.
+/// Until the last rank is done, in ns, with the barrier after each turn that keeps ranks from running ahead. Were each rank's own time
+/// looked at, from a barrier on, one that leaves barriers late would find its data there: in a network of long latency that happens again
+/// and again.
+double Trial::time_of(Pattern pattern, const Candidate& c, int count, int turns) {
+  return per_turn(turns, [&] {
+    run_once(pattern, c.comm, count);
+    if (pattern != Pattern::barrier) mpi_.barrier(kWorld);
+  });
+}
+
+/// Candidates take turns; of each the fastest round counts: what other work delays says nothing of an algorithm. What the barriers take is
+/// left out in the end, and is the same for all.
 void Trial::measure_size(Pattern pattern, std::vector<Candidate>& all, uint64_t bytes, const coll::Topology& topology, int32_t hosts) {
   constexpr double kRound_ns = 2e6, kHopeless = 8;
+  constexpr double kLeast = 0.02;  // of the whole: so short that barriers hide it
   int count = static_cast<int>(bytes / sizeof(double));
   if (pattern == Pattern::reduce_scatter) count = count / size_ * size_;
   double best = std::numeric_limits<double>::max();
@@ -324,9 +335,13 @@ void Trial::measure_size(Pattern pattern, std::vector<Candidate>& all, uint64_t 
     c.turns = static_cast<int>(std::clamp(kRound_ns / std::max(c.ns, 1.0), 1.0, 200.0));
     best = std::min(best, c.ns);
   }
-  for (int round = 0; round < (quick_ ? 3 : 9); ++round)
+  double barrier = pattern == Pattern::barrier ? 0 : std::numeric_limits<double>::max();
+  for (int round = 0; round < (quick_ ? 3 : 9); ++round) {
     for (Candidate& c : all)
       if (c.ns < kHopeless * best) c.ns = std::min(c.ns, time_of(pattern, c, count, c.turns));
+    barrier = std::min(barrier, per_turn(all.front().turns, [&] { mpi_.barrier(kWorld); }));
+  }
+  for (Candidate& c : all) c.ns = std::max(c.ns - barrier, kLeast * c.ns);
   if (rank_ != 0) return;
   bytes = pattern == Pattern::barrier ? 0 : static_cast<uint64_t>(count) * sizeof(double);
   const coll::Agreed a{.pattern = pattern, .size = size_, .hosts = hosts, .bytes = bytes};

@@ -67,7 +67,7 @@ def words_of_the_user():
         runs = answer(*words, size, coll=rule)["runs"]
         want(f"{size} with {rule}", (runs["algorithm"], runs["by"], runs["entry"]), (algorithm, by, rule if by == "WEFT_COLL" else ""))
     refused = answer(*words, "64K", "--ordered", coll=rule)
-    want("an operation that does not commute", (refused["runs"]["algorithm"], refused["runs"]["entry_unusable"], refused["unfit"]), ("two_level", True, ["ring", "many_leaders"]))
+    want("an operation that does not commute", (refused["runs"]["algorithm"], refused["runs"]["entry_unusable"], refused["unfit"]), ("two_level", True, ["ring", "double_tree", "many_leaders"]))
     has("its verdict", refused["verdict"], "cannot be used here")
     slow = answer(*words, "1M", coll="allreduce=recursive_doubling")
     has("a bad choice", slow["verdict"], "The model differs: it expects")
@@ -84,7 +84,7 @@ def one_warning_a_job():
     """Ranks say it once, too."""
     job = subprocess.run([WEFT.parent / "mpirun", "-n", "3", WEFT, "trial-rank"], capture_output=True, text=True, env={**os.environ, "WEFT_COLL": "barrier=bar"}, timeout=60)
     want("status of a job", job.returncode, 0)
-    want("warnings of a job", job.stderr.count('"barrier=bar": the algorithms of barrier are dissemination, two_level, node'), 1)
+    want("warnings of a job", job.stderr.count('"barrier=bar": the algorithms of barrier are dissemination, dissemination_4, two_level, node'), 1)
 
 
 def for_people():

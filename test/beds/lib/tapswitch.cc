@@ -4,6 +4,9 @@
 //
 //   tapswitch --latency US --loss PERCENT --rate MBIT --ports FILE TAP...
 //
+// The rate is that of the cable, in either direction: a frame comes in when those before it on its host's cable have, and goes out when
+// those before it on the other one have; it does not wait to be whole in between.
+//
 // FILE holds one line per port, "NAME up" or "NAME cut"; it is read again
 // whenever it changes (checked every 20 ms). A cut port drops every frame in
 // both directions without losing carrier. Prints "ready" once all TAPs exist.
@@ -44,11 +47,12 @@ struct Port {
   std::string name;
   int fd = -1;
   bool cut = false;
-  uint64_t next_free_ns = 0;
-  std::deque<Pending> queue;
+  uint64_t next_in_ns = 0, next_free_ns = 0;  // until when each direction is busy
+  std::deque<Pending> entering, queue;
 };
 
 constexpr size_t kQueueLimit = 20000;
+constexpr size_t kEnteringLimit = 64;  // more wait in the host itself
 
 uint64_t now_ns() {
   timespec ts;
@@ -153,10 +157,13 @@ class Switch {
   void enqueue(Port& p, const Frame& f, uint64_t now) {
     if (p.cut || p.queue.size() >= kQueueLimit) return;
     if (options_.loss_pct > 0 && percent_(random_) < options_.loss_pct) return;
-    uint64_t t = std::max(now, p.next_free_ns);
-    if (options_.rate_mbit > 0) t += uint64_t(double(f->size()) * 8000.0 / options_.rate_mbit);
-    p.next_free_ns = t;
-    p.queue.push_back({t + uint64_t(options_.latency_us * 1000), f});
+    p.next_free_ns = std::max(now, p.next_free_ns) + on_cable(*f);
+    p.queue.push_back({p.next_free_ns + uint64_t(options_.latency_us * 1000), f});
+  }
+
+  /// How long a frame keeps one busy, in ns.
+  uint64_t on_cable(const std::vector<uint8_t>& f) const {
+    return options_.rate_mbit > 0 ? uint64_t(double(f.size()) * 8000.0 / options_.rate_mbit) : 0;
   }
 
   /// Hands over the frames whose time has come; when the next one's will.
@@ -167,6 +174,12 @@ class Switch {
       next_check_ = now + 20000000;
     }
     uint64_t due = next_check_;
+    for (size_t i = 0; i < ports().size(); ++i) {
+      auto& entering = ports()[i].entering;
+      for (; !entering.empty() && entering.front().due_ns <= now; entering.pop_front()) pass_on(i, entering.front());
+      if (!entering.empty()) due = std::min(due, entering.front().due_ns);
+      pfds_[i].events = entering.size() < kEnteringLimit ? POLLIN : 0;
+    }
     for (auto& p : ports()) {
       while (!p.queue.empty() && p.queue.front().due_ns <= now) {
         Frame f = std::move(p.queue.front().frame);
@@ -184,6 +197,7 @@ class Switch {
     close(ports()[i].fd);
     ports()[i].fd = pfds_[i].fd = open_tap(ports()[i].name);
     ports()[i].queue.clear();
+    ports()[i].entering.clear();
   }
 
   void accept(size_t i) {
@@ -192,12 +206,23 @@ class Switch {
       if (n < 14) break;
       if (ports()[i].cut) continue;
       addresses_[mac_key(&buffer_[6])] = i;
-      const auto f = std::make_shared<std::vector<uint8_t>>(buffer_.begin(), buffer_.begin() + n);
-      const uint64_t t = now_ns();
-      const auto it = (buffer_[0] & 1) ? addresses_.end() : addresses_.find(mac_key(&buffer_[0]));
-      for (size_t j = 0; j < ports().size(); ++j)
-        if (j != i && (it == addresses_.end() || it->second == j)) enqueue(ports()[j], f, t);
+      Port& p = ports()[i];
+      const Pending arrived{std::max(now_ns(), p.next_in_ns), std::make_shared<std::vector<uint8_t>>(buffer_.begin(), buffer_.begin() + n)};
+      p.next_in_ns = arrived.due_ns + on_cable(*arrived.frame);
+      if (options_.rate_mbit > 0)
+        p.entering.push_back(arrived);
+      else
+        pass_on(i, arrived);
+      if (p.entering.size() >= kEnteringLimit) break;
     }
+  }
+
+  /// What begins to come in over a port now goes to where its address is, or to all.
+  void pass_on(size_t i, const Pending& arrived) {
+    const uint8_t* const bytes = arrived.frame->data();
+    const auto it = (bytes[0] & 1) ? addresses_.end() : addresses_.find(mac_key(bytes));
+    for (size_t j = 0; j < ports().size(); ++j)
+      if (j != i && (it == addresses_.end() || it->second == j)) enqueue(ports()[j], arrived.frame, arrived.due_ns);
   }
 
   Options options_;
