@@ -58,6 +58,7 @@ const char* reason_text(const Ledger::Key& key) {
   switch (key.by) {
     case By::user: return "WEFT_COLL";
     case By::table: return "the tuned table";
+    case By::model: return "the model, as measured";
     case By::thresholds: break;
   }
   if (key.algorithm == "node") return "size, one host";
@@ -83,7 +84,9 @@ bool read_line(std::string_view line, Ledger::Key& key, Ledger::Row& row) {
   int numbers[9] = {};
   for (size_t i = 0; i < 9; ++i)
     if (!read_number(words[i], numbers[i]) || numbers[i] < 0) return false;
-  if (numbers[0] >= kPatterns || numbers[1] > 2 || numbers[2] > 2 || numbers[5] > 64 || numbers[6] < 1 || numbers[8] > 4096) return false;
+  if (numbers[0] >= kPatterns || numbers[1] > 2 || numbers[2] > static_cast<int>(By::thresholds) || numbers[5] > 64 || numbers[6] < 1 ||
+      numbers[8] > 4096)
+    return false;
   key = {.pattern = static_cast<Pattern>(numbers[0]),
          .form = static_cast<Ledger::Form>(numbers[1]),
          .by = static_cast<By>(numbers[2]),

@@ -57,6 +57,11 @@ std::span<const MachineField> machine_fields();
 /// The built-in numbers with what WEFT_COLL_MACHINE says.
 Machine this_machine();
 
+/// WEFT_COLL_MACHINE: numbers that have been measured and told to all ranks alike.
+std::string told_numbers();
+/// Are those of messages at this level among them?
+bool is_measured(Level);
+
 /// Takes "leaf.latency=1500,host_link=0.04". Returns what is wrong, or nothing; all numbers are finite and not negative.
 std::string set_fields(Machine&, std::string_view settings);
 

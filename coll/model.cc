@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <queue>
 #include <set>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -458,26 +460,43 @@ Result<Price> price(const Algorithm& algorithm, const Agreed& a, int32_t segment
   return price(schedules, block_bytes_of(a, schedules.front().blocks), shape, machine, most);
 }
 
-std::vector<Candidate> candidates(const Agreed& a, const Shape& shape, const Machine& machine) {
+std::vector<Candidate> candidates(const Agreed& a, const Shape& shape, const Machine& machine, int64_t most) {
   const Hosts hosts(shape.host_of_ranks());
   const Topology topology{.hosts = hosts.two_levels() ? &hosts : nullptr};
-  Agreed on_hosts = of_class(a);
-  on_hosts.hosts = shape.hosts();
-  const Choice taken = choose(on_hosts, topology);
   std::vector<Candidate> all;
   for (const Algorithm& algorithm : algorithms()) {
     if (algorithm.pattern != a.pattern || !algorithm.usable(topology, a.size, {.root = a.root, .commutative = a.commutative}, a.uneven))
       continue;
     std::set<int32_t> segments = {1};
-    if (&algorithm == taken.algorithm) segments.insert(taken.segments);
+    if (algorithm.segmented) segments.insert(usual_segments(of_class(a).bytes));
     for (int32_t n = 4; algorithm.segmented && n <= 256 && static_cast<uint64_t>(n) * 256 <= a.bytes; n *= 4) segments.insert(n);
     for (const int32_t n : segments) {
-      const auto found = price(algorithm, a, n, shape, machine);
+      const auto found = price(algorithm, a, n, shape, machine, most);
       all.push_back({&algorithm, n, found ? *found : Price{}, found ? std::string() : found.failure().text});
     }
   }
   std::ranges::stable_sort(all, {}, [](const Candidate& c) { return std::pair(!c.unpriced.empty(), c.price.time.at); });
   return all;
+}
+
+Choice cheapest(const Agreed& a, const Topology& topology) {
+  constexpr int32_t kMostRanks = 256;
+  constexpr int64_t kMostWalked = int64_t{1} << 14;
+  if (a.hosts == 0 || a.front > 0 || a.uneven || a.size < 2 || a.size > kMostRanks || among_neighbors(a.pattern)) return {};
+  if (!is_measured(a.hosts > 1 ? Level::leaf : Level::cache)) return {};
+  const Shape shape = topology.hosts ? Shape::of(*topology.hosts) : Shape::blocks(a.size, a.hosts);
+  using Key = std::tuple<Pattern, Rank, uint64_t, bool, std::vector<int32_t>>;
+  constexpr size_t kMostKept = 1000;
+  thread_local std::map<Key, Choice> known;  // reports ask at each call
+  thread_local std::string numbers;
+  if (known.size() >= kMostKept || numbers != told_numbers()) known.clear();
+  numbers = told_numbers();
+  const auto [found, fresh] = known.try_emplace({a.pattern, a.root, a.bytes, a.commutative, shape.host_of_ranks()});
+  if (fresh) {
+    const auto all = candidates(a, shape, this_machine(), kMostWalked);
+    if (!all.empty() && all.front().unpriced.empty()) found->second = {all.front().algorithm, all.front().segments, By::model};
+  }
+  return found->second;
 }
 
 }  // namespace weft::coll

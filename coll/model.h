@@ -67,6 +67,10 @@ struct Candidate {
 
 /// All algorithms that can do it, the cheapest first, those without a price last; segmented ones with several numbers of segments, among
 /// them what `choose` would take.
-std::vector<Candidate> candidates(const Agreed&, const Shape&, const Machine&);
+std::vector<Candidate> candidates(const Agreed&, const Shape&, const Machine&, int64_t most = kMostMessages);
+
+/// The first of these, on a machine whose numbers have been measured and told to all ranks. No algorithm: they have not, or it is not known
+/// where the ranks are, blocks differ in size, there are too many ranks for pricing all at their first call.
+Choice cheapest(const Agreed&, const Topology&);
 
 }  // namespace weft::coll

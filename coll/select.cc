@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "coll/hosts.h"
+#include "coll/model.h"
 #include "coll/wish.h"
 #include "runtime/config/config.h"
 
@@ -29,9 +30,6 @@ config::Text table_file(
     "installed, if there is one; \"none\": no file");
 
 constexpr uint64_t kKiB = 1024;
-
-/// How many segments of about `target` bytes.
-int32_t cut(uint64_t bytes, uint64_t target) { return static_cast<int32_t>(std::clamp<uint64_t>(bytes / target, 1, 256)); }
 
 const char* bcast_name(const Agreed& a) {
   if (a.size <= 2 || a.bytes < 32 * kKiB) return "binomial";
@@ -144,9 +142,11 @@ const Wishes& tuned() {
 }  // namespace
 
 const char* to_string(By by) {
-  static constexpr const char* names[] = {"WEFT_COLL", "table", "thresholds"};
+  static constexpr const char* names[] = {"WEFT_COLL", "table", "model", "thresholds"};
   return names[static_cast<int>(by)];
 }
+
+int32_t usual_segments(uint64_t bytes) { return static_cast<int32_t>(std::clamp<uint64_t>(bytes / (16 * kKiB), 1, 256)); }
 
 Word find_word(const Wishes& wishes, const Agreed& a) {
   const std::vector<Wish>& all = wishes.all;
@@ -186,19 +186,13 @@ NodeWords::NodeWords(int32_t ranks) : words_{} {
 // The next two are all that orders whose word counts.
 
 Choice choose(const Agreed& a, const Topology& topology, const Word& user) {
+  const auto as_usual = [&](const Algorithm* found, By by) { return Choice{found, found->segmented ? usual_segments(a.bytes) : 1, by}; };
   const Word table = word_of_table(a);
-  const std::pair<By, const char*> proposals[] = {{By::user, user.algorithm ? user.algorithm->name : nullptr},
-                                                  {By::table, table.algorithm ? table.algorithm->name : nullptr},
-                                                  {By::thresholds, topology.hosts ? name_by_hosts(a, *topology.hosts) : nullptr}};
-  Choice choice{.algorithm = find_algorithm(a.pattern, name_of(a))};
-  for (const auto& [by, name] : proposals) {
-    const Algorithm* const found = usable(name, a, topology);
-    if (!found) continue;
-    choice = {.algorithm = found, .by = by};
-    break;
-  }
-  if (choice.algorithm->segmented) choice.segments = cut(a.bytes, 16 * kKiB);
-  return choice;
+  for (const auto& [by, word] : {std::pair(By::user, &user), std::pair(By::table, &table)})
+    if (const Algorithm* const found = usable(word->algorithm ? word->algorithm->name : nullptr, a, topology)) return as_usual(found, by);
+  if (const Choice found = cheapest(a, topology); found.algorithm) return found;
+  const Algorithm* const by_hosts = usable(topology.hosts ? name_by_hosts(a, *topology.hosts) : nullptr, a, topology);
+  return as_usual(by_hosts ? by_hosts : find_algorithm(a.pattern, name_of(a)), By::thresholds);
 }
 
 bool wants_node(const Agreed& a, const Word& user, const Word& table) {

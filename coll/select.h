@@ -22,8 +22,8 @@ struct Agreed {
 };
 
 /// Whose word decides, the first one first: see choose().
-enum class By : uint8_t { user, table, thresholds };
-/// "WEFT_COLL", "table", "thresholds".
+enum class By : uint8_t { user, table, model, thresholds };
+/// "WEFT_COLL", "table", "model", "thresholds".
 const char* to_string(By);
 
 /// An algorithm and its parameters.
@@ -72,6 +72,9 @@ bool table_speaks();
 /// and all sizes of a class have the same plan.
 Choice choose(const Agreed&, const Topology&, const Word& user);
 inline Choice choose(const Agreed& a, const Topology& topology) { return choose(a, topology, word_of_user(a)); }
+
+/// How many segments an algorithm that cuts the data is given, but by the model.
+int32_t usual_segments(uint64_t bytes);
 
 /// True if the kernel in shared memory should run for ranks on one node, which there is.
 bool wants_node(const Agreed&, const Word& user, const Word& table);

@@ -26,6 +26,14 @@ Shape Shape::blocks(int32_t ranks, int32_t hosts, int32_t hosts_per_leaf, int32_
   return shape;
 }
 
+Shape Shape::of(const Hosts& hosts) {
+  int32_t ranks = 0;
+  for (int32_t h = 0; h < hosts.count(); ++h) ranks += static_cast<int32_t>(hosts.on(h).size());
+  Shape shape(ranks, hosts.count(), 0);
+  for (Rank r = 0; r < ranks; ++r) shape.host_[static_cast<size_t>(r)] = shape.cache_[static_cast<size_t>(r)] = hosts.of(r);
+  return shape;
+}
+
 Result<Shape> Shape::on(const topo::Network& network, int32_t ranks, int32_t hosts, int32_t ranks_per_cache) {
   const auto names = network.hosts(static_cast<size_t>(hosts));
   if (names.size() < static_cast<size_t>(hosts))

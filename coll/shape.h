@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "coll/hosts.h"
 #include "coll/machine.h"
 #include "coll/schedule.h"
 #include "runtime/base/status.h"
@@ -18,7 +19,10 @@ class Shape {
   /// rank a host: 1 <= hosts <= ranks.
   static Shape blocks(int32_t ranks, int32_t hosts, int32_t hosts_per_leaf = 0, int32_t ranks_per_cache = 0);
 
-  /// The same on the first hosts that a network's file names, in its order. Fails if it names fewer, or contradicts itself.
+  /// Ranks where these are; hosts below one switch, ranks of a host below one cache.
+  static Shape of(const Hosts&);
+
+  /// Ranks as in blocks() on the first hosts that a network's file names, in its order. Fails if it names fewer, or contradicts itself.
   static Result<Shape> on(const topo::Network&, int32_t ranks, int32_t hosts, int32_t ranks_per_cache = 0);
 
   int32_t ranks() const { return static_cast<int32_t>(host_.size()); }

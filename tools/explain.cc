@@ -97,6 +97,7 @@ std::string by_whose_word(const Explanation& e) {
     case coll::By::user:
       return "by WEFT_COLL, \"" + d.wish + "\"" + (d.table.empty() ? "" : ", which overrules the table, \"" + d.table + "\"");
     case coll::By::table: return "by the table of weft tune, \"" + d.table + "\"" + overruled(e) + refused;
+    case coll::By::model: return "by the model with the machine's measured numbers" + refused;
     case coll::By::thresholds: break;
   }
   return "by the library's thresholds of size" + refused +
@@ -218,6 +219,8 @@ Result<config::CollTable> take_table(const ExplainQuestion& q, Explanation& e) {
   if (!table) return table;
   if (config::Variable* const words = config::find("WEFT_COLL_TUNED")) words->set(table->words(q.ranks), config::Origin::file);
   coll::set_fields(e.machine, table->machine_words());
+  if (config::Variable* const numbers = config::find("WEFT_COLL_MACHINE"); numbers && !table->machine.empty())
+    numbers->set(table->machine_words(), config::Origin::file);
   e.machine_measured = !table->machine.empty();
   return table;
 }

@@ -52,7 +52,8 @@ struct Port {
 };
 
 constexpr size_t kQueueLimit = 20000;
-constexpr size_t kEnteringLimit = 64;  // more wait in the host itself
+constexpr uint64_t kLongest_ns = 50000000;  // of waiting for a cable: switches have little memory
+constexpr size_t kEnteringLimit = 64;       // more wait in the host itself
 
 uint64_t now_ns() {
   timespec ts;
@@ -155,7 +156,7 @@ class Switch {
   }
 
   void enqueue(Port& p, const Frame& f, uint64_t now) {
-    if (p.cut || p.queue.size() >= kQueueLimit) return;
+    if (p.cut || p.queue.size() >= kQueueLimit || p.next_free_ns > now + kLongest_ns) return;
     if (options_.loss_pct > 0 && percent_(random_) < options_.loss_pct) return;
     p.next_free_ns = std::max(now, p.next_free_ns) + on_cable(*f);
     p.queue.push_back({p.next_free_ns + uint64_t(options_.latency_us * 1000), f});

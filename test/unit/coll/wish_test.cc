@@ -227,6 +227,33 @@ TEST_CASE("the table goes before thresholds, and the user before the table") {
   CHECK(decide(on(1, 2048), {}, true).unusable);
 }
 
+TEST_CASE("where the machine is measured, the model decides what the table does not") {
+  const auto name = [](const Agreed& a) { return std::string(decide(a, {}, a.hosts == 1).choice.algorithm->name); };
+  const Agreed between{.pattern = Pattern::allreduce, .size = 8, .hosts = 8, .bytes = 16384};
+  CHECK(name(between) == "rabenseifner");
+  const Setting slow("leaf.latency=500000,leaf.per_byte=0.1,host_link=0.1", "WEFT_COLL_MACHINE");
+  CHECK(decide(between, {}, false).by == By::model);
+  CHECK(name(between) == "recursive_doubling");  // half the messages one after the other
+  slow.set("leaf.latency=5,leaf.per_byte=40,leaf.send=1,leaf.receive=1,host_link=40");
+  CHECK(name(between) == "rabenseifner");  // less data
+  Agreed a = between;
+  a.hosts = 0;
+  CHECK(decide(a, {}, false).by == By::thresholds);
+  a = {.pattern = Pattern::allreduce, .size = 8, .hosts = 1, .bytes = 16384};
+  CHECK(decide(a, {}, true).by == By::thresholds);  // of the cache nothing has been said
+  a = {.pattern = Pattern::alltoall, .size = 8, .hosts = 8, .bytes = 16, .uneven = true};
+  CHECK(decide(a, {}, false).by == By::thresholds);
+  const std::vector<int32_t> dealt_out = {0, 1, 0, 1, 0, 1};
+  const Hosts hosts(dealt_out);
+  slow.set("leaf.latency=500000");
+  a = {.pattern = Pattern::bcast, .size = 6, .hosts = 2, .bytes = 8};
+  CHECK(decide(a, {.hosts = &hosts}, false).by == By::model);
+  const Setting table("allreduce@8/8=ring", "WEFT_COLL_TUNED");
+  CHECK(decide(between, {}, false).by == By::table);
+  const Setting user("allreduce=recursive_doubling");
+  CHECK(decide(between, {}, false).by == By::user);
+}
+
 TEST_CASE("the table counts sizes by their class, so that plans need not know it") {
   const Setting table("bcast@6/1:100-200=chain;bcast@6/1:1K-2K=binary_tree", "WEFT_COLL_TUNED");
   for (const uint64_t bytes : {0, 1, 63, 64, 99, 100, 127, 128, 150, 199, 200, 255, 256, 1023, 1024, 1500, 2047, 2048}) {
