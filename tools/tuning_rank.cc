@@ -1,11 +1,13 @@
 // The program of the job that `weft tune` starts: measures, and rank 0 says what. It knows MPI by the library beside it.
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <functional>
 #include <limits>
 #include <map>
+#include <thread>
 
 #include "coll/hosts.h"
 #include "coll/select.h"
@@ -96,6 +98,7 @@ class Trial {
       if (fresh) names_.push_back(name);
       host_of_.push_back(found->second);
     }
+    spread_ = names_.size() > 1;
     in_.assign(kRoom / sizeof(double), 1);
     out_.assign(kRoom / sizeof(double), 1);
   }
@@ -113,7 +116,7 @@ class Trial {
     int rounds = 0, turns = 1;
   };
 
-  double now_ns() const { return mpi_.wtime() * 1e9; }
+  double now_ns() const { return mpi_.wtime() * 1e9 - offset_ns_; }
   /// What is largest among all ranks.
   double most(double mine) const {
     double all = mine;
@@ -136,8 +139,8 @@ class Trial {
     return least;
   }
 
-  template <class Work>
-  double per_turn(int turns, Work work) const;
+  void agree_on_time();
+  bool begin_together();
   double ping_pong(int other, bool first, int bytes, int turns);
   double burst(int other, bool first, bool of_sender);
   void measure_path(const char* level, int a, int b);
@@ -154,6 +157,10 @@ class Trial {
   std::vector<std::string> names_;  // of hosts
   std::vector<int32_t> host_of_;    // by rank
   std::vector<double> in_, out_;
+  bool spread_ = false;   // over several hosts, whose clocks differ
+  double offset_ns_ = 0;  // by which the own clock is ahead of that of rank 0
+  double notice_ns_ = 0;  // after which all ranks know what they have agreed on
+  double begin_ns_ = 0;   // of the turn
 };
 
 std::string cpu_model() {
@@ -302,46 +309,79 @@ void Trial::run_once(Pattern pattern, MPI_Comm comm, int n) {
   }
 }
 
-/// ns a turn, of turns that follow each other.
-template <class Work>
-double Trial::per_turn(int turns, Work work) const {
-  mpi_.barrier(kWorld);
-  const double begin = now_ns();
-  for (int i = 0; i < turns; ++i) work();
-  return most((now_ns() - begin) / turns);
+/// Makes now_ns() count from the same moment on all ranks, as well as the fastest of a few messages there and back can tell.
+void Trial::agree_on_time() {
+  constexpr int kTurns = 8;
+  offset_ns_ = 0;
+  for (int other = 1; other < size_; ++other) {
+    if (rank_ != 0 && rank_ != other) continue;
+    double least = std::numeric_limits<double>::max(), ahead = 0;
+    for (int i = 0; i < kTurns; ++i) {
+      double theirs = now_ns();
+      if (rank_ == other) {
+        mpi_.recv(&theirs, 1, MPI_DOUBLE, 0, 5, kWorld, MPI_STATUS_IGNORE);
+        theirs = now_ns();
+        mpi_.send(&theirs, 1, MPI_DOUBLE, 0, 5, kWorld);
+        continue;
+      }
+      const double begin = now_ns();
+      mpi_.send(&begin, 1, MPI_DOUBLE, other, 5, kWorld);
+      mpi_.recv(&theirs, 1, MPI_DOUBLE, other, 5, kWorld, MPI_STATUS_IGNORE);
+      const double took = now_ns() - begin;
+      if (took < least) least = took, ahead = theirs - begin - took / 2;
+    }
+    if (rank_ == 0) mpi_.send(&ahead, 1, MPI_DOUBLE, other, 6, kWorld);
+    if (rank_ == other) mpi_.recv(&offset_ns_, 1, MPI_DOUBLE, 0, 6, kWorld, MPI_STATUS_IGNORE);
+  }
+  notice_ns_ = most(2 * fastest(5, [&] { most(0); }));
 }
 
-/// Until the last rank is done, in ns, with the barrier after each turn that keeps ranks from running ahead. Were each rank's own time
-/// looked at, from a barrier on, one that leaves barriers late would find its data there: in a network of long latency that happens again
-/// and again.
+/// Waits for a moment that is the same on all ranks; false on one that came too late.
+bool Trial::begin_together() {
+  constexpr double kSleep_ns = 2e5;
+  const double begin = most(now_ns()) + notice_ns_ + kSleep_ns;
+  if (now_ns() > begin) return false;
+  if (const double left = begin - now_ns() - kSleep_ns; left > 0)
+    std::this_thread::sleep_for(std::chrono::nanoseconds(static_cast<int64_t>(left)));
+  while (now_ns() < begin) std::this_thread::yield();
+  begin_ns_ = begin;
+  return true;
+}
+
+/// Until the last rank is done, in ns. On one host all begin when they leave a barrier. In a network, who leaves barriers late would find
+/// its data there, again and again: there all begin at an agreed time, and of the turns the fastest one counts.
 double Trial::time_of(Pattern pattern, const Candidate& c, int count, int turns) {
-  return per_turn(turns, [&] {
+  double sum = 0, least = std::numeric_limits<double>::max();
+  for (int i = 0; i < turns; ++i) {
+    bool in_time = true;
+    if (spread_)
+      in_time = begin_together();
+    else
+      mpi_.barrier(kWorld), begin_ns_ = now_ns();
     run_once(pattern, c.comm, count);
-    if (pattern != Pattern::barrier) mpi_.barrier(kWorld);
-  });
+    const double took = now_ns() - begin_ns_;
+    sum += took;
+    if (spread_) least = std::min(least, most(in_time ? took : std::numeric_limits<double>::max()));
+  }
+  return spread_ ? least : most(sum / turns);
 }
 
-/// Candidates take turns; of each the fastest round counts: what other work delays says nothing of an algorithm. What the barriers take is
-/// left out in the end, and is the same for all.
+/// Candidates take turns; of each the fastest round counts: what other work delays says nothing of an algorithm.
 void Trial::measure_size(Pattern pattern, std::vector<Candidate>& all, uint64_t bytes, const coll::Topology& topology, int32_t hosts) {
   constexpr double kRound_ns = 2e6, kHopeless = 8;
-  constexpr double kLeast = 0.02;  // of the whole: so short that barriers hide it
   int count = static_cast<int>(bytes / sizeof(double));
   if (pattern == Pattern::reduce_scatter) count = count / size_ * size_;
   double best = std::numeric_limits<double>::max();
+  if (spread_) agree_on_time();  // each time, as clocks drift
   for (Candidate& c : all) {
     run_once(pattern, c.comm, count);
     c.ns = time_of(pattern, c, count, 3);
-    c.turns = static_cast<int>(std::clamp(kRound_ns / std::max(c.ns, 1.0), 1.0, 200.0));
+    c.turns = static_cast<int>(std::clamp(kRound_ns / std::max(c.ns, 1.0), spread_ ? 3.0 : 1.0, 200.0));
     best = std::min(best, c.ns);
   }
-  double barrier = pattern == Pattern::barrier ? 0 : std::numeric_limits<double>::max();
-  for (int round = 0; round < (quick_ ? 3 : 9); ++round) {
+  for (int round = 0; round < (quick_ ? 3 : 9); ++round)
     for (Candidate& c : all)
       if (c.ns < kHopeless * best) c.ns = std::min(c.ns, time_of(pattern, c, count, c.turns));
-    barrier = std::min(barrier, per_turn(all.front().turns, [&] { mpi_.barrier(kWorld); }));
-  }
-  for (Candidate& c : all) c.ns = std::max(c.ns - barrier, kLeast * c.ns);
   if (rank_ != 0) return;
   bytes = pattern == Pattern::barrier ? 0 : static_cast<uint64_t>(count) * sizeof(double);
   const coll::Agreed a{.pattern = pattern, .size = size_, .hosts = hosts, .bytes = bytes};
