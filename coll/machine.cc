@@ -13,9 +13,8 @@ namespace {
 config::Text machine_setting(
     "coll", "machine", "",
     "numbers of the machine that the model of collectives counts with, as for weft explain --machine; mpirun sets it "
-    "from the table of weft tune. By those of a path that are there (\"leaf.latency\" between hosts, \"cache.latency\" on one) the "
-    "cheapest "
-    "algorithm is chosen where the table has nothing else to say. The same on all ranks");
+    "from the table of weft tune. With leaf.latency among them, ranks on several hosts take the cheapest algorithm where "
+    "the table has nothing to say. The same on all ranks");
 
 template <int level, double Path::*field>
 double& of_path(Machine& m) {
@@ -67,7 +66,7 @@ Machine this_machine() {
 
 std::string told_numbers() { return machine_setting.get(); }
 
-bool is_measured(Level level) { return machine_setting.get().find(std::string(to_string(level)) + ".latency=") != std::string::npos; }
+bool leaf_is_measured() { return machine_setting.get().find("leaf.latency=") != std::string::npos; }
 
 std::string set_fields(Machine& machine, std::string_view settings) {
   while (!settings.empty()) {

@@ -59,8 +59,8 @@ Machine this_machine();
 
 /// WEFT_COLL_MACHINE: numbers that have been measured and told to all ranks alike.
 std::string told_numbers();
-/// Are those of messages at this level among them?
-bool is_measured(Level);
+/// Are those of messages between hosts among them?
+bool leaf_is_measured();
 
 /// Takes "leaf.latency=1500,host_link=0.04". Returns what is wrong, or nothing; all numbers are finite and not negative.
 std::string set_fields(Machine&, std::string_view settings);

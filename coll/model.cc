@@ -482,8 +482,7 @@ std::vector<Candidate> candidates(const Agreed& a, const Shape& shape, const Mac
 Choice cheapest(const Agreed& a, const Topology& topology) {
   constexpr int32_t kMostRanks = 256;
   constexpr int64_t kMostWalked = int64_t{1} << 14;
-  if (a.hosts == 0 || a.front > 0 || a.uneven || a.size < 2 || a.size > kMostRanks || among_neighbors(a.pattern)) return {};
-  if (!is_measured(a.hosts > 1 ? Level::leaf : Level::cache)) return {};
+  if (a.hosts < 2 || a.front > 0 || a.uneven || a.size > kMostRanks || among_neighbors(a.pattern) || !leaf_is_measured()) return {};
   const Shape shape = topology.hosts ? Shape::of(*topology.hosts) : Shape::blocks(a.size, a.hosts);
   using Key = std::tuple<Pattern, Rank, uint64_t, bool, std::vector<int32_t>>;
   constexpr size_t kMostKept = 1000;

@@ -69,8 +69,9 @@ struct Candidate {
 /// them what `choose` would take.
 std::vector<Candidate> candidates(const Agreed&, const Shape&, const Machine&, int64_t most = kMostMessages);
 
-/// The first of these, on a machine whose numbers have been measured and told to all ranks. No algorithm: they have not, or it is not known
-/// where the ranks are, blocks differ in size, there are too many ranks for pricing all at their first call.
+/// The first of these on several hosts, of a machine whose numbers have been measured and told to all ranks. No algorithm: they have not,
+/// or it is not known where the ranks are, blocks differ in size, there are too many ranks for pricing all at their first call. On one host
+/// the kernels in shared memory and the caches decide, of which the model knows nothing.
 Choice cheapest(const Agreed&, const Topology&);
 
 }  // namespace weft::coll

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """How often the algorithm that is chosen is within 10 % of the best one, by tables of `weft tune`.
 
-selection.py [--weft FILE] [--misses] TABLE...     each table holds one shape of hosts; --weft: also what the model of `weft explain` would
-                                                   take, with the machine's numbers from the table
+selection.py [--weft FILE] [--misses] TABLE...     each table holds one shape of hosts; --weft: also what the model of `weft explain` takes
+                                                   between hosts, with the machine's numbers from the table
 """
 import argparse
 import json
@@ -73,7 +73,7 @@ def main():
         if given.weft:
             for r, c in chosen:
                 word = c.by_model(given.weft, machine)
-                model.append(c.ratio(word) if c.chosen != "node" else r)
+                model.append(c.ratio(word) if c.hosts > 1 else r)
                 if given.misses and model[-1] > NEAR:
                     misses.append(f"  model {c.ranks}/{c.hosts} {c.name} {size(c.bytes)}: {word} {c.ratio(word):.2f} of {c.best}; chosen {c.chosen} {r:.2f}")
         modelled += model

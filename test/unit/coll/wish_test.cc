@@ -240,7 +240,7 @@ TEST_CASE("where the machine is measured, the model decides what the table does 
   a.hosts = 0;
   CHECK(decide(a, {}, false).by == By::thresholds);
   a = {.pattern = Pattern::allreduce, .size = 8, .hosts = 1, .bytes = 16384};
-  CHECK(decide(a, {}, true).by == By::thresholds);  // of the cache nothing has been said
+  CHECK(decide(a, {}, true).by == By::thresholds);  // of memory it knows too little
   a = {.pattern = Pattern::alltoall, .size = 8, .hosts = 8, .bytes = 16, .uneven = true};
   CHECK(decide(a, {}, false).by == By::thresholds);
   const std::vector<int32_t> dealt_out = {0, 1, 0, 1, 0, 1};
