@@ -108,6 +108,7 @@ Agreed agree(const TeamState& s, const Call& c) {
   a.uneven = c.what == Collective::gatherv || c.what == Collective::scatterv || c.what == Collective::allgatherv ||
              c.what == Collective::alltoallv || c.what == Collective::alltoallw || c.what == Collective::reduce_scatter ||
              among_neighbors(pattern);
+  a.ordered = s.reproducible() != Reproducible::no && c.op && op::order_matters(*c.op, working_type(c));
   if (s.between_groups(c)) [[unlikely]]
     return agree_between_groups(s, c, a);
   return a;
@@ -136,6 +137,12 @@ TeamState::TeamState(pml::Team& team, Ledger* ledger, std::shared_ptr<const Neig
       plans_({.neighborhood = neighborhood_.get()}) {}
 
 std::string prefer(TeamState& s, std::string_view words) { return s.prefer(words); }
+
+bool make_reproducible(TeamState& s, std::string_view word) {
+  const auto wanted = word.empty() ? reproducible_setting() : reproducible_named(word);
+  if (wanted) s.make_reproducible(*wanted);
+  return wanted.has_value();
+}
 
 TeamStatePtr attach(pml::Team& team, Ledger* ledger, std::shared_ptr<const Neighborhood> neighborhood) {
   return TeamStatePtr(new TeamState(team, ledger, std::move(neighborhood)));
@@ -195,6 +202,9 @@ Ledger::Key TeamState::line_of(const Call& c, const Agreed& agreed, Ledger::Form
   Ledger::Key key{.pattern = a.pattern,
                   .form = form,
                   .uneven = a.uneven,
+                  .sums = a.ordered                                             ? Reproducible::runs
+                          : c.terms > 0 && &working_type(c) != &reduced_type(c) ? Reproducible::exact
+                                                                                : Reproducible::no,
                   .size_class = size_class(a.bytes),
                   .ranks = a.size,
                   .hosts = a.hosts,
@@ -237,7 +247,21 @@ int run_agreed(TeamState& s, const Call& c, const Agreed& a, bool& node) {
 
 }  // namespace
 
+namespace {
+
+/// Have its sums yet to become exact?
+bool to_be_exact(const TeamState& s, const Call& c) { return s.reproducible() == Reproducible::exact && c.op && c.terms == 0; }
+
+Call exact(const TeamState& s, Call c) {
+  c.terms = s.team().size();
+  return c;
+}
+
+}  // namespace
+
 int run(TeamState& s, const Call& c) {
+  if (to_be_exact(s, c)) [[unlikely]]
+    return run(s, exact(s, c));
   if (const int error = refused(s, c)) return error;
   const Agreed a = agree(s, c);
   record(s, c, a);
@@ -248,6 +272,8 @@ int run(TeamState& s, const Call& c) {
 }
 
 int start(TeamState& s, const Call& c, pml::Request** request) {
+  if (to_be_exact(s, c)) [[unlikely]]
+    return start(s, exact(s, c), request);
   if (const int error = refused(s, c)) return error;
   const Agreed a = agree(s, c);
   record(s, c, a);
@@ -255,6 +281,8 @@ int start(TeamState& s, const Call& c, pml::Request** request) {
 }
 
 int init(TeamState& s, const Call& c, pml::Request** request) {
+  if (to_be_exact(s, c)) [[unlikely]]
+    return init(s, exact(s, c), request);
   if (const int error = refused(s, c)) return error;
   return make_operation(s, c, agree(s, c), true, request);
 }

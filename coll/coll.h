@@ -78,9 +78,17 @@ struct Call {
   const type::Datatype* const* out_types = nullptr;
   const op::Op* op = nullptr;
   int root = 0;
+  uint64_t terms = 0;  ///< numbers in each sum, if sums are to be exact; 0: they are not. Set by run(), start() and init()
   // neighbourhood collectives: into how many blocks the buffers are divided
   int32_t outdegree = 0;  ///< the send buffer of the all-to-all forms
   int32_t indegree = 0;   ///< the receive buffer
+};
+
+/// Which reductions give the same bits again (docs/collectives.md).
+enum class Reproducible : uint8_t {
+  no,     ///< whatever is fastest
+  runs,   ///< those on as many ranks: in one order, which nothing but size, ranks and type decides
+  exact,  ///< besides, sums of floating-point numbers on any ranks: they are exact, and rounded once
 };
 
 /// What coll keeps per team: cached plans, sequence numbers, shared-memory node segment. Owned by the communicator.
@@ -99,6 +107,10 @@ TeamStatePtr attach(pml::Team&, Ledger* ledger = nullptr, std::shared_ptr<const 
 /// Takes the words of the team's user (as WEFT_COLL; the same on all ranks), before which WEFT_COLL steps back. Empty: there are none.
 /// Returns what of them cannot be understood. Not while a collective is under way.
 std::string prefer(TeamState&, std::string_view words);
+
+/// Takes the user's word for the team ("no", "runs", "exact"; the same on all ranks) instead of WEFT_COLL_REPRODUCIBLE. Empty: there is
+/// none. False, and nothing changes, if it is none of these. Not while a collective is under way.
+bool make_reproducible(TeamState&, std::string_view word);
 
 /// Runs a collective to its end. Returns an MPI error class (text by fail()).
 int run(TeamState&, const Call&);

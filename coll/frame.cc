@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "include/mpi.h"
 #include "runtime/base/error.h"
 #include "runtime/config/config.h"
+#include "runtime/op/exact.h"
 #include "runtime/type/predefined.h"
 
 namespace weft::coll {
@@ -68,7 +70,30 @@ Pattern pattern_of(Collective what) {
   }
 }
 
+namespace {
+
+std::optional<op::ExactSum> exact_sum(const Call& c) {
+  return c.terms > 0 && c.op ? op::ExactSum::of(*c.op, reduced_type(c), c.terms) : std::nullopt;
+}
+
+}  // namespace
+
+void widen(const Call& c, const void* from, void* to, uint64_t count) {
+  if (const auto exact = exact_sum(c))
+    exact->widen(from, to, count);
+  else
+    op::widen(reduced_type(c), from, to, count);
+}
+
+void narrow(const Call& c, const void* from, void* to, uint64_t count) {
+  if (const auto exact = exact_sum(c))
+    exact->narrow(from, to, count);
+  else
+    op::narrow(reduced_type(c), from, to, count);
+}
+
 const type::Datatype& working_type(const Call& c) {
+  if (const auto exact = exact_sum(c)) return exact->accumulator();
   const type::Datatype* const wide = c.op && widens.get() ? op::wide_type(*c.op, reduced_type(c)) : nullptr;
   return wide ? *wide : reduced_type(c);
 }
@@ -386,12 +411,12 @@ void Frame::prologue() {
       if (from.count > 0) type::pack(*from.type, from.count, from.address, views_[buffer_in].at(b, 1).address);
     }
   } else if (stage_ == Stage::wide && wide_in_ > 0) {
-    op::widen(reduced_type(call_), call_.in_place ? call_.out : call_.in, views_[buffer_in].base, wide_in_);
+    coll::widen(call_, call_.in_place ? call_.out : call_.in, views_[buffer_in].base, wide_in_);
   }
 }
 
 void Frame::epilogue() {
-  if (stage_ == Stage::wide && wide_out_ > 0) op::narrow(reduced_type(call_), views_[buffer_out].base, call_.out, wide_out_);
+  if (stage_ == Stage::wide && wide_out_ > 0) narrow(call_, views_[buffer_out].base, call_.out, wide_out_);
   if (stage_ == Stage::bcast_leaf) type::unpack(*call_.out_type, call_.out_count, views_[buffer_out].base, stage_bytes_, call_.out);
 }
 

@@ -132,8 +132,12 @@ inline int32_t in_blocks(const Call& c, int32_t size) { return c.what < Collecti
 inline int32_t out_blocks(const Call& c, int32_t size) { return c.what < Collective::neighbor_allgather ? size : c.indegree; }
 /// Of a reduction: elements and their type.
 inline const type::Datatype& reduced_type(const Call& c) { return c.out_type ? *c.out_type : *c.in_type; }
-/// The type in which it is computed: sums and products of 16-bit floats are rounded at the end only, unless the user wants it otherwise.
+/// The type in which it is computed: sums and products of 16-bit floats are rounded at the end only, unless the user wants it otherwise,
+/// and exact sums are made in accumulators.
 const type::Datatype& working_type(const Call&);
+/// `count` elements to and from that type, where it is another one.
+void widen(const Call&, const void* from, void* to, uint64_t count);
+void narrow(const Call&, const void* from, void* to, uint64_t count);
 inline uint64_t reduced_count(const Call& c) { return c.out_type ? c.out_count : c.in_count; }
 
 }  // namespace weft::coll

@@ -47,12 +47,16 @@ struct Groups {
 /// The schedule of a rank for a collective of a party that it belongs to. `a` is what is agreed on between the groups; pattern, root
 /// (a seat) and bytes are the part's.
 Schedule within(const Agreed& a, const Party& party, Rank me, Pattern pattern, Rank root, uint64_t bytes) {
-  const Agreed part{
-      .pattern = pattern, .size = party.size(), .root = root, .bytes = bytes, .commutative = a.commutative, .uneven = a.uneven};
+  const Agreed part{.pattern = pattern,
+                    .size = party.size(),
+                    .root = root,
+                    .bytes = bytes,
+                    .commutative = a.commutative,
+                    .uneven = a.uneven,
+                    .ordered = a.ordered};
   const Choice choice = choose(part, {});
   // A guest brings no block of its own, as a root in place.
-  const Parameters p{.root = root, .commutative = a.commutative, .in_place = me == party.guest, .segments = choice.segments};
-  return choice.algorithm->build({}, party.seat(me), party.size(), p);
+  return choice.algorithm->build({}, party.seat(me), party.size(), parameters(part, choice, me == party.guest));
 }
 
 /// bcast, gather, scatter.
@@ -110,7 +114,7 @@ Schedule reduce_swap_scatter(const Agreed& a, Rank me) {
   const Groups g(a, me);
   const int32_t blocks = g.own.hosts;
   Schedule up = within(a, g.own, me, Pattern::reduce, 0, a.bytes);
-  if (blocks % up.blocks != 0) up = reduce_binomial({}, g.own.seat(me), blocks, {.commutative = a.commutative});
+  if (blocks % up.blocks != 0) up = reduce_binomial({}, g.own.seat(me), blocks, {.commutative = a.may_swap()});
   const Schedule down = within(a, g.own, me, Pattern::scatter, 0, a.bytes / static_cast<uint64_t>(blocks));
   Builder b(blocks);
   if (me != g.own.leader()) {

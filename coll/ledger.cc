@@ -52,7 +52,7 @@ std::string algorithm_text(const Ledger::Key& key) {
   return key.segments > 1 ? key.algorithm + " x" + std::to_string(key.segments) : key.algorithm;
 }
 
-const char* reason_text(const Ledger::Key& key) {
+const char* choice_text(const Ledger::Key& key) {
   if (key.algorithm.empty()) return "inter-communicator";
   if (key.early) return "size; first calls, no shared memory yet";
   switch (key.by) {
@@ -66,6 +66,11 @@ const char* reason_text(const Ledger::Key& key) {
   return found && found->spans ? "size, hosts of several ranks" : "size";
 }
 
+std::string reason_text(const Ledger::Key& key) {
+  static constexpr const char* kSums[] = {"", "; one order for all runs", "; exact sums, bytes of accumulators"};
+  return std::string(choice_text(key)) + kSums[static_cast<int>(key.sums)];
+}
+
 std::string name_of(const Ledger::Key& key) {
   static constexpr const char* kBegin[] = {"", "i", "persistent "};
   return std::string(kBegin[static_cast<int>(key.form)]) + to_string(key.pattern) +
@@ -75,37 +80,38 @@ std::string name_of(const Ledger::Key& key) {
 /// By how much it weighs: the time of all its calls.
 double weight(const Ledger::Row& row) { return row.reporters > 0 ? row.calls * row.medians / row.reporters : 0; }
 
-constexpr size_t kWords = 14;
+constexpr size_t kNumbers = 10, kWords = kNumbers + 5;
 
 /// The numbers and the name of a line, tabs between them.
 bool read_line(std::string_view line, Ledger::Key& key, Ledger::Row& row) {
   const auto words = split(line, '\t');
   if (words.size() != kWords) return false;
-  int numbers[9] = {};
-  for (size_t i = 0; i < 9; ++i)
+  int numbers[kNumbers] = {};
+  for (size_t i = 0; i < kNumbers; ++i)
     if (!read_number(words[i], numbers[i]) || numbers[i] < 0) return false;
   if (numbers[0] >= kPatterns || numbers[1] > 2 || numbers[2] > static_cast<int>(By::thresholds) || numbers[5] > 64 || numbers[6] < 1 ||
-      numbers[8] > 4096)
+      numbers[8] > 4096 || numbers[9] > 2)
     return false;
   key = {.pattern = static_cast<Pattern>(numbers[0]),
          .form = static_cast<Ledger::Form>(numbers[1]),
          .by = static_cast<By>(numbers[2]),
          .uneven = numbers[3] != 0,
+         .sums = static_cast<Reproducible>(numbers[9]),
          .early = numbers[4] != 0,
          .size_class = numbers[5],
          .ranks = numbers[6],
          .hosts = numbers[7],
          .segments = numbers[8],
-         .algorithm = std::string(words[9])};
-  size_t word = 10;
+         .algorithm = std::string(words[kNumbers])};
+  size_t word = kNumbers + 1;
   for (double* number : {&row.calls, &row.bytes, &row.medians, &row.reporters})
     if (!read_number(words[word++], *number) || !(*number >= 0 && *number < 1e18)) return false;
   return row.calls > 0;
 }
 
 std::string line_of(const Ledger::Key& k, const Ledger::Row& r) {
-  return printed("%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t", int(k.pattern), int(k.form), int(k.by), int(k.uneven), int(k.early), k.size_class,
-                 k.ranks, k.hosts, k.segments) +
+  return printed("%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t", int(k.pattern), int(k.form), int(k.by), int(k.uneven), int(k.early),
+                 k.size_class, k.ranks, k.hosts, k.segments, int(k.sums)) +
          k.algorithm + printed("\t%.17g\t%.17g\t%.17g\t%.17g\n", r.calls, r.bytes, r.medians, r.reporters);
 }
 
@@ -195,7 +201,7 @@ std::string describe(const Ledger::Rows& rows, const Machine& machine, std::stri
     lines += std::string(head) + printed("  %-22s %6d %5s %12s %10.0f %10s %10s  %-26s %s\n", name_of(key).c_str(), key.ranks,
                                          key.hosts ? std::to_string(key.hosts).c_str() : "?", sizes_text(key).c_str(), row.calls,
                                          measured > 0 ? time_text(measured).c_str() : "-", model ? time_text(*model).c_str() : "-",
-                                         algorithm_text(key).c_str(), reason_text(key));
+                                         algorithm_text(key).c_str(), reason_text(key).c_str());
   }
   const auto note = [&](const char* words) { lines += std::string(head) + "  " + words + "\n"; };
   note(

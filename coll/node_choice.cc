@@ -32,13 +32,20 @@ bool node_fits(const Call& c, const Agreed& a) {
   return !c.op || (node::Segment::fits(working_type(c)) && working_type(c).size > 0);
 }
 
+/// The order of kernels in shared memory, kept by size.
+Order TeamState::order_here(const Agreed& a) {
+  if (!a.ordered) return Order::chain;
+  if (!node_orders_) node_orders_ = std::make_unique<const NodeOrders>(a);
+  return node_orders_->of(a);
+}
+
 bool TeamState::node_wanted(const Agreed& a) {
-  const Word table = node_words_ && a.front == 0 ? node_words_->of(a.pattern, a.bytes) : Word{};
-  return wants_node(a, word_of_user(a), table);
+  const Word table = node_words_ && a.front == 0 && !a.ordered ? node_words_->of(a.pattern, a.bytes) : Word{};
+  return wants_node(a, word_of_user(a), table) && (!a.ordered || order_here(a) != Order::own);
 }
 
 /// allreduce and reduce in shared memory, in the type that they are computed in.
-Status TeamState::reduce_here(const Call& c, const void* in) {
+Status TeamState::reduce_here(const Call& c, const Agreed& a, const void* in) {
   const type::Datatype &type = reduced_type(c), &working = working_type(c);
   const uint64_t count = reduced_count(c);
   const bool all = c.what == Collective::allreduce, result = all || c.root == static_cast<int>(team_.rank());
@@ -49,11 +56,13 @@ Status TeamState::reduce_here(const Call& c, const void* in) {
       fail(MPI_ERR_NO_MEM, "no memory for the %zu bytes that this reduction works in", size_t(count * working.size));
       return Status::failed;
     }
-    op::widen(type, in, out, count);
+    widen(c, in, out, count);
     in = out;
   }
-  const Status status = all ? node_->allreduce(in, out, count, working, *c.op) : node_->reduce(in, out, count, working, *c.op, c.root);
-  if (&working != &type && result && status == Status::ok) op::narrow(type, out, c.out, count);
+  const Order order = order_here(a);
+  const Status status =
+      all ? node_->allreduce(in, out, count, working, *c.op, order) : node_->reduce(in, out, count, working, *c.op, c.root, order);
+  if (&working != &type && result && status == Status::ok) narrow(c, out, c.out, count);
   return status;
 }
 
@@ -76,7 +85,7 @@ bool TeamState::try_node(const Call& c, const Agreed& a, int& error) {
   switch (a.pattern) {
     case Pattern::barrier: status = node_->barrier(); break;
     case Pattern::bcast: status = node_->bcast({c.out, c.out_count, c.out_type}, c.root); break;
-    default: status = reduce_here(c, in); break;
+    default: status = reduce_here(c, a, in); break;
   }
   error = status == Status::ok ? MPI_SUCCESS : fail(status);
   return true;

@@ -10,7 +10,7 @@ namespace {
 
 uint64_t key_of(const Agreed& a, bool in_place, const Word& user) {
   return static_cast<uint64_t>(a.pattern) | uint64_t(size_class(a.bytes)) << 8 | uint64_t(in_place) << 16 | uint64_t(a.commutative) << 17 |
-         uint64_t(user.number) << 20 | uint64_t(a.uneven) << 18 | uint64_t(a.front > 0) << 19 |
+         uint64_t(a.ordered) << 7 | uint64_t(user.number) << 20 | uint64_t(a.uneven) << 18 | uint64_t(a.front > 0) << 19 |
          uint64_t(static_cast<uint32_t>(a.root)) << 32;
 }
 
@@ -38,8 +38,7 @@ SchedulePtr Plans::make(const Agreed& a, bool in_place, Rank me, const Word& use
   Agreed on_hosts = of_class(a);
   on_hosts.hosts = host_count_;
   const Choice choice = choose(on_hosts, topology_, user);
-  const Parameters p{.root = a.root, .commutative = a.commutative, .in_place = in_place, .segments = choice.segments};
-  return std::make_shared<Schedule>(choice.algorithm->build(topology_, me, a.size, p));
+  return std::make_shared<Schedule>(choice.algorithm->build(topology_, me, a.size, parameters(a, choice, in_place)));
 }
 
 Status post_round(pml::Team& team, int tag, const Frame& frame, const Round& round, int32_t iteration, std::vector<pml::Request*>& requests,

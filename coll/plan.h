@@ -15,8 +15,8 @@ namespace weft::coll {
 /// A cached schedule. Shared with nonblocking and persistent operations, which may outlive its place in the cache.
 using SchedulePtr = std::shared_ptr<const Schedule>;
 
-/// The plans of a team by key: {pattern, size class, entry of WEFT_COLL, operation class, root} and the local in_place. The last one is at
-/// hand.
+/// The plans of a team by key: {pattern, size class, entry of WEFT_COLL, operation class, whether in order, root} and the local in_place.
+/// The last one is at hand.
 class Plans {
  public:
   explicit Plans(const Topology& topology) : topology_(topology) {}

@@ -29,6 +29,12 @@ config::Text table_file(
     "the file of weft tune that mpirun reads. Empty: collectives.json in ~/.config/weft, else in etc/weft where Weft is "
     "installed, if there is one; \"none\": no file");
 
+config::Text reproducible_wanted(
+    "coll", "reproducible", "no",
+    "which reductions give the same bits again: no; runs (those on as many ranks, whatever hosts and transports); exact (sums "
+    "of floating-point numbers on any ranks, too). The same on all ranks, read when communicators are made; docs/collectives.md "
+    "says what it costs");
+
 constexpr uint64_t kKiB = 1024;
 
 const char* bcast_name(const Agreed& a) {
@@ -157,11 +163,23 @@ Word find_word(const Wishes& wishes, const Agreed& a) {
 
 std::string with_setting(std::string_view entries) { return coll_setting.get() + ";" + std::string(entries); }
 
+std::optional<Reproducible> reproducible_named(std::string_view word) {
+  constexpr std::string_view kWords[] = {"no", "runs", "exact"};
+  const auto found = std::ranges::find(kWords, word);
+  if (found == std::end(kWords)) return {};
+  return static_cast<Reproducible>(found - std::begin(kWords));
+}
+
+Reproducible reproducible_setting() { return reproducible_named(reproducible_wanted.get()).value_or(Reproducible::no); }
+
 bool user_speaks() { return !coll_setting.get().empty(); }
 
 std::string complaint() {
   constexpr size_t kMostText = 300;  // of a table of another version
   std::string wrong = wishes().wrong.empty() ? std::string() : "WEFT_COLL, ignored in part: " + wishes().wrong;
+  if (!reproducible_named(reproducible_wanted.get()))
+    wrong += (wrong.empty() ? "" : "; ") + std::string("WEFT_COLL_REPRODUCIBLE, ignored: \"") + reproducible_wanted.get() +
+             "\" is none of no, runs, exact";
   if (table_speaks() && !tuned().wrong.empty())
     wrong += (wrong.empty() ? "" : "; ") + std::string("the table of weft tune, ignored in part: ") + tuned().wrong.substr(0, kMostText);
   return wrong;
@@ -172,7 +190,7 @@ Word word_of_user(const Agreed& a) { return user_speaks() ? find_word(wishes(), 
 bool table_speaks() { return !table_setting.get().empty(); }
 
 Word word_of_table(const Agreed& a) {
-  if (!table_speaks() || a.hosts == 0 || a.uneven || a.front > 0) return {};
+  if (!table_speaks() || a.hosts == 0 || a.uneven || a.front > 0 || a.ordered) return {};
   return find_word(tuned(), of_class(a));
 }
 
@@ -183,6 +201,15 @@ NodeWords::NodeWords(int32_t ranks) : words_{} {
           word_of_table({.pattern = static_cast<Pattern>(p), .size = ranks, .hosts = 1, .bytes = class_bytes(static_cast<int>(c))});
 }
 
+NodeOrders::NodeOrders(Agreed like) {
+  for (const auto& [pattern, orders] : {std::pair(Pattern::reduce, &reduce_), std::pair(Pattern::allreduce, &allreduce_)})
+    for (size_t c = 0; c < orders->size(); ++c) {
+      like.pattern = pattern;
+      like.bytes = class_bytes(static_cast<int>(c));
+      (*orders)[c] = node_order(like);
+    }
+}
+
 // The next two are all that orders whose word counts.
 
 Choice choose(const Agreed& a, const Topology& topology, const Word& user) {
@@ -190,10 +217,23 @@ Choice choose(const Agreed& a, const Topology& topology, const Word& user) {
   const Word table = word_of_table(a);
   for (const auto& [by, word] : {std::pair(By::user, &user), std::pair(By::table, &table)})
     if (const Algorithm* const found = usable(word->algorithm ? word->algorithm->name : nullptr, a, topology)) return as_usual(found, by);
+  if (a.ordered) {  // neither hosts nor measurements decide
+    Agreed in_order = a;
+    in_order.commutative = false;
+    return as_usual(find_algorithm(a.pattern, name_of(in_order)), By::thresholds);
+  }
   if (const Choice found = cheapest(a, topology); found.algorithm) return found;
   const Algorithm* const by_hosts = usable(topology.hosts ? name_by_hosts(a, *topology.hosts) : nullptr, a, topology);
   return as_usual(by_hosts ? by_hosts : find_algorithm(a.pattern, name_of(a)), By::thresholds);
 }
+
+Parameters parameters(const Agreed& a, const Choice& choice, bool in_place) {
+  // Only the user's word has others run in such calls than keep ranks in order.
+  const bool anyhow = choice.algorithm->commutative || choice.algorithm->spans;
+  return {.root = a.root, .commutative = anyhow ? a.commutative : a.may_swap(), .in_place = in_place, .segments = choice.segments};
+}
+
+Order node_order(const Agreed& a) { return a.ordered ? choose(of_class(a), {}, {}).algorithm->order : Order::chain; }
 
 bool wants_node(const Agreed& a, const Word& user, const Word& table) {
   for (const Word* word : {&user, &table})
@@ -204,7 +244,7 @@ bool wants_node(const Agreed& a, const Word& user, const Word& table) {
 Decision decide(const Agreed& a, const Topology& topology, bool one_node, const Word& user) {
   const Word table = word_of_table(a);
   Decision d;
-  d.node = one_node && a.size > 1 && has_node_kernel(a.pattern) && wants_node(a, user, table);
+  d.node = one_node && a.size > 1 && has_node_kernel(a.pattern) && wants_node(a, user, table) && node_order(a) != Order::own;
   d.choice = choose(of_class(a), topology, user);
   d.by = !d.node ? d.choice.by : user.node ? By::user : table.node ? By::table : By::thresholds;
   d.unusable = user.anything && d.by != By::user;

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "coll/algorithms/algorithms.h"
+#include "coll/coll.h"
 #include "coll/wish.h"
 
 namespace weft::coll {
@@ -19,6 +22,11 @@ struct Agreed {
   uint64_t bytes = 0;  ///< packed: of the whole vector (bcast, reductions), of one block (gather, scatter, all-to-all forms)
   bool commutative = true;
   bool uneven = false;  ///< blocks of different sizes; `bytes` is an average, or 0 if not known to all
+  /// A reduction whose bits depend on the order of operands, where they must not depend on hosts, tables and ways of messages.
+  bool ordered = false;
+
+  /// May operands change places?
+  bool may_swap() const { return commutative && !ordered; }
 };
 
 /// Whose word decides, the first one first: see choose().
@@ -40,6 +48,11 @@ struct Word {
   bool anything = false;  ///< there is one
   uint32_t number = 0;    ///< of the entry, from 1; 0: none
 };
+/// The word that says which reductions give the same bits again; nothing: it is none of these.
+std::optional<Reproducible> reproducible_named(std::string_view word);
+/// What WEFT_COLL_REPRODUCIBLE says.
+Reproducible reproducible_setting();
+
 /// Is there a WEFT_COLL?
 bool user_speaks();
 /// Reads WEFT_COLL. Entries that cannot be understood count for nothing.
@@ -76,6 +89,13 @@ inline Choice choose(const Agreed& a, const Topology& topology) { return choose(
 /// How many segments an algorithm that cuts the data is given, but by the model.
 int32_t usual_segments(uint64_t bytes);
 
+/// What the algorithm that has been chosen is built with.
+Parameters parameters(const Agreed&, const Choice&, bool in_place);
+
+/// The order in which kernels in shared memory combine operands: of ordered calls that of the algorithm which runs without shared memory;
+/// Order::own: none of theirs.
+Order node_order(const Agreed&);
+
 /// True if the kernel in shared memory should run for ranks on one node, which there is.
 bool wants_node(const Agreed&, const Word& user, const Word& table);
 
@@ -88,6 +108,19 @@ class NodeWords {
 
  private:
   std::array<std::array<Word, 65>, kPatterns> words_;
+};
+
+/// node_order() of ordered calls, kept by size.
+class NodeOrders {
+ public:
+  /// `like`: such a call.
+  explicit NodeOrders(Agreed like);
+  Order of(const Agreed& a) const {
+    return (a.pattern == Pattern::reduce ? reduce_ : allreduce_)[static_cast<size_t>(size_class(a.bytes))];
+  }
+
+ private:
+  std::array<Order, 65> reduce_, allreduce_;
 };
 
 /// The same in one: what ranks run, for people to read.

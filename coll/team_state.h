@@ -46,6 +46,8 @@ class TeamState {
 
   int run_schedule(const Call&, const Agreed&);
   std::string prefer(std::string_view words);
+  Reproducible reproducible() const { return reproducible_; }
+  void make_reproducible(Reproducible r) { reproducible_ = r; }
   /// Where calls are noted; null: nowhere.
   Ledger* ledger() const { return ledger_; }
   /// The line of the ledger that a call stands in. `node`: it has run in shared memory.
@@ -67,7 +69,8 @@ class TeamState {
   }
   Word look_up(Agreed);
   bool node_wanted(const Agreed&);
-  Status reduce_here(const Call&, const void* in);
+  Order order_here(const Agreed&);
+  Status reduce_here(const Call&, const Agreed&, const void* in);
 
   std::unique_ptr<pml::Team> united_;  // of inter-communicators
   pml::Team& team_;
@@ -77,6 +80,7 @@ class TeamState {
   uint32_t number_ = 0;
   Ledger* const ledger_;
   bool knows_hosts_ = false;
+  Reproducible reproducible_ = reproducible_setting();
   std::unique_ptr<const Wishes> preferred_;  // null: none
   int32_t host_count_ = 0;                   // 0: not known
   std::unique_ptr<const Hosts> hosts_;
@@ -86,7 +90,8 @@ class TeamState {
   // The shared segment: wired at one of the first calls that could use it, so that short-lived teams need not pay.
   enum class Node : uint8_t { unknown, impossible, possible, ready } node_state_ = Node::unknown;
   int node_chances_ = 0;
-  std::unique_ptr<const NodeWords> node_words_;  // null: the table says nothing
+  std::unique_ptr<const NodeWords> node_words_;    // null: the table says nothing
+  std::unique_ptr<const NodeOrders> node_orders_;  // null: there has been no ordered call
   std::unique_ptr<node::Segment> node_;
   Scratch wide_;  // operands of reduce_here()
 };

@@ -82,6 +82,7 @@ struct Hints {
   bool exact_length = false, allow_overtaking = false;
   std::optional<std::string> memory_kinds;  ///< the only kinds of memory that messages lie in
   std::string coll;                         ///< as WEFT_COLL, for its collectives
+  std::string reproducible;                 ///< as WEFT_COLL_REPRODUCIBLE
   std::optional<uint32_t> lane;             ///< over which its messages go, from its making on
 };
 

@@ -16,7 +16,7 @@ constexpr Assertion assertions[] = {{"mpi_assert_no_any_tag", &Hints::no_any_tag
                                     {"mpi_assert_no_any_source", &Hints::no_any_source},
                                     {"mpi_assert_exact_length", &Hints::exact_length},
                                     {"mpi_assert_allow_overtaking", &Hints::allow_overtaking}};
-constexpr std::string_view kLane = "weft_lane", kColl = "weft_coll";
+constexpr std::string_view kLane = "weft_lane", kColl = "weft_coll", kReproducible = "weft_reproducible";
 constexpr std::string_view kKinds = "mpi_memory_alloc_kinds", kAssertedKinds = "mpi_assert_memory_alloc_kinds";
 
 }  // namespace
@@ -30,6 +30,7 @@ void set_hints(Communicator& comm, const Info* info) {
   const std::string* kinds = info->find(kAssertedKinds);
   if (kinds && mem::covers_alloc_kinds(comm.instance->memory_kinds(comm.session), *kinds)) comm.hints.memory_kinds = *kinds;
   if (const std::string* words = info->find(kColl)) comm.hints.coll = *words;
+  if (const std::string* word = info->find(kReproducible)) comm.hints.reproducible = *word;
   if (comm.team) apply_hints(comm);
 }
 
@@ -42,10 +43,14 @@ std::optional<uint32_t> wanted_lane(const Info* info) {
 
 void apply_hints(Communicator& comm) {
   comm.team->promise({comm.hints.exact_length, comm.hints.allow_overtaking});
+  const char* const name = comm.name.empty() ? "a communicator" : comm.name.c_str();
   const std::string wrong = coll::prefer(*comm.coll, comm.hints.coll);
-  if (!wrong.empty())
-    log(Level::warning, "the hint weft_coll of %s, ignored in part: %s", comm.name.empty() ? "a communicator" : comm.name.c_str(),
-        wrong.c_str());
+  if (!wrong.empty()) log(Level::warning, "the hint weft_coll of %s, ignored in part: %s", name, wrong.c_str());
+  std::string& word = comm.hints.reproducible;
+  if (!coll::make_reproducible(*comm.coll, word)) {
+    log(Level::warning, "the hint weft_reproducible of %s, ignored: \"%s\" is none of no, runs, exact", name, word.c_str());
+    word.clear();
+  }
 }
 
 Info* hints_in_use(const Communicator& comm) {
@@ -54,6 +59,7 @@ Info* hints_in_use(const Communicator& comm) {
   used->set(kKinds, comm.instance->memory_kinds(comm.session));
   if (comm.hints.lane) used->set(kLane, std::to_string(*comm.hints.lane));
   if (!comm.hints.coll.empty()) used->set(kColl, comm.hints.coll);
+  if (!comm.hints.reproducible.empty()) used->set(kReproducible, comm.hints.reproducible);
   if (comm.hints.memory_kinds) used->set(kAssertedKinds, *comm.hints.memory_kinds);
   return used;
 }

@@ -100,7 +100,8 @@ std::string by_whose_word(const Explanation& e) {
     case coll::By::model: return "by the model with the machine's measured numbers" + refused;
     case coll::By::thresholds: break;
   }
-  return "by the library's thresholds of size" + refused +
+  const char* const order = e.agreed.ordered ? ", among what combines in one order for all runs (WEFT_COLL_REPRODUCIBLE)" : "";
+  return std::string("by the library's thresholds of size") + order + refused +
          (d.table.empty() ? "" : "; \"" + d.table + "\" of the table cannot be used here");
 }
 
@@ -187,6 +188,11 @@ void print_notes(const Explanation& e) {
     std::printf("Not for these ranks or this operation:");
     for (const std::string& name : e.unfit) std::printf(" %s%s", name.c_str(), &name == &e.unfit.back() ? ".\n" : ",");
   }
+  if (e.agreed.ordered) std::printf("Where the order cannot matter, as for integers, WEFT_COLL_REPRODUCIBLE changes nothing.\n");
+  if (e.agreed.ordered && coll::reproducible_setting() == coll::Reproducible::exact)
+    std::printf(
+        "Nor does it change the choice for exact sums of floating-point numbers; but they are sums of accumulators, whose bytes count: "
+        "docs/collectives.md.\n");
   std::printf("\nCounted with (%s; --machine NAME=VALUE,... changes them)\n",
               e.machine_measured ? "what weft tune has measured, the rest assumptions"
                                  : "beyond one cache assumptions, not measured here; weft tune measures");
@@ -266,7 +272,8 @@ Result<Explanation> explain(const ExplainQuestion& q) {
               .root = q.root,
               .bytes = *pattern == Pattern::barrier ? 0 : q.bytes,
               .commutative = !q.ordered,
-              .uneven = q.uneven};
+              .uneven = q.uneven,
+              .ordered = coll::reduces(*pattern) && coll::reproducible_setting() != coll::Reproducible::no};
   e.candidates = coll::candidates(e.agreed, *shape, e.machine);
   if (e.candidates.empty() || !e.candidates.front().unpriced.empty())
     return Failure{"no algorithm has a price" + (e.candidates.empty() ? std::string() : ": " + e.candidates.front().unpriced)};

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "coll/order.h"
 #include "coll/schedule.h"
 
 namespace weft::coll {
@@ -37,6 +38,7 @@ enum class Pattern : uint8_t {
 };
 constexpr int kPatterns = 13;
 constexpr bool among_neighbors(Pattern p) { return p >= Pattern::neighbor_allgather; }
+constexpr bool reduces(Pattern p) { return p >= Pattern::reduce && p <= Pattern::exscan; }
 const char* to_string(Pattern);
 
 struct Algorithm {
@@ -49,6 +51,7 @@ struct Algorithm {
   bool (*fits)(int32_t size) = nullptr;  ///< null: any size
   /// Of two levels, within hosts and between them: for which hosts; null: of one level, for any.
   bool (*spans)(const Hosts&, const Parameters&) = nullptr;
+  Order order = Order::own;  ///< reductions: how it combines what may not change places (Parameters::commutative is false)
 
   bool usable(const Topology& topology, int32_t size, const Parameters& p, bool uneven_blocks) const {
     return (uneven || !uneven_blocks) && (!commutative || p.commutative) && (!fits || fits(size)) &&

@@ -1,6 +1,7 @@
 #include "coll/node/node.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "runtime/base/clock.h"
@@ -94,28 +95,44 @@ Status Segment::bcast(const pml::Buffer& buffer, int root) {
   return Status::ok;
 }
 
-Status Segment::allreduce(const void* in, void* out, uint64_t count, const type::Datatype& type, const op::Op& op) {
+/// The operands of some ranks in one; null: one of them does not come any more. The result is in `to`, or the only operand where it was.
+template <class Operand>
+const std::byte* Segment::combine(const Work& w, Operand operand, int32_t first, int32_t last, std::byte* to, std::byte* spare) {
+  if (last - first == 1) return operand(static_cast<uint32_t>(first));
+  const int32_t middle = parting(w.order, static_cast<int32_t>(size_), first, last);
+  const std::byte* const right = combine(w, operand, middle, last, to, spare);
+  const std::byte* const left = right ? combine(w, operand, first, middle, spare, spare + kChunk) : nullptr;
+  if (!left) return nullptr;
+  op::apply3(w.op, w.type, left, right, to, w.count);
+  return to;
+}
+
+/// A chain has no partial result but its last one; other orders have one for each level of their trees.
+std::byte* Segment::spare_for(Order order) {
+  const size_t levels = order == Order::chain ? 0 : static_cast<size_t>(std::bit_width(size_));
+  if (spare_.size() < levels * kChunk) spare_.resize(levels * kChunk);
+  return spare_.data();
+}
+
+Status Segment::allreduce(const void* in, void* out, uint64_t count, const type::Datatype& type, const op::Op& op, Order order) {
   const uint64_t step = kChunk / type.size;
   const auto* from = static_cast<const std::byte*>(in);
   auto* to = static_cast<std::byte*>(out);
   for (uint64_t done = 0; done < count; done += step) {
     const uint64_t offset = done * type.size;
-    const Status s = allreduce_chunk(from + offset, to + offset, std::min(step, count - done), type, op);
+    const Status s = allreduce_chunk(from + offset, to + offset, {std::min(step, count - done), type, op, order});
     if (s != Status::ok) return s;
   }
   return Status::ok;
 }
 
 /// An operand slot is written again two rounds later. By then all ranks have come to the round between, so they are done with it.
-Status Segment::allreduce_chunk(const std::byte* in, std::byte* out, uint64_t count, const type::Datatype& type, const op::Op& op) {
-  const uint64_t n = ++allreduces_, bytes = count * type.size;
+Status Segment::allreduce_chunk(const std::byte* in, std::byte* out, const Work& work) {
+  const uint64_t n = ++allreduces_, bytes = work.count * work.type.size;
   const int parity = static_cast<int>(n & 1);
   auto operand = [&](uint32_t r) { return data(desk(r).offer[parity], offer_area(r, parity), bytes); };
   std::memcpy(operand(rank_), in, bytes);
-  auto fold = [&](std::byte* to) {  // from the right, so that ranks stay in order
-    op::apply3(op, type, operand(size_ - 2), operand(size_ - 1), to, count);
-    for (uint32_t r = size_ - 2; r-- > 0;) op::apply(op, type, operand(r), to, count);
-  };
+  auto fold = [&](std::byte* to) { combine(work, operand, 0, static_cast<int32_t>(size_), to, spare_for(work.order)); };
   if (size_ <= kFlat) {
     desk(rank_).offer[parity].sequence.store(n, std::memory_order_release);
     for (uint32_t r = 0; r < size_; ++r) {
@@ -137,23 +154,22 @@ Status Segment::allreduce_chunk(const std::byte* in, std::byte* out, uint64_t co
   return Status::ok;
 }
 
-Status Segment::reduce(const void* in, void* out, uint64_t count, const type::Datatype& type, const op::Op& op, int root) {
+Status Segment::reduce(const void* in, void* out, uint64_t count, const type::Datatype& type, const op::Op& op, int root, Order order) {
   const uint64_t step = kChunk / type.size;
   const auto* from = static_cast<const std::byte*>(in);
   auto* to = static_cast<std::byte*>(out);
   for (uint64_t done = 0; done < count; done += step) {
     const uint64_t offset = done * type.size;
-    const Status s =
-        reduce_chunk(from + offset, to ? to + offset : nullptr, std::min(step, count - done), type, op, static_cast<uint32_t>(root));
+    const Status s = reduce_chunk(from + offset, to ? to + offset : nullptr, {std::min(step, count - done), type, op, order},
+                                  static_cast<uint32_t>(root));
     if (s != Status::ok) return s;
   }
   return Status::ok;
 }
 
 /// An operand slot is written again two rounds later, once the root of then says that it has collected it.
-Status Segment::reduce_chunk(const std::byte* in, std::byte* out, uint64_t count, const type::Datatype& type, const op::Op& op,
-                             uint32_t root) {
-  const uint64_t n = ++reduces_, bytes = count * type.size;
+Status Segment::reduce_chunk(const std::byte* in, std::byte* out, const Work& work, uint32_t root) {
+  const uint64_t n = ++reduces_, bytes = work.count * work.type.size;
   const int parity = static_cast<int>(n & 1);
   auto operand = [&](uint32_t r) { return data(desk(r).share[parity], share_area(r, parity), bytes); };
   if (n > 2) {
@@ -163,11 +179,12 @@ Status Segment::reduce_chunk(const std::byte* in, std::byte* out, uint64_t count
   std::memcpy(operand(rank_), in, bytes);
   desk(rank_).share[parity].sequence.store(n, std::memory_order_release);
   if (rank_ != root) return Status::ok;
-  for (uint32_t r = size_; r-- > 0;) {
-    if (const Status s = wait_for(desk(r).share[parity].sequence, n); s != Status::ok) return s;
-    if (r + 2 == size_) op::apply3(op, type, operand(r), operand(r + 1), out, count);
-    if (r + 2 < size_) op::apply(op, type, operand(r), out, count);
-  }
+  Status status = Status::ok;
+  auto arrived = [&](uint32_t r) -> const std::byte* {
+    status = wait_for(desk(r).share[parity].sequence, n);
+    return status == Status::ok ? operand(r) : nullptr;
+  };
+  if (!combine(work, arrived, 0, static_cast<int32_t>(size_), out, spare_for(work.order))) return status;
   desk(rank_).collected.sequence.store(n, std::memory_order_release);
   return Status::ok;
 }

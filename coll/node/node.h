@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "coll/order.h"
 #include "pml/lane.h"
 #include "runtime/op/op.h"
 
@@ -23,11 +24,11 @@ class Segment {
 
   Status barrier();
   Status bcast(const pml::Buffer&, int root);
-  /// `in` may be `out`. The type is contiguous and fits (see fits()). Operands are combined in rank order on one rank or in the
-  /// same order on all, so that all get the same bits.
-  Status allreduce(const void* in, void* out, uint64_t count, const type::Datatype&, const op::Op&);
+  /// `in` may be `out`. The type is contiguous and fits (see fits()). Operands stay in rank order and are combined as `order` says on
+  /// one rank or on all, so that all get the same bits.
+  Status allreduce(const void* in, void* out, uint64_t count, const type::Datatype&, const op::Op&, Order);
   /// `out` means something at the root only.
-  Status reduce(const void* in, void* out, uint64_t count, const type::Datatype&, const op::Op&, int root);
+  Status reduce(const void* in, void* out, uint64_t count, const type::Datatype&, const op::Op&, int root, Order);
 
   /// True if elements of the type can be combined in slots.
   static bool fits(const type::Datatype& t) { return t.contiguous && t.origin == 0 && t.lower == 0 && t.size <= 4096; }
@@ -72,8 +73,18 @@ class Segment {
   template <class Ready>
   Status wait(Ready ready);
   Status wait_for(const std::atomic<uint64_t>& word, uint64_t at_least);
-  Status allreduce_chunk(const std::byte* in, std::byte* out, uint64_t count, const type::Datatype&, const op::Op&);
-  Status reduce_chunk(const std::byte* in, std::byte* out, uint64_t count, const type::Datatype&, const op::Op&, uint32_t root);
+  /// What is combined, in which order.
+  struct Work {
+    uint64_t count;
+    const type::Datatype& type;
+    const op::Op& op;
+    Order order;
+  };
+  Status allreduce_chunk(const std::byte* in, std::byte* out, const Work&);
+  Status reduce_chunk(const std::byte* in, std::byte* out, const Work&, uint32_t root);
+  template <class Operand>
+  const std::byte* combine(const Work&, Operand operand, int32_t first, int32_t last, std::byte* to, std::byte* spare);
+  std::byte* spare_for(Order);
   Status await_readers(uint64_t piece);
 
   pml::Lane& lane_;
@@ -84,6 +95,7 @@ class Segment {
   Line* pieces_;  // kPieces of them
   std::byte* piece_areas_;
   std::byte* areas_;
+  std::vector<std::byte> spare_;  // partial results of orders that have several at once
   int spins_;
   // How far this rank is, equal on all ranks between calls.
   uint64_t barriers_ = 0, allreduces_ = 0, reduces_ = 0, broadcasts_ = 0;

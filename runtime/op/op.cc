@@ -218,6 +218,28 @@ void apply3(const Op& op, const Datatype& type, const void* a, const void* b, vo
   apply(op, type, a, out, count);
 }
 
+bool order_matters(const Op& op, const Datatype& type) {
+  switch (type.basic) {
+    case Basic::float16:
+    case Basic::bfloat16:
+    case Basic::float32:
+    case Basic::float64:
+    case Basic::long_double:
+    case Basic::float128:
+    case Basic::complex_float16:
+    case Basic::complex_float32:
+    case Basic::complex_float64:
+    case Basic::complex_long_double:
+    case Basic::complex_float128:
+    case Basic::float_int:
+    case Basic::double_int:
+    case Basic::long_double_int:
+    case Basic::two_float:
+    case Basic::two_double: return true;
+    default: return op.id == OpId::user;
+  }
+}
+
 const Datatype* wide_type(const Op& op, const Datatype& type) {
   if (op.id != OpId::sum && op.id != OpId::prod) return nullptr;
   switch (type.basic) {

@@ -52,6 +52,10 @@ void apply(const Op&, const type::Datatype& type, const void* in, void* inout, u
 /// out = a OP b without reading out. Fast for predefined operations; user operations get a copy of b in out. Out may be b.
 void apply3(const Op&, const type::Datatype& type, const void* a, const void* b, void* out, uint64_t count);
 
+/// False if the result is the same to the last bit however many operands of the type are grouped and ordered: predefined operations on
+/// integers, logicals and bytes.
+bool order_matters(const Op&, const type::Datatype&);
+
 /// From now on logical operations on Fortran's logicals of `size` bytes give the first `size` bytes at `truth` for true, as their compiler
 /// does (MPI 5.0, 20.4); what is not 0 counts as true.
 void set_fortran_truth(int size, const void* truth);

@@ -179,8 +179,6 @@ struct Shape {
   }
 };
 
-bool reduces(Pattern p) { return p == Pattern::reduce || p == Pattern::allreduce || p == Pattern::reduce_scatter; }
-
 /// What each rank has at the beginning.
 void give(Play& play, const Agreed& a, const Shape& shape) {
   for (Rank r = 0; r < a.size; ++r) {

@@ -21,7 +21,6 @@ std::vector<Algorithm> on_all_ranks() {
 }
 
 bool rooted(Pattern p) { return p == Pattern::bcast || p == Pattern::gather || p == Pattern::scatter || p == Pattern::reduce; }
-bool reduces(Pattern p) { return p >= Pattern::reduce; }
 bool has_in_place(Pattern p) { return p != Pattern::barrier && p != Pattern::bcast && p != Pattern::alltoall; }
 
 std::vector<Rank> roots(Pattern p, int32_t size) {

@@ -1,0 +1,240 @@
+// Reproducible reductions: which bits come out, over messages and in shared memory, on one host and on several, by each algorithm.
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "include/mpi.h"
+#include "runtime/base/error.h"
+#include "runtime/config/config.h"
+#include "runtime/type/predefined.h"
+#include "test/unit/coll/world.h"
+#include "test/unit/op/sum_oracle.h"
+
+using namespace weft;
+using namespace weft::coll;
+
+namespace {
+
+class Setting {
+ public:
+  Setting(const char* name, const std::string& text) : variable_(config::find(name)), before_(variable_->text()) {
+    REQUIRE(variable_->set(text, config::Origin::program));
+  }
+  ~Setting() { variable_->set(before_, config::Origin::program); }
+  Setting(const Setting&) = delete;
+
+ private:
+  config::Variable* const variable_;
+  const std::string before_;
+};
+
+const op::Op& operation(MPI_Op op) { return *op::predefined(reinterpret_cast<uintptr_t>(op)); }
+
+/// What is added last is lost or not by what came before. Rank r's number at place i.
+double datum(uint64_t kind, int rank, uint64_t i) {
+  uint64_t state = kind * 1000003 + static_cast<uint64_t>(rank) * 0xd1342543de82ef95U + i;  // SplitMix64
+  const auto random = [&state] {
+    uint64_t z = state += 0x9e3779b97f4a7c15U;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9U;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebU;
+    return z ^ z >> 31;
+  };
+  const auto mantissa = static_cast<double>(static_cast<int64_t>(random()));
+  return std::ldexp(mantissa, static_cast<int>(random() % 80) - 63);
+}
+
+using Doubles = std::vector<double>;
+
+/// All that decides bits, in one number.
+uint64_t bits_of(const Doubles& numbers) {
+  uint64_t hash = 14695981039346656037U;
+  for (const double x : numbers) hash = (hash ^ std::bit_cast<uint64_t>(x)) * 1099511628211U;
+  return hash;
+}
+
+enum class Mode { blocking, nonblocking, persistent };
+
+/// One reduction of doubles by one rank.
+struct Reduction {
+  Collective what = Collective::allreduce;
+  uint64_t count = 1;
+  Mode mode = Mode::blocking;
+  bool in_place = false;
+  MPI_Op op = MPI_SUM;
+  int root = 0;
+
+  bool scatters() const { return what == Collective::reduce_scatter_block; }
+  /// What the rank gets, nothing where it gets nothing. `in`: `count` numbers, of reduce_scatter for each rank.
+  Doubles of(RankWorld& w, Doubles in) const {
+    Doubles out(in.size(), 4711);
+    const bool here = in_place && (what != Collective::reduce || w.rank == root);
+    Call c{.what = what, .in = in.data(), .out = here ? in.data() : out.data(), .in_place = here, .out_count = count, .root = root};
+    c.out_type = &type::of(type::Basic::float64);
+    c.op = &operation(op);
+    int error = MPI_SUCCESS;
+    if (mode == Mode::blocking) {
+      error = run(w.state, c);
+    } else {
+      pml::Request* request = nullptr;
+      error = mode == Mode::nonblocking ? start(w.state, c, &request) : init(w.state, c, &request);
+      if (!error && mode == Mode::persistent) request->ops->start(*request);
+      if (!error) w.lane.wait(*request), error = request->outcome.error;
+      if (request) release(request);
+    }
+    if (error) throw std::runtime_error(std::string(last_failure()));
+    if (here) out = in;
+    if (scatters()) out.resize(count);
+    const bool nothing = (what == Collective::reduce && w.rank != root) || (what == Collective::exscan && w.rank == 0);
+    return nothing ? Doubles() : out;
+  }
+};
+
+Doubles data_of(const Reduction& r, const RankWorld& w, uint64_t kind) {
+  Doubles in(r.count * (r.scatters() ? static_cast<uint64_t>(w.size) : 1));
+  for (uint64_t i = 0; i < in.size(); ++i) in[i] = datum(kind, w.rank, i);
+  if (r.op != MPI_SUM)  // of either zero and NaN the first or the last one wins
+    for (uint64_t i = 0; i < in.size(); ++i) in[i] = i % 3 == 0 && w.rank % 2 ? std::nan("") : i % 3 == 1 ? (w.rank % 3 ? -0.0 : 0.0) : in[i];
+  return in;
+}
+
+constexpr Collective kAll[] = {Collective::allreduce, Collective::reduce, Collective::reduce_scatter_block, Collective::scan,
+                               Collective::exscan};
+
+/// The bits that ranks get, by what they ask for. Empty: ranks were told something else by another way.
+using Bits = std::map<std::string, uint64_t>;
+
+/// Runs all kinds of reductions in all ways and says which bits come out of each kind; those of one kind must be the same.
+Bits bits_of_all(uint32_t size, uint32_t nodes, bool& all_ways_agree) {
+  std::mutex lock;
+  Bits found;
+  const std::string wrong = on_ranks(
+      size,
+      [&](RankWorld& w) {
+        for (const MPI_Op op : {MPI_SUM, MPI_MIN})
+          for (const Collective what : kAll)
+            for (const uint64_t count : {1, 7, 700, 5000, 40000}) {
+              if (op != MPI_SUM && count > 700) continue;
+              if (count > 10000 && (what == Collective::reduce_scatter_block || size > 5)) continue;
+              for (int way = 0; way < 10; ++way) {  // the first calls are made by messages
+                Reduction r{.what = what, .count = count, .in_place = way % 2 == 1, .op = op, .root = w.size / 2};
+                r.mode = way < 6 ? Mode::blocking : way < 8 ? Mode::nonblocking : Mode::persistent;
+                const uint64_t bits = bits_of(r.of(w, data_of(r, w, count)));
+                const std::string name = std::to_string(int(what)) + (op == MPI_SUM ? " sum " : " min ") + std::to_string(count) + " rank " + std::to_string(w.rank);
+                const std::lock_guard hold(lock);
+                if (found.try_emplace(name, bits).first->second != bits) all_ways_agree = false;
+              }
+            }
+        return std::string();
+      },
+      nodes);
+  CHECK(wrong == "");
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("in the mode for runs bits do not depend on hosts, shared memory and forms of calls") {
+  for (const uint32_t size : {2, 3, 5, 8, 9}) {
+    INFO(size << " ranks");
+    const Setting setting("WEFT_COLL_REPRODUCIBLE", "runs");
+    bool agree = true;
+    const Bits first = bits_of_all(size, 1, agree);
+    for (const uint32_t nodes : {2U, 3U}) CHECK(bits_of_all(size, std::min(nodes, size), agree) == first);
+    {
+      const Setting table("WEFT_COLL_TUNED", "allreduce=ring;reduce=two_level;scan=chain;reduce_scatter=recursive_halving");
+      CHECK(bits_of_all(size, 1, agree) == first);
+    }
+    CHECK(agree);
+  }
+}
+
+TEST_CASE("in the usual mode they do") {
+  bool agree = true;
+  const Bits one = bits_of_all(5, 1, agree);
+  CHECK(!agree);
+  CHECK(bits_of_all(5, 2, agree) != one);
+}
+
+TEST_CASE("exact sums are those of the model by each algorithm, on any hosts, with any numbers of ranks") {
+  const Setting setting("WEFT_COLL_REPRODUCIBLE", "exact");
+  constexpr int kTerms = 3;  // the ranks beyond bring 0
+  std::vector<std::string> words = {"", "allreduce=node;reduce=node"};
+  for (const Algorithm& a : algorithms())
+    if (reduces(a.pattern)) words.push_back(std::string(to_string(a.pattern)) + "=" + a.name);
+  for (const std::string& word : words) {
+    const Setting coll("WEFT_COLL", word);
+    for (const uint32_t size : {3, 4, 6, 9}) {
+      INFO(word << " on " << size << " ranks");
+      const uint32_t nodes = word.ends_with("l") || word.ends_with("leaders") ? 3 : 1;
+      const auto wrong = on_ranks(
+          size,
+          [&](RankWorld& w) {
+            for (const Collective what : kAll)
+              for (const uint64_t count : {1, 40, 400})
+                for (int way = 0; way < 6; ++way) {
+                  Reduction r{.what = what, .count = count, .in_place = way % 2 == 1, .root = 1};
+                  r.mode = static_cast<Mode>(way / 2);
+                  Doubles in(count * (r.scatters() ? static_cast<uint64_t>(w.size) : 1));
+                  const int term = (w.rank + way) % w.size;  // who brings what changes
+                  for (uint64_t i = 0; i < in.size() && term < kTerms; ++i) in[i] = datum(99, term, i);
+                  const Doubles out = r.of(w, in);
+                  const int before = what == Collective::scan ? w.rank + 1 : what == Collective::exscan ? w.rank : w.size;
+                  for (uint64_t i = 0; i < out.size(); ++i) {
+                    test::Expansion sum;
+                    for (int rank = 0; rank < before; ++rank)
+                      if (const int given = (rank + way) % w.size; given < kTerms)
+                        sum.add(datum(99, given, i + (r.scatters() ? count * static_cast<uint64_t>(w.rank) : 0)));
+                    if (std::bit_cast<uint64_t>(out[i]) != test::nearest_double(sum))
+                      return "collective " + std::to_string(int(what)) + " count " + std::to_string(count) + " way " + std::to_string(way);
+                  }
+                }
+            return std::string();
+          },
+          nodes);
+      CHECK(wrong == "");
+    }
+  }
+}
+
+TEST_CASE("a communicator may have a word of its own") {
+  const std::string wrong = on_ranks(3, [](RankWorld& w) {
+    const Reduction r{.what = Collective::allreduce};
+    const Doubles in{w.rank == 0 ? 1e100 : w.rank == 1 ? 1.0 : -1e100};
+    if (r.of(w, in)[0] == 1) return std::string("exact without a word");
+    if (!make_reproducible(w.state, "exact")) return std::string("a word is refused");
+    if (r.of(w, in)[0] != 1) return std::string("not exact");
+    if (make_reproducible(w.state, "Exact")) return std::string("another word is taken");
+    if (r.of(w, in)[0] != 1) return std::string("changed by a wrong word");
+    if (!make_reproducible(w.state, "")) return std::string("no word is refused");
+    return std::string(r.of(w, in)[0] == 1 ? "still exact" : "");
+  });
+  CHECK(wrong == "");
+}
+
+TEST_CASE("a word that is none is complained about") {
+  const Setting setting("WEFT_COLL_REPRODUCIBLE", "always");
+  CHECK(complaint() == "WEFT_COLL_REPRODUCIBLE, ignored: \"always\" is none of no, runs, exact");
+  CHECK(reproducible_setting() == Reproducible::no);
+}
+
+TEST_CASE("trees over ranks") {
+  const auto tree = [](Order order, int32_t size) {
+    const auto walk = [&](auto& self, int32_t first, int32_t last) -> std::string {
+      if (last - first == 1) return std::to_string(first);
+      const int32_t middle = parting(order, size, first, last);
+      return "(" + self(self, first, middle) + self(self, middle, last) + ")";
+    };
+    return walk(walk, 0, size);
+  };
+  CHECK(tree(Order::chain, 5) == "(0(1(2(34))))");
+  CHECK(tree(Order::binomial, 5) == "(((01)(23))4)");
+  CHECK(tree(Order::binomial, 7) == "(((01)(23))((45)6))");
+  CHECK(tree(Order::folded, 5) == "(((01)2)(34))");
+  CHECK(tree(Order::folded, 7) == "(((01)(23))((45)6))");
+  CHECK(tree(Order::folded, 6) == "(((01)(23))(45))");
+  CHECK(tree(Order::folded, 8) == "(((01)(23))((45)(67)))");
+}
