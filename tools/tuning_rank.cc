@@ -285,6 +285,7 @@ std::vector<Trial::Candidate> Trial::candidates(Pattern pattern, const coll::Top
     MPI_Info info;
     mpi_.info_create(&info);
     mpi_.info_set(info, "weft_coll", (std::string(to_string(pattern)) + "=" + c.name).c_str());
+    mpi_.info_set(info, "weft_reproducible", "no");  // whatever the user has set: tables are for the usual mode
     mpi_.comm_dup_with_info(kWorld, info, &c.comm);
     mpi_.info_free(&info);
   }

@@ -104,6 +104,18 @@ def wrong_hints():
     has("a wrong hint", text, "the hint weft_coll of a communicator, ignored in part: \"allreduce=rign\": the algorithms of allreduce are")
 
 
+def reproducible():
+    runs = rows(job("-n", "4", "--report-coll", program, WEFT_COLL_REPRODUCIBLE="runs"))
+    by = {name: row[3] for name, row in runs[("allreduce", 4, "64-128")].items()}
+    want("one order", by, {"node": "size, one host; one order for all runs",
+                           "recursive_doubling": "size; first calls, no shared memory yet; one order for all runs"})
+    want("a forced algorithm", runs[("allreduce", 4, "32-64")]["ring"][3], "WEFT_COLL; one order for all runs")
+    exact = rows(job("-n", "4", "--report-coll", program, WEFT_COLL_REPRODUCIBLE="exact"))
+    [by] = [by for (name, _, size), by in exact.items() if name == "allreduce" and size == "2K-4K"]  # 8 accumulators
+    has("exact sums", by["node"][3], "; exact sums, bytes of accumulators")
+    has("a wrong word", job("-n", "2", program, WEFT_COLL_REPRODUCIBLE="always"), 'WEFT_COLL_REPRODUCIBLE, ignored: "always" is none of no, runs, exact')
+
+
 def ranks_that_were_not_told():
     text = job("-n", "1", "-env", "WEFT_REPORT_COLL", "1", program, ":", "-n", "1", program)
     has("the others", text, "no word from rank 1")
@@ -195,7 +207,7 @@ def main():
     source = program.with_suffix(".c")
     source.write_text(PROGRAM)
     subprocess.run([BIN / "mpicc", "-O2", "-o", program, source], check=True)
-    for test in (only_where_asked_for, what_runs, words_of_the_user, wrong_hints, ranks_that_were_not_told, the_table_decides, tables_that_are_none, tuning):
+    for test in (only_where_asked_for, what_runs, words_of_the_user, wrong_hints, reproducible, ranks_that_were_not_told, the_table_decides, tables_that_are_none, tuning):
         test()
     print("\n".join(failures) or "result: collectives run what they should, and say why")
     return 1 if failures else 0

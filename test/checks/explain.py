@@ -17,8 +17,9 @@ WEFT = pathlib.Path(sys.argv[1]) / "bin/weft"
 COLLECTIVES = ["barrier", "bcast", "gather", "scatter", "allgather", "alltoall", "reduce", "allreduce", "reduce_scatter", "scan", "exscan"]
 
 
-def ask(*words, coll="", network="", table="none"):
+def ask(*words, coll="", network="", table="none", reproducible="no"):
     env = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
+    env |= {"WEFT_COLL_REPRODUCIBLE": reproducible}
     env |= {"WEFT_COLL": coll} if coll else {}
     env |= {"WEFT_NETWORK": network} if network else {}
     env |= {"WEFT_COLL_TABLE": table}
@@ -80,6 +81,17 @@ def words_of_the_user():
     has("the warning", wrong.stderr, '"bcast=chian": the algorithms of bcast are binomial, ')
 
 
+def reproducible():
+    words = ["allreduce", "--ranks", "8", "--hosts", "2", "--bytes", "64K"]
+    want("by hosts", answer(*words)["runs"]["algorithm"], "two_level")
+    for word in ("runs", "exact"):
+        found = answer(*words, reproducible=word)
+        want(f"in one order ({word})", found["runs"]["algorithm"], "rabenseifner")
+        has("its verdict", found["verdict"], "in one order for all runs (WEFT_COLL_REPRODUCIBLE)")
+        want("what is no reduction", answer("bcast", *words[1:], reproducible=word)["runs"]["algorithm"], answer("bcast", *words[1:])["runs"]["algorithm"])
+    has("exact sums", ask(*words, reproducible="exact").stdout, "sums of accumulators")
+
+
 def one_warning_a_job():
     """Ranks say it once, too."""
     job = subprocess.run([WEFT.parent / "mpirun", "-n", "3", WEFT, "trial-rank"], capture_output=True, text=True, env={**os.environ, "WEFT_COLL": "barrier=bar"}, timeout=60)
@@ -109,7 +121,7 @@ def wrong_questions():
         has(f"{words}", done.stderr, part)
 
 
-for test in (sums_and_order, crossings, words_of_the_user, one_warning_a_job, for_people, wrong_questions):
+for test in (sums_and_order, crossings, words_of_the_user, reproducible, one_warning_a_job, for_people, wrong_questions):
     test()
 print("\n".join(failures) or "result: weft explain answers as it should")
 sys.exit(1 if failures else 0)
