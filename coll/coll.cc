@@ -1,5 +1,6 @@
 #include "coll/coll.h"
 
+#include <algorithm>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -257,11 +258,41 @@ Call exact(const TeamState& s, Call c) {
   return c;
 }
 
+/// Bytes of accumulators that a blocking call works on at a time: they stay in a cache.
+constexpr uint64_t kPiece = uint64_t{128} << 10;
+
+/// Elements of a piece; 0: the call runs as one. Between groups not all ranks know how many elements there are.
+uint64_t piece_of(const TeamState& s, const Call& c) {
+  const Pattern p = pattern_of(c.what);
+  const type::Datatype &type = reduced_type(c), &working = working_type(c);
+  if (s.groups() || &working == &type || p == Pattern::reduce_scatter) return 0;
+  return kPiece / working.size;
+}
+
+std::byte* moved(const void* address, int64_t bytes) {
+  return address ? static_cast<std::byte*>(const_cast<void*>(address)) + bytes : nullptr;
+}
+
+/// A call of exact sums: of many elements as several collectives.
+int run_exact(TeamState& s, const Call& c) {
+  const uint64_t count = reduced_count(c), piece = piece_of(s, c);
+  if (piece == 0 || count <= piece) return run(s, c);
+  for (uint64_t done = 0; done < count; done += piece) {
+    const auto offset = static_cast<int64_t>(done) * reduced_type(c).extent;
+    Call part = c;
+    part.in = moved(c.in, offset);
+    part.out = moved(c.out, offset);
+    part.in_count = part.out_count = std::min(piece, count - done);
+    if (const int error = run(s, part)) return error;
+  }
+  return MPI_SUCCESS;
+}
+
 }  // namespace
 
 int run(TeamState& s, const Call& c) {
   if (to_be_exact(s, c)) [[unlikely]]
-    return run(s, exact(s, c));
+    return run_exact(s, exact(s, c));
   if (const int error = refused(s, c)) return error;
   const Agreed a = agree(s, c);
   record(s, c, a);

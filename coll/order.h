@@ -14,7 +14,8 @@ enum class Order : uint8_t {
   folded,    ///< as many of the first ranks in pairs as are more than a power of two; of these and the others groups of 2, 4, 8 ...
 };
 
-/// Where the tree parts the ranks [first, last) of `size`, more than one and together in it: the part that begins there comes from the right.
+/// Where the tree parts the ranks [first, last) of `size`, more than one and together in it: the part that begins there comes from the
+/// right.
 inline int32_t parting(Order order, int32_t size, int32_t first, int32_t last) {
   const auto power_of = [](int32_t n) { return static_cast<int32_t>(std::bit_floor(static_cast<uint32_t>(n))); };
   if (order == Order::binomial) return first + power_of(last - first - 1);

@@ -15,9 +15,9 @@ using type::Basic;
 using type::Datatype;
 __extension__ using Wide = unsigned __int128;
 
-constexpr int kCounts = 2;                               // words behind the digits
-constexpr int kWord = 64, kLeastWidth = 32;              // kLeastWidth: with kMostTerms
-constexpr int kMostDigits = 2098 / kLeastWidth + 1;      // of double
+constexpr int kCounts = 2;                                 // words behind the digits
+constexpr int kWord = 64, kLeastWidth = 32;                // kLeastWidth: with kMostTerms
+constexpr int kMostDigits = 2098 / kLeastWidth + 1;        // of double
 constexpr uint64_t kMinus = 1, kPlus = uint64_t{1} << 32;  // counts in the first of these words
 
 /// A format of IEEE 754's kind. Places count bits of fixed-point numbers, 0 being the last one of the least subnormal number.

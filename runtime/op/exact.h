@@ -12,8 +12,8 @@ namespace weft::op {
 /// are added as whole numbers, in any order, and the sum is rounded to nearest, ties to even.
 ///
 /// An accumulator is an array of 64-bit words, and the sum of two is the sum of their words: digits of a number in signed words, with so
-/// much room above each that `terms` of them cannot overflow and nothing is carried before the end; then counts of what is no number, and of
-/// what is not -0.
+/// much room above each that `terms` of them cannot overflow and nothing is carried before the end; then counts of what is no number, and
+/// of what is not -0.
 class ExactSum {
  public:
   static constexpr uint64_t kMostTerms = uint64_t{1} << 31;
@@ -26,8 +26,9 @@ class ExactSum {
   const type::Datatype& accumulator() const { return *accumulator_; }
   /// One accumulator for each of `count` elements that lie one after the other.
   void widen(const void* from, void* to, uint64_t count) const { widen_(*this, from, to, count * parts_); }
-  /// The elements nearest to `count` sums. As the additions of IEEE 754 have it: NaN where a NaN or infinities of both signs came in (always
-  /// the same quiet NaN), an infinity where one came in or the sum is beyond the format, -0 where only -0 came in, else +0 for zero.
+  /// The elements nearest to `count` sums. As the additions of IEEE 754 have it: NaN where a NaN or infinities of both signs came in
+  /// (always the same quiet NaN), an infinity where one came in or the sum is beyond the format, -0 where only -0 came in, else +0 for
+  /// zero.
   void narrow(const void* from, void* to, uint64_t count) const { narrow_(*this, from, to, count * parts_); }
 
  private:

@@ -158,9 +158,9 @@ TEST_CASE("what is no number, zeros and the ends of the range, as IEEE 754 adds 
   CHECK(bits_of_sum({kMost, std::ldexp(1, 970), -kTiny}) == bits(kMost));    // a little less
   CHECK(bits_of_sum({kTiny, kTiny, kTiny}) == bits(3 * kTiny));
   CHECK(bits_of_sum({-kTiny, std::numeric_limits<double>::min()}) == bits(std::numeric_limits<double>::min() - kTiny));
-  CHECK(bits_of_sum({1, std::ldexp(1, -53)}) == bits(1));                        // a tie: to even
+  CHECK(bits_of_sum({1, std::ldexp(1, -53)}) == bits(1));                              // a tie: to even
   CHECK(bits_of_sum({1, std::ldexp(1, -53), kTiny}) == bits(1 + std::ldexp(1, -52)));  // none
-  CHECK(bits_of_sum({1, std::ldexp(3, -53)}) == bits(1 + std::ldexp(1, -51)));   // a tie: to even, upwards
+  CHECK(bits_of_sum({1, std::ldexp(3, -53)}) == bits(1 + std::ldexp(1, -51)));         // a tie: to even, upwards
   CHECK(bits_of_sum({1e300, 1, -1e300}) == bits(1));
 }
 
@@ -182,7 +182,8 @@ TEST_CASE("as many terms as there may be do not overflow") {
 TEST_CASE("which sums can be exact") {
   const Op& product = *op::predefined(reinterpret_cast<uintptr_t>(MPI_PROD));
   CHECK(!ExactSum::of(product, type::of(Basic::float64), 2));
-  for (const Basic basic : {Basic::int32, Basic::long_double, Basic::float128, Basic::float_int}) CHECK(!ExactSum::of(sum_op(), type::of(basic), 2));
+  for (const Basic basic : {Basic::int32, Basic::long_double, Basic::float128, Basic::float_int})
+    CHECK(!ExactSum::of(sum_op(), type::of(basic), 2));
   CHECK(!ExactSum::of(sum_op(), type::of(Basic::float64), ExactSum::kMostTerms + 1));
   CHECK(!ExactSum::of(sum_op(), type::of(Basic::float64), 0));
   CHECK(ExactSum::of(sum_op(), type::of(Basic::float64), 1));
