@@ -108,11 +108,12 @@ class Trial {
   void measure_collectives(const std::string& only);
 
  private:
+  static constexpr double kNever = std::numeric_limits<double>::max();
   static constexpr size_t kRoom = size_t{8} << 20;
   struct Candidate {
     std::string name;
     MPI_Comm comm = MPI_COMM_NULL;
-    double ns = std::numeric_limits<double>::max();
+    double ns = kNever;
     int rounds = 0, turns = 1;
   };
 
@@ -352,7 +353,8 @@ bool Trial::begin_together() {
 /// Until the last rank is done, in ns. On one host all begin when they leave a barrier. In a network, who leaves barriers late would find
 /// its data there, again and again: there all begin at an agreed time, and of the turns the fastest one counts.
 double Trial::time_of(Pattern pattern, const Candidate& c, int count, int turns) {
-  double sum = 0, least = std::numeric_limits<double>::max();
+  constexpr double kLongestNotice_ns = 1e9;
+  double sum = 0, least = kNever;
   for (int i = 0; i < turns; ++i) {
     bool in_time = true;
     if (spread_)
@@ -362,7 +364,10 @@ double Trial::time_of(Pattern pattern, const Candidate& c, int count, int turns)
     run_once(pattern, c.comm, count);
     const double took = now_ns() - begin_ns_;
     sum += took;
-    if (spread_) least = std::min(least, most(in_time ? took : std::numeric_limits<double>::max()));
+    if (!spread_) continue;
+    const double longest = most(in_time ? took : kNever);
+    if (longest == kNever) notice_ns_ = std::min(2 * notice_ns_, kLongestNotice_ns);  // on all ranks alike
+    least = std::min(least, longest);
   }
   return spread_ ? least : most(sum / turns);
 }
@@ -372,7 +377,7 @@ void Trial::measure_size(Pattern pattern, std::vector<Candidate>& all, uint64_t 
   constexpr double kRound_ns = 2e6, kHopeless = 8;
   int count = static_cast<int>(bytes / sizeof(double));
   if (pattern == Pattern::reduce_scatter) count = count / size_ * size_;
-  double best = std::numeric_limits<double>::max();
+  double best = kNever;
   if (spread_) agree_on_time();  // each time, as clocks drift
   for (Candidate& c : all) {
     run_once(pattern, c.comm, count);
@@ -383,7 +388,7 @@ void Trial::measure_size(Pattern pattern, std::vector<Candidate>& all, uint64_t 
   for (int round = 0; round < (quick_ ? 3 : 9); ++round)
     for (Candidate& c : all)
       if (c.ns < kHopeless * best) c.ns = std::min(c.ns, time_of(pattern, c, count, c.turns));
-  if (rank_ != 0) return;
+  if (rank_ != 0 || std::ranges::count(all, kNever, &Candidate::ns) > 0) return;  // ranks were late all the time
   bytes = pattern == Pattern::barrier ? 0 : static_cast<uint64_t>(count) * sizeof(double);
   const coll::Agreed a{.pattern = pattern, .size = size_, .hosts = hosts, .bytes = bytes};
   const coll::Decision usual = coll::decide(a, topology, hosts == 1);

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """How often the algorithm that is chosen is within 10 % of the best one, by tables of `weft tune`.
 
-selection.py [--weft FILE] [--misses] TABLE...     each table holds one shape of hosts; --weft: also what the model of `weft explain` takes
-                                                   between hosts, with the machine's numbers from the table
+selection.py [--weft FILE] [--before FOLDER] [--misses] TABLE...     each table holds one shape of hosts
+
+Of what the library's thresholds choose, with --weft also of what the model takes between hosts with the machine's numbers from the table,
+and with --before of what another table of the same shape takes.
 """
 import argparse
 import json
@@ -10,6 +12,7 @@ import subprocess
 import sys
 
 NEAR = 1.10
+SAME = 1.05  # a table leaves what is chosen anyway where others are not faster than that
 OF_BLOCKS = ("gather", "scatter", "allgather", "alltoall")
 
 
@@ -50,44 +53,48 @@ def read(file):
     return [Cell(m) for m in table["measurements"] if len(m["ns"]) > 1], machine
 
 
-def share(ratios):
-    return f"{sum(r <= NEAR for r in ratios)} of {len(ratios)}"
+def near(ratios):
+    return sum(r <= NEAR for r in ratios)
+
+
+def by_table(cells):
+    """What a table takes, by collective and bytes."""
+    return {(c.name, c.bytes): c.chosen if c.ratio(c.chosen) <= SAME else c.best for c in cells}
+
+
+def choices(cells, machine, weft, before):
+    """Who decides: what each cell gets."""
+    found = {"thresholds": [c.chosen for c in cells]}
+    if weft:
+        found["model"] = [c.by_model(weft, machine) if c.hosts > 1 else c.chosen for c in cells]
+    if before:
+        table = by_table(before)
+        found["table"] = [table.get((c.name, c.bytes), c.chosen) for c in cells]
+    return found
 
 
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--weft")
-    options.add_argument("--misses", action="store_true")
+    options.add_argument("--weft", help="the command weft")
+    options.add_argument("--before", help="folder with tables of an earlier run, by the same names: what is measured is what they choose")
+    options.add_argument("--misses", action="store_true", help="list them")
     options.add_argument("tables", nargs="+")
     given = options.parse_args()
-    every, modelled, misses, by_collective = [], [], [], {}
-    print("| ranks on hosts | cells | chosen within 10 % of the best | worst |" + (" model within 10 % |" if given.weft else ""))
-    print("|---|---:|---:|---|" + ("---:|" if given.weft else ""))
-    for file in given.tables:
+    all_ratios, misses = {}, []
+    for number, file in enumerate(given.tables):
         cells, machine = read(file)
-        chosen = [(c.ratio(c.chosen), c) for c in cells]
-        every += [r for r, _ in chosen]
-        for r, c in chosen:
-            by_collective.setdefault(c.name, []).append(r)
-        model = []
-        if given.weft:
-            for r, c in chosen:
-                word = c.by_model(given.weft, machine)
-                model.append(c.ratio(word) if c.hosts > 1 else r)
-                if given.misses and model[-1] > NEAR:
-                    misses.append(f"  model {c.ranks}/{c.hosts} {c.name} {size(c.bytes)}: {word} {c.ratio(word):.2f} of {c.best}; chosen {c.chosen} {r:.2f}")
-        modelled += model
-        worst, at = max(chosen, key=lambda pair: pair[0])
+        before = read(f"{given.before}/{file.rsplit('/', 1)[-1]}")[0] if given.before else None
+        ratios = {by: [c.ratio(name) for c, name in zip(cells, names)] for by, names in choices(cells, machine, given.weft, before).items()}
+        if number == 0:
+            print("| ranks on hosts | cells | " + " | ".join(f"within 10 % by {by} | worst" for by in ratios) + " |\n|---|---:|" + "---:|---:|" * len(ratios))
         shape = file.rsplit("/", 1)[-1].removesuffix(".json")
-        print(f"| {cells[0].ranks} on {cells[0].hosts} ({shape}) | {len(cells)} | {share([r for r, _ in chosen])} "
-              f"| {worst:.2f}: {at.name} {size(at.bytes)}, {at.chosen} instead of {at.best} |" + (f" {share(model)} |" if given.weft else ""))
-        misses += [f"  {c.ranks}/{c.hosts} {c.name} {size(c.bytes)}: {c.chosen} {r:.2f} of {c.best}" for r, c in chosen if r > NEAR]
-    print()
-    for name, ratios in by_collective.items():
-        print(f"{name}: {share(ratios)}")
+        print(f"| {cells[0].ranks} on {cells[0].hosts} ({shape}) | {len(cells)} | " + " | ".join(f"{near(r)} | {max(r):.2f}" for r in ratios.values()) + " |")
+        for by, of_cells in ratios.items():
+            all_ratios.setdefault(by, []).extend(of_cells)
+            misses += [f"{by}: {c.ranks}/{c.hosts} {c.name} {size(c.bytes)}: {r:.2f} of {c.best}" for c, r in zip(cells, of_cells) if r > NEAR]
     if given.misses:
         print("\n".join(misses))
-    print(f"chosen within 10 % of the best: {share(every)} cells" + (f"; by the model {share(modelled)}" if given.weft else ""))
+    print("within 10 % of the best: " + ", ".join(f"{near(r)} of {len(r)} cells by {by}" for by, r in all_ratios.items()))
     return 0
 
 

@@ -1,22 +1,23 @@
 #!/bin/bash
-# How good the choice of algorithms is: `weft tune` on beds of several shapes measures each algorithm of each collective, and selection.py
-# says in how many cells the chosen one is within 10 % of the best.
+# How good the choice of algorithms is: `weft tune` on beds of several shapes measures each algorithm of each collective, twice, and
+# selection.py says in how many cells what is chosen is within 10 % of the best: by thresholds, by the model, and by the table of the first
+# run in the second one.
 #   selection.sh [--quick] [SHAPE...]     SHAPE: HOSTSxRANKS[@MBIT[/US]]: so many ranks on each host, links of MBIT Mbit/s with US microseconds
 # 1xN runs on this machine. On the beds all hosts share its processors, so that links have to be slow for them to be what counts. Needs root otherwise; a bed of --latency goes through a switch in user space.
 set -eu
 . "$(dirname "$0")/../../contrib/lib/common.sh"
 here=$SRC/test/beds
 work=$OUT/perf/selection
-mkdir -p "$work"
+mkdir -p "$work/before"
 . "$here/lib/bed.sh"
 options=()
 [ "${1:-}" != --quick ] || { options=(--quick); shift; }
 [ $# -gt 0 ] || set -- 1x2 1x4 1x6 2x1@200/500 4x1@200/500 7x1@200/500 8x1@200/500 2x3@200/500 2x4@200/500 4x4@200/500
 
-measure() { # measure SHAPE: its table is $work/SHAPE.json
+measure() { # measure SHAPE FOLDER: its table is FOLDER/SHAPE.json
   local shape=${1%@*} limits=() hosts='' n
   local count=${shape%x*} each=${shape#*x} table
-  table=$work/${1//[@\/]/-}.json
+  table=$2/${1//[@\/]/-}.json
   rm -f "$table"
   case $1 in *@*/*) limits=(--latency "${1##*/}") ;; esac
   case $1 in *@*) n=${1#*@} limits+=(--rate "${n%/*}") ;; esac
@@ -40,8 +41,9 @@ broken() { # broken WHAT: a failure, with what the job has said
 for shape; do [ "${shape%%x*}" -eq 1 ] || can_bed || skip "$why_not"; done
 tables=()
 for shape; do
-  measure "$shape"
+  measure "$shape" "$work/before"
+  measure "$shape" "$work"
   tables+=("$work/${shape//[@\/]/-}.json")
 done
-python3 "$SRC/test/perf/selection.py" "${tables[@]}" | tee "$work/table.md"
+python3 "$SRC/test/perf/selection.py" --weft "$PREFIX/bin/weft" --before "$work/before" "${tables[@]}" | tee "$work/table.md"
 result "$(tail -n 1 "$work/table.md")"
