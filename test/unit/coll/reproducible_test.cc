@@ -72,7 +72,13 @@ struct Reduction {
   Doubles of(RankWorld& w, Doubles in) const {
     Doubles out(in.size(), 4711);
     const bool here = in_place && (what != Collective::reduce || w.rank == root);
-    Call c{.what = what, .in = in.data(), .out = here ? in.data() : out.data(), .in_place = here, .out_count = count, .root = root};
+    Call c;
+    c.what = what;
+    c.in = in.data();
+    c.out = here ? in.data() : out.data();
+    c.in_place = here;
+    c.out_count = count;
+    c.root = root;
     c.out_type = &type::of(type::Basic::float64);
     c.op = &operation(op);
     int error = MPI_SUCCESS;
