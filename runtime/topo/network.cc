@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "runtime/base/text.h"
+#include "runtime/topo/fabric.h"
 
 namespace weft::topo {
 namespace {
@@ -148,6 +149,10 @@ Result<Network::Switch> Network::parse_line(std::string_view line) {
 }
 
 Result<Network> Network::parse(std::string_view text, const std::string& file) {
+  if (is_fabric(text)) {
+    const auto lines = tree_of_fabric(text);
+    return lines ? parse(*lines, "the tree made of " + file) : Result<Network>(Failure{file + ": " + lines.failure().text});
+  }
   Network network;
   network.file_ = file;
   std::unordered_set<std::string> known;

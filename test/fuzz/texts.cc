@@ -69,18 +69,22 @@ void add_places(Targets& all) {
 }
 
 void add_networks(Targets& all) {
-  all.push_back({"topo/network",
-                 {"SwitchName=s1 Nodes=n[1-4],m[01-10]x\nSwitchName=s2 Nodes=n[5-8] LinkSpeed=1\nSwitchName=top Switches=s[1-2]\n",
-                  "SwitchName=a Nodes=n[1-2]r[3-4]q[5,6]\\\n\nSwitchName=b Switches=a,c\nSwitchName=c Switches=b # x\n"},
-                 [](std::string_view in) {
-                   const auto network = topo::Network::parse(in, "file");
-                   if (!network) return;
-                   for (const char* host : {"n1", "m07x", "n1r3q6", "n9.example"}) (void)network->above(host);
-                   const auto hosts = network->hosts(100);
-                   need(hosts.size() <= 100, "more hosts than asked for");
-                   for (const std::string& host : hosts)
-                     if (const auto above = network->above(host)) need(!above->empty(), "a host that the file names hangs on no switch");
-                 }});
+  all.push_back(
+      {"topo/network",
+       {"SwitchName=s1 Nodes=n[1-4],m[01-10]x\nSwitchName=s2 Nodes=n[5-8] LinkSpeed=1\nSwitchName=top Switches=s[1-2]\n",
+        "switchguid=0x1(1)\nSwitch\t36 \"S-1\" # \"sw\" base\n[1]\t\"H-1\"[1](2) # \"n1 HCA-1\" lid 4\n[2]\t\"S-2\"[1] # \"t\" lid 2\n"
+        "\nswitchguid=0x2(2)\nSwitch\t36 \"S-3\" # \"sw\" base\n[2]\t\"S-2\"[2] # \"t\" lid 2\n"
+        "\ncaguid=0x1\nCa\t2 \"H-1\" # \"n1 HCA-1\"\n[1](2) \t\"S-1\"[1] # lid 4\n\nCa\t2 \"H-2\" # \"m2\"\n[1](2) \t\"S-3\"[1] # lid 4\n",
+        "SwitchName=a Nodes=n[1-2]r[3-4]q[5,6]\\\n\nSwitchName=b Switches=a,c\nSwitchName=c Switches=b # x\n"},
+       [](std::string_view in) {
+         const auto network = topo::Network::parse(in, "file");
+         if (!network) return;
+         for (const char* host : {"n1", "m07x", "n1r3q6", "n9.example"}) (void)network->above(host);
+         const auto hosts = network->hosts(100);
+         need(hosts.size() <= 100, "more hosts than asked for");
+         for (const std::string& host : hosts)
+           if (const auto above = network->above(host)) need(!above->empty(), "a host that the file names hangs on no switch");
+       }});
   all.push_back({"coll/wishes",
                  {"allreduce:64K-1M=ring; bcast = binomial;barrier=node", "reduce:-8=binomial;scan:3G-=chain"},
                  [](std::string_view in) {

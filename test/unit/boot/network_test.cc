@@ -42,6 +42,45 @@ TEST_CASE("switches above a host", "[topo]") {
   CHECK(Network::parse("", "file")->above("n1")->empty());
 }
 
+namespace {
+
+/// As ibnetdiscover writes a switch, and an adapter.
+std::string switch_text(const std::string& name, const std::vector<std::string>& switches) {
+  std::string text = "vendid=0x2c9\ndevid=0xb924\nswitchguid=0x" + name + "(" + name + ")\nSwitch\t36 \"S-" + name + "\"\t\t# \"sw " +
+                     name + "\" enhanced port 0 lid 1 lmc 0\n";
+  for (const std::string& other : switches) text += "[19]\t\"S-" + other + "\"[20]\t\t# \"sw " + other + "\" lid 2 4xHDR\n";
+  return text + "\n";
+}
+std::string adapter_text(const std::string& host, const std::string& at) {
+  return "vendid=0x2c9\ndevid=0x101b\ncaguid=0x1\nCa\t1 \"H-" + host + "\"\t\t# \"" + host + " mlx5_0\"\n[1](" + host + ") \t\"S-" + at +
+         "\"[3]\t\t# lid 4 lmc 0 \"sw " + at + "\" lid 1 4xHDR\n\n";
+}
+
+}  // namespace
+
+TEST_CASE("a fabric as ibnetdiscover describes it", "[topo]") {
+  const std::string text = "# Topology file: generated on Tue Jun  5 14:15:10 2007\n#\n" + switch_text("a", {"p"}) +
+                           switch_text("b", {"p"}) + switch_text("c", {"q"}) + switch_text("d", {"q"}) + switch_text("p", {"a", "b", "r"}) +
+                           switch_text("q", {"c", "d", "r"}) + switch_text("r", {"p", "q"}) + adapter_text("n1", "a") +
+                           adapter_text("n2", "a") + adapter_text("n3", "b") + adapter_text("n4", "c") + adapter_text("n5", "d") +
+                           adapter_text("n1", "d");
+  const auto network = Network::parse(text, "file");
+  REQUIRE(network);
+  CHECK(*network->above("n1") == Path{"S-a", "above1-1", "above2-1"});
+  CHECK(*network->above("n2.example.org") == Path{"S-a", "above1-1", "above2-1"});
+  CHECK(*network->above("n3") == Path{"S-b", "above1-1", "above2-1"});
+  CHECK(*network->above("n4") == Path{"S-c", "above1-2", "above2-1"});
+  CHECK(*network->above("n5") == Path{"S-d", "above1-2", "above2-1"});
+  CHECK(network->above("n6")->empty());
+  CHECK(network->hosts(9).size() == 5);
+  const auto one = Network::parse(switch_text("a", {}) + adapter_text("n1", "a"), "file");
+  CHECK(*one->above("n1") == Path{"S-a"});
+  const auto nameless = Network::parse(switch_text("a", {}) + adapter_text("?", "a"), "file");
+  REQUIRE_FALSE(nameless);
+  CHECK(nameless.failure().text == "file: the description of the adapter H-? begins with no host's name");
+  CHECK_FALSE(Network::parse(switch_text("a", {}) + adapter_text("n1", "x=[,y"), "file"));
+}
+
 TEST_CASE("what a network's file cannot say", "[topo]") {
   const std::pair<const char*, const char*> wrong[] = {
       {"SwitchName=a Nodes=n1\nSwitchName=b\n", "line 2 of file: a switch has either Nodes= or Switches="},
