@@ -89,6 +89,8 @@ Schedule alltoall_linear(const Topology&, Rank me, int32_t size, const Parameter
 Schedule alltoall_pairwise(const Topology&, Rank me, int32_t size, const Parameters&);
 Schedule alltoall_bruck(const Topology&, Rank me, int32_t size, const Parameters&);
 // reduce.cc
+/// What a reduction to or among all is on one rank.
+Schedule copy_through(bool in_place, int32_t blocks = 1);
 Schedule reduce_binomial(const Topology&, Rank me, int32_t size, const Parameters&);
 Schedule reduce_knomial_4(const Topology&, Rank me, int32_t size, const Parameters&);
 Schedule reduce_rabenseifner(const Topology&, Rank me, int32_t size, const Parameters&);

@@ -116,15 +116,10 @@ struct DoubleTree {
   }
 };
 
-Schedule nothing_to_do(bool copies) {
-  Builder b(1);
-  return copies ? b.copy({buffer_in, 0}, {buffer_out, 0}).done() : b.done();
-}
-
 }  // namespace
 
 Schedule bcast_double_tree(const Topology&, Rank me, int32_t size, const Parameters& p) {
-  if (size == 1) return nothing_to_do(false);
+  if (size == 1) return Builder(1).done();
   const DoubleTree trees(me, size, p.root, p.segments);
   Timetable table;
   trees.down(table, 0);
@@ -132,7 +127,7 @@ Schedule bcast_double_tree(const Topology&, Rank me, int32_t size, const Paramet
 }
 
 Schedule reduce_double_tree(const Topology&, Rank me, int32_t size, const Parameters& p) {
-  if (size == 1) return nothing_to_do(!p.in_place);
+  if (size == 1) return copy_through(p.in_place);
   const DoubleTree trees(me, size, p.root, p.segments);
   Builder b(2 * trees.each);
   Timetable table;
@@ -142,7 +137,7 @@ Schedule reduce_double_tree(const Topology&, Rank me, int32_t size, const Parame
 
 /// Sums go down again as soon as they are there, so that both ways are busy at the same time.
 Schedule allreduce_double_tree(const Topology&, Rank me, int32_t size, const Parameters& p) {
-  if (size == 1) return nothing_to_do(!p.in_place);
+  if (size == 1) return copy_through(p.in_place);
   const DoubleTree trees(me, size, 0, p.segments);
   Builder b(2 * trees.each);
   Timetable table;

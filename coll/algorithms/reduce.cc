@@ -97,12 +97,6 @@ int levels(int32_t power) {
   return n;
 }
 
-Schedule copy_through(bool in_place, int32_t blocks = 1) {
-  Builder b(blocks);
-  if (!in_place) b.copy({buffer_in, 0}, {buffer_out, 0}, blocks);
-  return b.done();
-}
-
 /// Up a k-nomial tree. Operations that do not commute run up to rank 0, which passes the result on.
 template <int32_t k>
 Schedule reduce_by_tree(Rank me, int32_t size, const Parameters& p) {
@@ -146,6 +140,12 @@ Schedule reduce_by_tree(Rank me, int32_t size, const Parameters& p) {
 }
 
 }  // namespace
+
+Schedule copy_through(bool in_place, int32_t blocks) {
+  Builder b(blocks);
+  if (!in_place) b.copy({buffer_in, 0}, {buffer_out, 0}, blocks);
+  return b.done();
+}
 
 /// ceil(log2 p) rounds of whole messages.
 Schedule reduce_binomial(const Topology&, Rank me, int32_t size, const Parameters& p) { return reduce_by_tree<2>(me, size, p); }

@@ -21,10 +21,9 @@ struct Kin {
   static Kin knomial(Rank me, int32_t size, Rank root) {
     const int64_t self = wrap(me - root, size);
     Kin kin;
-    int64_t reach = 1;
-    while (reach < size && self % (reach * k) == 0) reach *= k;
-    if (self != 0) kin.parent = wrap(self - self % (reach * k) + root, size);
-    for (int64_t distance = reach / k; distance > 0; distance /= k)
+    const int64_t above = reach<k>(static_cast<int32_t>(self), size);
+    if (self != 0) kin.parent = wrap(self - self % (above * k) + root, size);
+    for (int64_t distance = above / k; distance > 0; distance /= k)
       for (int64_t child = self + distance; child < std::min<int64_t>(size, self + distance * k); child += distance)
         kin.children.push_back(wrap(child + root, size));
     return kin;
@@ -47,12 +46,13 @@ struct Kin {
     return kin;
   }
 
-  /// Of the binomial tree, with ranks counted from the root: the power of two at which one hangs below its parent (root: the first >=
-  /// size).
+  /// Of the k-nomial tree (binomial: of two), with ranks counted from the root: the power of k at which one hangs below its parent (root:
+  /// the first >= size).
+  template <int32_t k = 2>
   static int64_t reach(int32_t self, int32_t size) {
-    int64_t mask = 1;
-    while (mask < size && !(self & mask)) mask *= 2;
-    return mask;
+    int64_t power = 1;
+    while (power < size && self % (power * k) == 0) power *= k;
+    return power;
   }
   /// The ranks of its subtree, itself included: so many from `self` on.
   static int32_t below(int32_t self, int32_t size) { return static_cast<int32_t>(std::min<int64_t>(reach(self, size), size - self)); }
