@@ -8,16 +8,13 @@
 #include <algorithm>
 #include <charconv>
 
+#include "runtime/base/text.h"
+
 namespace weft::placement {
 
 std::vector<std::string> split(std::string_view text, char separator) {
-  std::vector<std::string> parts;
-  for (;;) {
-    const size_t end = text.find(separator);
-    parts.emplace_back(text.substr(0, end));
-    if (end == text.npos) return parts;
-    text.remove_prefix(end + 1);
-  }
+  const auto parts = weft::split(text, separator);
+  return {parts.begin(), parts.end()};
 }
 
 std::vector<std::string> split_outside_brackets(std::string_view text, char separator) {
