@@ -1,6 +1,7 @@
 #include "runtime/topo/fabric.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -18,10 +19,9 @@ std::string_view quoted(std::string_view text) {
   return close == text.npos ? std::string_view() : text.substr(open + 1, close - open - 1);
 }
 
-std::string host_in(std::string_view description) {
-  const auto in_names = [](char c) { return isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '.' || c == '_'; };
-  return {description.begin(), std::ranges::find_if_not(description, in_names)};
-}
+bool in_names(char c) { return isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '.' || c == '_'; }
+
+std::string host_in(std::string_view description) { return {description.begin(), std::ranges::find_if_not(description, in_names)}; }
 
 struct Fabric {
   std::map<std::string, std::set<std::string>> links;     ///< between switches
@@ -91,7 +91,45 @@ std::string joined(const Names& names) {
   return text;
 }
 
+struct Sight {
+  std::string host, neighbour;
+};
+
+/// "HOST: lldp.INTERFACE.chassis.name=NEIGHBOUR"; nothing: another line.
+std::optional<Sight> sight_in(std::string_view line) {
+  constexpr std::string_view begin = ": lldp.", name = ".chassis.name=";
+  const size_t host = line.find(begin);
+  const size_t key = host == line.npos ? host : line.find(name, host);
+  if (key == line.npos || line.find('=') < key) return {};
+  Sight sight{std::string(line.substr(0, host)), std::string(line.substr(key + name.size()))};
+  while (sight.neighbour.ends_with('\r') || sight.neighbour.ends_with(' ')) sight.neighbour.pop_back();
+  std::ranges::replace_if(sight.neighbour, std::not_fn(in_names), '_');  // they are any text
+  if (sight.host.empty() || sight.neighbour.empty() || host_in(sight.host) != sight.host) return {};
+  return sight;
+}
+
 }  // namespace
+
+bool is_neighbours(std::string_view text) {
+  return std::ranges::any_of(split(text, '\n'), [](std::string_view line) { return sight_in(line).has_value(); });
+}
+
+Result<std::string> tree_of_neighbours(std::string_view text) {
+  std::map<std::string, std::vector<std::string>> hosts;  // by switch
+  std::set<std::string> seeing;
+  for (const std::string_view line : split(text, '\n')) {
+    const auto sight = sight_in(line);
+    if (!sight) continue;
+    auto& its = hosts[sight->neighbour];
+    if (seeing.insert(sight->host).second) its.push_back(sight->host);
+  }
+  std::string lines;
+  for (const auto& [name, list] : hosts) {
+    if (seeing.contains(name)) return Failure{"what " + name + " sees is there, too, but others see it as a switch; take what hosts see"};
+    if (!list.empty()) lines += "SwitchName=" + name + " Nodes=" + joined(list) + "\n";
+  }
+  return lines;
+}
 
 bool is_fabric(std::string_view text) { return text.starts_with("switchguid=") || text.find("\nswitchguid=") != text.npos; }
 

@@ -149,8 +149,8 @@ Result<Network::Switch> Network::parse_line(std::string_view line) {
 }
 
 Result<Network> Network::parse(std::string_view text, const std::string& file) {
-  if (is_fabric(text)) {
-    const auto lines = tree_of_fabric(text);
+  if (is_fabric(text) || is_neighbours(text)) {
+    const auto lines = is_fabric(text) ? tree_of_fabric(text) : tree_of_neighbours(text);
     return lines ? parse(*lines, "the tree made of " + file) : Result<Network>(Failure{file + ": " + lines.failure().text});
   }
   Network network;

@@ -15,8 +15,8 @@ namespace weft::topo {
 ///     SwitchName=leaf2 Nodes=n[5-8],m1
 ///     SwitchName=top Switches=leaf[1-2]
 ///
-/// or from what ibnetdiscover writes (fabric.h). `#` begins a comment, a line that ends in `\` goes on in the next one, LinkSpeed= is
-/// accepted and not used.
+/// or from what ibnetdiscover or lldpctl writes (fabric.h). `#` begins a comment, a line that ends in `\` goes on in the next one,
+/// LinkSpeed= is accepted and not used.
 class Network {
  public:
   /// Most switches above each other.

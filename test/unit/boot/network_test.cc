@@ -81,6 +81,25 @@ TEST_CASE("a fabric as ibnetdiscover describes it", "[topo]") {
   CHECK_FALSE(Network::parse(switch_text("a", {}) + adapter_text("n1", "x=[,y"), "file"));
 }
 
+TEST_CASE("what hosts see by lldp", "[topo]") {
+  const auto seen = [](const std::string& host, const std::string& interface, const std::string& chassis) {
+    const std::string start = host + ": lldp." + interface + ".";
+    return start + "via=LLDP\n" + start + "chassis.mac=0c:00:00:00:00:01\n" + start + "chassis.name=" + chassis + "\n" + start +
+           "chassis.descr=of lldp.eth0.chassis.name=x\n" + start + "port.ifname=swp3\n";
+  };
+  const auto network = Network::parse(seen("n2", "eth0", "leaf 1") + seen("n1", "eth0", "leaf 1\r") + seen("n1", "eth1", "leaf9") +
+                                          seen("n3.example.org", "enp1s0f0np0", "leaf2") + "n4: pdsh: command failed\n",
+                                      "file");
+  REQUIRE(network);
+  CHECK(*network->above("n1") == Path{"leaf_1"});
+  CHECK(*network->above("n2") == Path{"leaf_1"});
+  CHECK(*network->above("n3.example.org") == Path{"leaf2"});
+  CHECK(network->above("n4")->empty());
+  const auto mixed = Network::parse(seen("n1", "eth0", "leaf1") + seen("leaf1", "swp1", "n1"), "file");
+  REQUIRE_FALSE(mixed);
+  CHECK(mixed.failure().text == "file: what leaf1 sees is there, too, but others see it as a switch; take what hosts see");
+}
+
 TEST_CASE("what a network's file cannot say", "[topo]") {
   const std::pair<const char*, const char*> wrong[] = {
       {"SwitchName=a Nodes=n1\nSwitchName=b\n", "line 2 of file: a switch has either Nodes= or Switches="},
