@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """How often the algorithm that is chosen is within 10 % of the best one, by tables of `weft tune`.
 
-selection.py [--weft FILE] [--before FOLDER] [--misses] TABLE...     each table holds one shape of hosts
+selection.py [--weft FILE] [--misses] FIRST FURTHER...     folders with tables of the same names, each of one shape of hosts
 
-Of what the library's thresholds choose, with --weft also of what the model takes between hosts with the machine's numbers from the table,
-and with --before of what another table of the same shape takes.
+What is judged is what the library's thresholds choose, what the table of the first folder takes and, with --weft, what the model takes between
+hosts with that table's numbers of the machine. The further runs judge: the least time of an algorithm in them is what it takes, as others
+that work on the machine only ever add to it.
 """
 import argparse
 import json
+import pathlib
 import subprocess
 import sys
 
@@ -24,14 +26,13 @@ def size(n):
 
 
 class Cell:
-    """A collective of one size on one shape."""
+    """A collective of one size on one shape, with the time of each algorithm: the least one of several runs."""
 
-    def __init__(self, measurement):
-        self.name = measurement["collective"]
-        self.bytes = measurement["bytes"]
-        self.ranks, self.hosts = measurement["ranks"], measurement["hosts"]
-        self.ns = measurement["ns"]
-        self.chosen = measurement["usual"]
+    def __init__(self, measurements):
+        of = measurements[0]
+        self.name, self.bytes, self.ranks, self.hosts = (of[key] for key in ("collective", "bytes", "ranks", "hosts"))
+        self.chosen = of["usual"]
+        self.ns = {name: min(m["ns"][name] for m in measurements) for name in of["ns"] if all(name in m["ns"] for m in measurements)}
         self.best = min(self.ns, key=self.ns.get)
 
     def ratio(self, algorithm):
@@ -46,11 +47,16 @@ class Cell:
         return next(c["algorithm"] for c in found["candidates"] if c["algorithm"] in self.ns)
 
 
-def read(file):
-    with open(file, encoding="utf-8") as text:
-        table = json.load(text)
-    machine = ",".join(f"{name}={number['value']}" for name, number in table["machine"].items())
-    return [Cell(m) for m in table["measurements"] if len(m["ns"]) > 1], machine
+def read(files):
+    """The cells that all tables have, and the first one's numbers of the machine."""
+    tables = []
+    for file in files:
+        with open(file, encoding="utf-8") as text:
+            tables.append(json.load(text))
+    machine = ",".join(f"{name}={number['value']}" for name, number in tables[0]["machine"].items())
+    by_name = [{(m["collective"], m["bytes"]): m for m in table["measurements"]} for table in tables]
+    cells = [Cell([of[name] for of in by_name]) for name in by_name[0] if all(name in of for of in by_name)]
+    return [cell for cell in cells if len(cell.ns) > 1], machine
 
 
 def near(ratios):
@@ -62,33 +68,35 @@ def by_table(cells):
     return {(c.name, c.bytes): c.chosen if c.ratio(c.chosen) <= SAME else c.best for c in cells}
 
 
-def choices(cells, machine, weft, before):
+def choices(cells, weft, table, machine):
     """Who decides: what each cell gets."""
     found = {"thresholds": [c.chosen for c in cells]}
     if weft:
-        found["model"] = [c.by_model(weft, machine) if c.hosts > 1 else c.chosen for c in cells]
-    if before:
-        table = by_table(before)
-        found["table"] = [table.get((c.name, c.bytes), c.chosen) for c in cells]
+        found["the model"] = [c.by_model(weft, machine) if c.hosts > 1 else c.chosen for c in cells]
+    found["the table"] = [table.get((c.name, c.bytes), c.chosen) for c in cells]
     return found
+
+
+def judge(first, further, weft):
+    """The cells of one shape, and the ratios to the best by who decides."""
+    earlier, machine = read([first])
+    cells, _ = read(further)
+    return cells, {by: [c.ratio(name) for c, name in zip(cells, names)] for by, names in choices(cells, weft, by_table(earlier), machine).items()}
 
 
 def main():
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--weft", help="the command weft")
-    options.add_argument("--before", help="folder with tables of an earlier run, by the same names: what is measured is what they choose")
     options.add_argument("--misses", action="store_true", help="list them")
-    options.add_argument("tables", nargs="+")
+    options.add_argument("first", type=pathlib.Path)
+    options.add_argument("further", type=pathlib.Path, nargs="+")
     given = options.parse_args()
     all_ratios, misses = {}, []
-    for number, file in enumerate(given.tables):
-        cells, machine = read(file)
-        before = read(f"{given.before}/{file.rsplit('/', 1)[-1]}")[0] if given.before else None
-        ratios = {by: [c.ratio(name) for c, name in zip(cells, names)] for by, names in choices(cells, machine, given.weft, before).items()}
+    for number, file in enumerate(sorted(given.first.glob("*.json"))):
+        cells, ratios = judge(file, [folder / file.name for folder in given.further], given.weft)
         if number == 0:
-            print("| ranks on hosts | cells | " + " | ".join(f"within 10 % by {by} | worst" for by in ratios) + " |\n|---|---:|" + "---:|---:|" * len(ratios))
-        shape = file.rsplit("/", 1)[-1].removesuffix(".json")
-        print(f"| {cells[0].ranks} on {cells[0].hosts} ({shape}) | {len(cells)} | " + " | ".join(f"{near(r)} | {max(r):.2f}" for r in ratios.values()) + " |")
+            print("| Ranks on hosts | Cells | " + " | ".join(f"by {by} | worst" for by in ratios) + " |\n|---|---:|" + "---:|---:|" * len(ratios))
+        print(f"| {cells[0].ranks} on {cells[0].hosts} ({file.stem}) | {len(cells)} | " + " | ".join(f"{near(r)} | {max(r):.2f}" for r in ratios.values()) + " |")
         for by, of_cells in ratios.items():
             all_ratios.setdefault(by, []).extend(of_cells)
             misses += [f"{by}: {c.ranks}/{c.hosts} {c.name} {size(c.bytes)}: {r:.2f} of {c.best}" for c, r in zip(cells, of_cells) if r > NEAR]

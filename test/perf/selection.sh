@@ -1,14 +1,13 @@
 #!/bin/bash
-# How good the choice of algorithms is: `weft tune` on beds of several shapes measures each algorithm of each collective, twice, and
-# selection.py says in how many cells what is chosen is within 10 % of the best: by thresholds, by the model, and by the table of the first
-# run in the second one.
+# How good the choice of algorithms is: `weft tune` on beds of several shapes measures each algorithm of each collective three times, and
+# selection.py says in how many cells what is chosen is within 10 % of the best: by thresholds, by the model and by the first run's table,
+# judged by the other two.
 #   selection.sh [--quick] [SHAPE...]     SHAPE: HOSTSxRANKS[@MBIT[/US]]: so many ranks on each host, links of MBIT Mbit/s with US microseconds
 # 1xN runs on this machine. On the beds all hosts share its processors, so that links have to be slow for them to be what counts. Needs root otherwise; a bed of --latency goes through a switch in user space.
 set -eu
 . "$(dirname "$0")/../../contrib/lib/common.sh"
 here=$SRC/test/beds
 work=$OUT/perf/selection
-mkdir -p "$work/before"
 . "$here/lib/bed.sh"
 options=()
 [ "${1:-}" != --quick ] || { options=(--quick); shift; }
@@ -18,7 +17,6 @@ measure() { # measure SHAPE FOLDER: its table is FOLDER/SHAPE.json
   local shape=${1%@*} limits=() hosts='' n
   local count=${shape%x*} each=${shape#*x} table
   table=$2/${1//[@\/]/-}.json
-  rm -f "$table"
   case $1 in *@*/*) limits=(--latency "${1##*/}") ;; esac
   case $1 in *@*) n=${1#*@} limits+=(--rate "${n%/*}") ;; esac
   for ((n = 1; n <= count; ++n)); do hosts+=${hosts:+,}node$n:$each; done
@@ -39,11 +37,10 @@ broken() { # broken WHAT: a failure, with what the job has said
 }
 
 for shape; do [ "${shape%%x*}" -eq 1 ] || can_bed || skip "$why_not"; done
-tables=()
-for shape; do
-  measure "$shape" "$work/before"
-  measure "$shape" "$work"
-  tables+=("$work/${shape//[@\/]/-}.json")
+for run in 1 2 3; do
+  rm -rf "${work:?}/$run"
+  mkdir -p "$work/$run"
+  for shape; do measure "$shape" "$work/$run"; done
 done
-python3 "$SRC/test/perf/selection.py" --weft "$PREFIX/bin/weft" --before "$work/before" "${tables[@]}" | tee "$work/table.md"
+python3 "$SRC/test/perf/selection.py" --weft "$PREFIX/bin/weft" --misses "$work"/[123] | tee "$work/table.md"
 result "$(tail -n 1 "$work/table.md")"
