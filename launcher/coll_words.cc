@@ -25,6 +25,20 @@ void set(Options& options, const char* name, const std::string& value) {
   for (App& app : options.apps) app.variables.emplace_back(name, value);
 }
 
+/// "shm.get_from" is WEFT_SHM_GET_FROM.
+std::string variable_of(std::string setting) {
+  std::ranges::transform(setting, setting.begin(),
+                         [](char c) { return c == '.' ? '_' : static_cast<char>(toupper(static_cast<unsigned char>(c))); });
+  return "WEFT_" + setting;
+}
+
+void hand_out_settings(Options& options, const config::CollTable& table) {
+  for (const auto& [name, number] : table.settings) {
+    const std::string variable = variable_of(name);
+    if (value_of(options, variable.c_str()).empty()) set(options, variable.c_str(), std::to_string(static_cast<uint64_t>(number.value)));
+  }
+}
+
 }  // namespace
 
 std::string hand_out_table(Options& options, const std::string& bin) {
@@ -37,6 +51,7 @@ std::string hand_out_table(Options& options, const std::string& bin) {
   if (words.size() > kMostWords) return "no table of weft tune is used: " + file + " says too much for one job";
   if (!words.empty()) set(options, kWords, words);
   if (value_of(options, kMachine).empty() && !table->machine.empty()) set(options, kMachine, table->machine_words());
+  hand_out_settings(options, *table);
   return {};
 }
 

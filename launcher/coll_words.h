@@ -7,9 +7,9 @@
 
 namespace weft::launcher {
 
-/// Sets WEFT_COLL_TUNED, and WEFT_COLL_MACHINE unless the user has, for the ranks of all programs: all of them decide alike, whatever files
-/// their hosts have. The file is the one that WEFT_COLL_TABLE names, for the ranks (-x, --set) or in mpirun's environment; `bin`: folder of
-/// the programs. Returns a warning if there is one that cannot be used.
+/// Sets WEFT_COLL_TUNED, and unless the user has WEFT_COLL_MACHINE and what the table has of config::measured_settings(), for the ranks of
+/// all programs: all of them decide alike, whatever files their hosts have. The file is the one that WEFT_COLL_TABLE names, for the ranks
+/// (-x, --set) or in mpirun's environment; `bin`: folder of the programs. Returns a warning if there is one that cannot be used.
 std::string hand_out_table(Options&, const std::string& bin);
 
 }  // namespace weft::launcher

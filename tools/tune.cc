@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 constexpr const char* kUsage =
     "Usage: weft tune [--output FILE] [--only COLLECTIVE,...] [--quick] [OPTIONS OF MPIRUN]\n"
     "       weft tune --words [FILE]\n\n"
-    "Starts a job (mpirun's options say where: -n 16 -H a,b), measures what messages cost and how long each algorithm of each collective "
+    "Starts jobs (mpirun's options say where: -n 16 -H a,b), measures what messages cost and how long each algorithm of each collective "
     "takes,\n"
     "and adds that to a table, instead of what it had for as many ranks on as many hosts. mpirun hands the table to all jobs from then "
     "on;\n"
@@ -119,20 +119,83 @@ int say_words(const std::string& wanted) {
   return 0;
 }
 
+void pass_on(std::string_view line) { std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data()); }
+
+/// Jobs that copy messages once and twice take turns.
+Result<std::map<std::string, config::CollTable::Number>> measure_settings(const TuneWish& wish) {
+  constexpr int kRounds = 2;
+  std::fprintf(stderr, "weft tune: copying within a host\n");
+  CopyingReport report;
+  for (int i = 0; i < 2 * kRounds; ++i) {
+    const bool once = i % 2;
+    std::vector<std::string> options;
+    for (const std::string& setting : config::measured_settings())
+      options.insert(options.end(), {"--set", setting + (once ? "=1" : "=1G")});
+    const auto run = run_tuning_job(wish, options, {"copying"}, [&](std::string_view line) {
+      if (!report.take(line, once)) pass_on(line);
+    });
+    if (!run) return run.failure();
+  }
+  return report.settings();
+}
+
 Result<config::CollTable> measure(const TuneWish& wish) {
-  std::vector<std::string> words = {own_folder() + "/mpirun", "--report-paths"};
-  words.insert(words.end(), wish.mpirun.begin(), wish.mpirun.end());
-  words.insert(words.end(), {own_folder() + "/weft", "tuning-rank", wish.quick ? "quick" : "whole", wish.only});
   TuneReport report;
-  const auto ended = run_and_read(words, [&](std::string_view line) {
-    if (!report.take(line)) std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
+  const auto run = run_tuning_job(wish, {"--report-paths"}, {wish.quick ? "quick" : "whole", wish.only}, [&](std::string_view line) {
+    if (!report.take(line)) pass_on(line);
   });
-  if (!ended) return ended.failure();
-  if (*ended) return Failure{"the job that measures has ended with status " + std::to_string(*ended)};
-  return report.done();
+  if (!run) return run.failure();
+  auto table = report.done();
+  if (!table) return table;
+  auto settings = measure_settings(wish);
+  if (!settings) return settings.failure();
+  table->settings = std::move(*settings);
+  return table;
+}
+
+/// What the library takes without a table is in docs/collectives.md.
+void show_settings(const config::CollTable& table) {
+  for (const auto& [name, number] : table.settings) std::printf("Best value of %s: %.0f.\n", name.c_str(), number.value);
 }
 
 }  // namespace
+
+Result<void> run_tuning_job(const TuneWish& wish, const std::vector<std::string>& options, const std::vector<std::string>& arguments,
+                            const std::function<void(std::string_view)>& take) {
+  std::vector<std::string> words = {own_folder() + "/mpirun"};
+  words.insert(words.end(), options.begin(), options.end());
+  words.insert(words.end(), wish.mpirun.begin(), wish.mpirun.end());
+  words.insert(words.end(), {own_folder() + "/weft", "tuning-rank"});
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  const auto ended = run_and_read(words, take);
+  if (!ended) return ended.failure();
+  if (*ended) return Failure{"the job that measures has ended with status " + std::to_string(*ended)};
+  return {};
+}
+
+bool CopyingReport::take(std::string_view line, bool once) {
+  if (!line.starts_with(kTuneMark)) return false;
+  const auto words = split(line.substr(kTuneMark.size()), '\t');
+  uint64_t bytes = 0;
+  double ns = 0;
+  if (words[0] != "copying" || words.size() != 4 || !read_number(words[2], bytes) || !read_number(words[3], ns)) return true;
+  crowded_ = words[1] == "crowded";
+  double& least = ns_[once].try_emplace(bytes, ns).first->second;
+  least = std::min(least, ns);
+  return true;
+}
+
+std::map<std::string, config::CollTable::Number> CopyingReport::settings() const {
+  constexpr double kNever = 1 << 30, kFaster = 0.98;  // where both are alike accidents decide nothing
+  if (ns_[1].empty()) return {};
+  double from = kNever;
+  for (auto size = ns_[1].rbegin(); size != ns_[1].rend(); ++size) {
+    const auto twice = ns_[0].find(size->first);
+    if (twice == ns_[0].end() || size->second > kFaster * twice->second) break;
+    from = static_cast<double>(size->first);
+  }
+  return {{crowded_ ? "shm.get_from_crowded" : "shm.get_from", {from, 0}}};
+}
 
 Result<TuneWish> read_tune_wish(const std::vector<std::string>& options) {
   TuneWish wish;
@@ -218,6 +281,7 @@ int tune(const std::vector<std::string>& options) {
   all.merge(*found);
   if (const auto written = write_table(all, file); !written) return failed(written.failure().text);
   show(*found);
+  show_settings(*found);
   std::printf("Kept in %s.\n", file.c_str());
   return 0;
 }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,6 +37,26 @@ class TuneReport {
   bool complete_ = false;
 };
 constexpr std::string_view kTuneMark = "weft-tune\t";
+
+/// Starts a job of tuning ranks (be_tuning_rank) with mpirun's options of the wish and further ones, and hands over what it says, line by
+/// line. Fails unless the job ends well.
+Result<void> run_tuning_job(const TuneWish&, const std::vector<std::string>& options, const std::vector<std::string>& arguments,
+                            const std::function<void(std::string_view)>& take);
+
+/// How long a message between two ranks of a host takes, in ns, by its bytes, as ranks of a job said it that was told to copy always once
+/// or always twice.
+class CopyingReport {
+ public:
+  /// False if the line is none of these. Of what is said twice the shortest time counts.
+  bool take(std::string_view line, bool once);
+  /// The best values of settings: of shm.get_from or, where the ranks outnumbered CPUs, shm.get_from_crowded. Nothing: hosts had one rank
+  /// each.
+  std::map<std::string, config::CollTable::Number> settings() const;
+
+ private:
+  std::map<uint64_t, double> ns_[2];  // twice, once
+  bool crowded_ = false;
+};
 
 /// The command, and the program of its job: exit codes.
 int tune(const std::vector<std::string>& options);

@@ -1,4 +1,6 @@
 // The program of the job that `weft tune` starts: measures, and rank 0 says what. It knows MPI by the library beside it.
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -13,6 +15,7 @@
 #include "coll/select.h"
 #include "coll/wish.h"
 #include "include/mpi.h"
+#include "runtime/topo/cpus.h"
 #include "tools/report.h"
 #include "tools/tune.h"
 
@@ -103,13 +106,18 @@ class Trial {
     out_.assign(kRoom / sizeof(double), 1);
   }
 
+  /// The machine, and the algorithms of collectives: of those named, or of all.
+  void measure_all(const std::string& only);
+  void measure_copying();
+
+ private:
   void introduce() const;
   void measure_machine();
   void measure_collectives(const std::string& only);
 
- private:
   static constexpr double kNever = std::numeric_limits<double>::max();
   static constexpr size_t kRoom = size_t{8} << 20;
+  static constexpr int kWarmUp = 10;
   struct Candidate {
     std::string name;
     MPI_Comm comm = MPI_COMM_NULL;
@@ -185,7 +193,7 @@ double Trial::ping_pong(int other, bool first, int bytes, int turns) {
     mpi_.recv(out_.data(), bytes, MPI_CHAR, other, 1, kWorld, MPI_STATUS_IGNORE);
     if (!first) mpi_.send(in_.data(), bytes, MPI_CHAR, other, 1, kWorld);
   };
-  for (int i = 0; i < 10; ++i) turn();
+  for (int i = 0; i < kWarmUp; ++i) turn();
   return fastest(turns, turn) / 2;
 }
 
@@ -275,6 +283,28 @@ void Trial::measure_machine() {
   });
   say_number("reduce", reduce / kBytes, 0);
   say_number("copy", copy / kBytes, 0);
+}
+
+/// Between the ranks of the first host, two and two, all at the same time.
+void Trial::measure_copying() {
+  constexpr size_t kLeast = size_t{16} << 10, kMost = size_t{32} << 20, kAltogether = size_t{128} << 20;
+  const coll::Hosts hosts(host_of_);
+  const auto& local = hosts.on(0);
+  const size_t pairs = local.size() / 2, place = static_cast<size_t>(std::ranges::find(local, rank_) - local.begin());
+  const size_t cpus = std::min<size_t>(topo::cgroup_cpus(), static_cast<size_t>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN))));
+  const bool crowded = topo::crowded(local.size(), cpus);
+  for (auto* memory : {&in_, &out_}) memory->assign(place < 2 * pairs ? kMost / sizeof(double) : 1, 1);
+  for (size_t bytes = kLeast; bytes <= kMost && pairs > 0; bytes *= 2) {
+    const int turns = static_cast<int>(std::clamp<size_t>(kAltogether / bytes / pairs, 3, 300));
+    mpi_.barrier(kWorld);
+    if (place >= 2 * pairs) continue;
+    const double begin = now_ns(), least = ping_pong(local[place ^ 1], place % 2 == 0, static_cast<int>(bytes), turns);
+    const double mean = (now_ns() - begin) / (turns + kWarmUp) / 2;
+    if (place != 0) continue;
+    std::printf("%.*scopying\t%s\t%zu\t%.1f\n", int(kTuneMark.size()), kTuneMark.data(), crowded ? "crowded" : "alone", bytes,
+                crowded ? mean : least);
+  }
+  mpi_.barrier(kWorld);
 }
 
 std::vector<Trial::Candidate> Trial::candidates(Pattern pattern, const coll::Topology& topology, int32_t hosts) const {
@@ -428,12 +458,20 @@ void Trial::measure_collectives(const std::string& only) {
   }
 }
 
+void Trial::measure_all(const std::string& only) {
+  introduce();
+  measure_machine();
+  measure_collectives(only);
+  if (rank_ == 0) std::printf("%.*send\n", int(kTuneMark.size()), kTuneMark.data());
+}
+
 }  // namespace
 
 int be_tuning_rank(const std::vector<std::string>& arguments) {
   const auto library = open_library();
   const auto mpi = library ? Mpi::load(*library) : Result<Mpi>(library.failure());
-  if (!mpi || arguments.size() != 2) {
+  const bool copying = arguments == std::vector<std::string>{"copying"};
+  if (!mpi || (arguments.size() != 2 && !copying)) {
     std::fprintf(stderr, "weft: %s\n", mpi ? "tuning-rank is a part of weft tune" : mpi.failure().text.c_str());
     return 1;
   }
@@ -441,12 +479,10 @@ int be_tuning_rank(const std::vector<std::string>& arguments) {
   if (mpi->init(nullptr, nullptr)) return 1;
   {
     Trial trial(*mpi, arguments[0] == "quick");
-    trial.introduce();
-    trial.measure_machine();
-    trial.measure_collectives(arguments[1]);
-    int rank = 0;
-    mpi->comm_rank(kWorld, &rank);
-    if (rank == 0) std::printf("%.*send\n", int(kTuneMark.size()), kTuneMark.data());
+    if (copying)
+      trial.measure_copying();
+    else
+      trial.measure_all(arguments[1]);
   }
   return mpi->finalize();
 }

@@ -24,6 +24,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/error.h"
 #include "runtime/config/config.h"
+#include "runtime/topo/cpus.h"
 
 namespace weft::btl {
 namespace {
@@ -34,6 +35,11 @@ config::Bytes ring_variable(
     "shm", "ring", "0",
     "Memory for messages from one process of a node to another; 0: by the number of ranks on the node, 256K for up to 8, "
     "32K from 32 on.");
+config::Bytes get_from_variable(
+    "shm", "get_from", "0",
+    "Bytes from which a message between two processes of a node is copied once, by the kernel, instead of twice, by both of them; 0: 64M. "
+    "weft tune measures it.");
+config::Bytes get_from_crowded_variable("shm", "get_from_crowded", "0", "The same where there are more than two ranks a CPU; 0: 16K.");
 config::Text cma_variable("shm", "cma", "auto",
                           "Copy large messages straight between the memories of two processes: auto (where the system allows it), no.");
 config::Text folder_variable("shm", "folder", "",
@@ -44,9 +50,14 @@ constexpr int kMessagesPerPoll = 64;
 constexpr size_t kCopyPiece = 512 << 10;       // bytes of a large copy between two polls: some 40 us
 constexpr uint32_t kAgainsPerCheck = 1 << 12;  // full-ring answers between two looks at the clock
 constexpr uint64_t kCheckEvery_ns = 100'000'000;
-// With a core for each side, two copies through a ring in the cache run at once and are ahead of the kernel's one copy, which pays
-// for every page (27 against 14 GB/s at 4 MiB on a virtual Zen 5); with fewer cores the one that costs fewer switches is ahead.
-constexpr uint64_t kGetFrom = 8 << 20, kGetFromCrowded = 16 << 10;
+// Two copies through a ring in the cache run at once and are ahead of the kernel's one copy, which pays for every page (4 MiB in 0.15
+// instead of 0.6 ms, 32 MiB in 2.3 instead of 7.5 on a virtual Zen 5); where many ranks share a CPU, the one that costs fewer switches is.
+constexpr uint64_t kGetFrom = 64 << 20, kGetFromCrowded = 16 << 10;
+
+uint64_t get_from(bool crowded) {
+  const uint64_t wish = (crowded ? get_from_crowded_variable : get_from_variable).get();
+  return wish ? wish : crowded ? kGetFromCrowded : kGetFrom;
+}
 
 uint32_t ring_bytes_for(size_t ranks) {
   constexpr uint64_t least = 8 << 10, most = 16 << 20;
@@ -279,7 +290,7 @@ ShmTransport::ShmTransport(const boot::Job& job, Segment segment, Doorbell bell)
   caps_.name = "shm";
   caps_.max_inline = caps_.max_buffered = Shape::of(head_->ring_bytes).max_payload();
   caps_.get = caps_.put = cma_variable.get() != "no";
-  caps_.get_from = job.node_ranks.size() > job.cpus ? kGetFromCrowded : kGetFrom;
+  caps_.get_from = get_from(topo::crowded(job.node_ranks.size(), job.cpus));
   caps_.same_node = caps_.light = true;
   caps_.alpha_ns = 200;  // estimates, not measured here
   caps_.beta_ns_per_byte = 0.04;

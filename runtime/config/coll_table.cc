@@ -110,18 +110,30 @@ Measurement read_measurement(const Json& json, size_t runs) {
   return m;
 }
 
+std::map<std::string, CollTable::Number> read_numbers(const Json& json, const char* what, size_t runs) {
+  const std::string quoted = std::string("\"") + what + "\"";
+  const Json& numbers = member(json, what);
+  demand(numbers.is_object(), quoted + " is no object");
+  std::map<std::string, CollTable::Number> all;
+  for (const auto& [name, number] : numbers.items()) {
+    demand(is_word(name), quoted + " has a member that is no name");
+    demand(runs > 0, quoted + " has numbers without a run that they are from");
+    all[name] = {amount(member(number, "value"), name), whole_number(number, "run", 0, runs - 1)};
+  }
+  return all;
+}
+
 CollTable read_all(const Json& json) {
   demand(json.is_object(), "it is no JSON object");
   demand(json.contains(kVersion), std::string("there is no \"") + kVersion + "\": it is no table of weft tune");
   demand(json[kVersion] == kNumber, "it is of another version of weft tune: this one reads version " + std::to_string(kNumber));
   CollTable table;
   for (const Json& run : member(json, "runs")) table.runs.push_back(read_run(run));
-  const Json& machine = member(json, "machine");
-  demand(machine.is_object(), "\"machine\" is no object");
-  for (const auto& [name, number] : machine.items()) {
-    demand(is_word(name), "\"machine\" has a member that is no name");
-    demand(!table.runs.empty(), "numbers of the machine without a run that they are from");
-    table.machine[name] = {amount(member(number, "value"), name), whole_number(number, "run", 0, table.runs.size() - 1)};
+  table.machine = read_numbers(json, "machine", table.runs.size());
+  if (json.contains("settings")) table.settings = read_numbers(json, "settings", table.runs.size());  // older tables have none
+  for (const auto& [name, number] : table.settings) {
+    demand(std::ranges::count(measured_settings(), name) > 0, name + " is no setting of those that are measured");
+    demand(number.value <= static_cast<double>(kMostSize), name + " is too large");
   }
   for (const Json& one : member(json, "measurements")) table.measurements.push_back(read_measurement(one, table.runs.size()));
   return table;
@@ -152,7 +164,8 @@ void drop_runs(CollTable& table) {
     run = place[run];
   };
   for (Measurement& m : table.measurements) keep(m.run);
-  for (auto& [name, number] : table.machine) keep(number.run);
+  for (auto* numbers : {&table.machine, &table.settings})
+    for (auto& [name, number] : *numbers) keep(number.run);
   table.runs = std::move(kept);
 }
 
@@ -223,12 +236,15 @@ Result<CollTable> CollTable::read(const std::string& file) {
   return table ? std::move(table) : Failure{file + ": " + table.failure().text};
 }
 
+std::vector<std::string> measured_settings() { return {"shm.get_from", "shm.get_from_crowded"}; }
+
 std::string CollTable::to_json() const {
   Json all = {{kVersion, kNumber}, {"runs", Json::array()}, {"machine", Json::object()}, {"measurements", Json::array()}};
   for (const Run& r : runs)
     all["runs"].push_back(
         {{"date", r.date}, {"weft", r.weft}, {"cpu", r.cpu}, {"ranks", r.ranks}, {"hosts", r.hosts}, {"network", r.network}});
   for (const auto& [name, number] : machine) all["machine"][name] = {{"value", number.value}, {"run", number.run}};
+  for (const auto& [name, number] : settings) all["settings"][name] = {{"value", number.value}, {"run", number.run}};
   for (const Measurement& m : measurements) {
     Json one = {{"collective", m.collective}, {"ranks", m.ranks}, {"hosts", m.hosts}, {"bytes", m.bytes}, {"run", m.run}};
     if (!m.usual.empty()) one["usual"] = m.usual;
@@ -246,6 +262,7 @@ void CollTable::merge(const CollTable& newer) {
     measurements.push_back(std::move(m));
   }
   for (auto [name, number] : newer.machine) machine[name] = {number.value, number.run + before};
+  for (auto [name, number] : newer.settings) settings[name] = {number.value, number.run + before};
   settle(measurements);
   drop_runs(*this);
 }

@@ -13,6 +13,9 @@
 
 namespace weft::config {
 
+/// Settings whose best values `weft tune` finds by trying them. mpirun hands its ranks what the table has, where users have set nothing.
+std::vector<std::string> measured_settings();
+
 struct CollTable {
   /// Where numbers are from: one run of `weft tune`.
   struct Run {
@@ -45,8 +48,9 @@ struct CollTable {
   };
 
   std::vector<Run> runs;
-  std::map<std::string, Number> machine;  ///< of coll::machine_fields()
-  std::vector<Measurement> measurements;  ///< in order, one of each kind
+  std::map<std::string, Number> machine;   ///< of coll::machine_fields()
+  std::map<std::string, Number> settings;  ///< best values of measured_settings()
+  std::vector<Measurement> measurements;   ///< in order, one of each kind
 
   static constexpr size_t kMostBytes = size_t{16} << 20;  ///< of a file
 

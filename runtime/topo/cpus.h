@@ -1,6 +1,7 @@
 // How many CPUs this process may really use.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -12,5 +13,8 @@ uint32_t usable_cpus(const std::string& root = "");
 
 /// The limit of the control groups alone: CPUs, rounded up; UINT32_MAX if there is none.
 uint32_t cgroup_cpus(const std::string& root = "");
+
+/// Are there so many ranks on so many CPUs that one which waits for another often waits for its turn, too?
+constexpr bool crowded(size_t ranks, size_t cpus) { return ranks > 2 * cpus; }
 
 }  // namespace weft::topo

@@ -146,6 +146,16 @@ def tuning():
     want("barrier's candidates", sizes[("barrier", 0)], {"dissemination", "dissemination_4", "node"})
     want("allreduce's candidates", sizes[("allreduce", 8)], {"recursive_doubling", "rabenseifner", "ring", "double_tree", "node"})
     want("collectives", {name for name, _ in sizes}, {"allreduce", "barrier"})
+    crowded = 3 > 2 * len(os.sched_getaffinity(0))
+    [(setting, number)] = table["settings"].items()
+    want("the setting", setting, "shm.get_from_crowded" if crowded else "shm.get_from")
+    want("its value", number["value"] in {2**n for n in range(14, 26)} | {2**30}, True)
+    of_ranks = [line for line in job("-n", "1", "sh", "-c", "env >&2", WEFT_COLL_TABLE="none").splitlines() if line.startswith("WEFT_SHM_GET_FROM")]
+    want("without the table", of_ranks, [])
+    variable = "WEFT_" + setting.replace(".", "_").upper()
+    of_ranks = [line for line in job("-n", "1", "sh", "-c", "env >&2", WEFT_COLL_TABLE=str(file)).splitlines() if line.startswith("WEFT_SHM_GET_FROM")]
+    want("what ranks are told", of_ranks, [f"{variable}={number['value']:.0f}"])
+    has("what the user says", job("-n", "1", "sh", "-c", "env >&2", WEFT_COLL_TABLE=str(file), **{variable: "3M"}), f"{variable}=3M\n")
     weft("tune", "-n", "2", "--quick", "--only", "barrier")
     again = json.loads(file.read_text())
     want("measurements of both runs", len(again["measurements"]), len(sizes) + 1)

@@ -22,6 +22,7 @@ CollTable sample() {
   CollTable t;
   t.runs = {{.date = "2026-03-01T12:00:00Z", .weft = "1", .cpu = "a \"cpu\"", .ranks = 4, .hosts = {"n1", "n2"}, .network = {"tcp eth0"}}};
   t.machine = {{"leaf.latency", {1500.5, 0}}, {"copy", {0.03, 0}}};
+  t.settings = {{"shm.get_from", {1 << 20, 0}}};
   t.measurements = {measured("allreduce", 8, {{"ring", 100}, {"rabenseifner", 50}}),
                     measured("allreduce", 128, {{"ring", 100}, {"rabenseifner", 50}}),
                     measured("allreduce", 2048, {{"ring", 40}, {"rabenseifner", 50}}), measured("barrier", 0, {{"dissemination", 7}})};
@@ -74,6 +75,7 @@ TEST_CASE("newer measurements replace older ones on the same, and runs that noth
   CollTable t = sample(), newer = sample();
   newer.runs[0].date = "2027";
   newer.machine = {{"copy", {0.01, 0}}, {"reduce", {0.02, 0}}};
+  newer.settings = {{"shm.get_from_crowded", {8192, 0}}};
   newer.measurements = {measured("allreduce", 8, {{"ring", 1}}), measured("scan", 8, {{"chain", 3}})};
   t.merge(newer);
   CHECK(t.measurements.size() == 5);
@@ -81,6 +83,7 @@ TEST_CASE("newer measurements replace older ones on the same, and runs that noth
   CHECK(t.runs[t.measurements[0].run].date == "2027");
   CHECK(t.runs[t.measurements[1].run].date == "2026-03-01T12:00:00Z");
   CHECK(t.machine_words() == "copy=0.01,leaf.latency=1500.5,reduce=0.02");
+  CHECK(t.settings.size() == 2);
   newer = sample();
   newer.runs[0].date = "2028";
   t.merge(newer);
@@ -108,6 +111,8 @@ TEST_CASE("files that are no tables are refused, with what is wrong") {
                                                                                  {"\"allreduce\"", "\"all=reduce\""},
                                                                                  {"\"allreduce\"", "[]"},
                                                                                  {"\"copy\"", "\"copy,x\""},
+                                                                                 {"\"shm.get_from\"", "\"shm.cma\""},
+                                                                                 {"1048576.0", "1e300"},
                                                                                  {"0.03", "\"0.03\""},
                                                                                  {"\"tcp eth0\"", "7"}}) {
     INFO(from << " -> " << to);
@@ -158,10 +163,15 @@ TEST_CASE("which table holds, and what mpirun hands out of it") {
   options.apps[0].variables = {{"WEFT_COLL_TABLE", bin + "/../etc/weft/collectives.json"}};
   CHECK(launcher::hand_out_table(options, bin) == "");
   for (const launcher::App& app : options.apps) {
-    REQUIRE(app.variables.size() >= 2);
-    CHECK(app.variables.end()[-2] == std::pair<std::string, std::string>("WEFT_COLL_TUNED", sample().words(4)));
-    CHECK(app.variables.end()[-1].first == "WEFT_COLL_MACHINE");
+    REQUIRE(app.variables.size() >= 3);
+    CHECK(app.variables.end()[-3] == std::pair<std::string, std::string>("WEFT_COLL_TUNED", sample().words(4)));
+    CHECK(app.variables.end()[-2].first == "WEFT_COLL_MACHINE");
+    CHECK(app.variables.end()[-1] == std::pair<std::string, std::string>("WEFT_SHM_GET_FROM", "1048576"));
   }
+  options.apps[0].variables = {{"WEFT_COLL_TABLE", bin + "/../etc/weft/collectives.json"}};
+  options.apps[1].variables = {{"WEFT_SHM_GET_FROM", "4M"}};
+  CHECK(launcher::hand_out_table(options, bin) == "");
+  CHECK(options.apps[0].variables.back().first == "WEFT_COLL_MACHINE");  // the user's word holds
   options.apps[0].variables = {{"WEFT_COLL_TABLE", "none"}};
   options.apps[1].variables.clear();
   CHECK(launcher::hand_out_table(options, bin) == "");
