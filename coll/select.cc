@@ -108,15 +108,22 @@ const Algorithm* usable(const char* name, const Agreed& a, const Topology& topol
   return found && found->usable(topology, a.size, {.root = a.root, .commutative = a.commutative}, a.uneven) ? found : nullptr;
 }
 
+/// Most bytes of a reduction in shared memory. Each rank reads all operands of an allreduce: the more ranks, the sooner algorithms that
+/// share the work out win. Of two ranks' reduce the root has all the work anyway, and who sends cannot run ahead until data piles up.
+uint64_t node_reduction_limit(const Agreed& a) {
+  if (a.size == 2) return a.pattern == Pattern::reduce ? ~uint64_t{0} : 8 * kKiB;
+  if (a.size <= 4) return (a.pattern == Pattern::reduce ? 256 : 32) * kKiB;
+  return (a.size <= 8 ? 16 : 4) * kKiB;
+}
+
 /// True if the thresholds say so.
 bool node_kernel_pays(const Agreed& a, uint64_t bytes) {
   switch (a.pattern) {
     case Pattern::barrier: return true;
     // Through pieces that stay in cache, a pipelined double copy beats single copies by system call.
     case Pattern::bcast: return a.size <= 8 || bytes <= 64 * kKiB;
-    // Each rank reads all operands: the more ranks, the sooner algorithms that share the work out win.
     case Pattern::reduce:
-    case Pattern::allreduce: return bytes <= (a.size == 2 ? 8 * kKiB : a.size <= 4 ? 256 * kKiB : a.size <= 8 ? 16 * kKiB : 4 * kKiB);
+    case Pattern::allreduce: return bytes <= node_reduction_limit(a);
     default: return false;
   }
 }

@@ -10,7 +10,8 @@
 
 namespace weft::pml {
 
-/// Blocks in powers of two, kept for reuse up to a bound; longer ones as they come. Guarded by the lane's lock.
+/// Blocks in powers of two, kept for reuse up to a bound, as memory that goes back to the system costs a page fault for every 4 KiB when it
+/// comes again; longer ones as they come. Guarded by the lane's lock.
 class Payloads {
  public:
   Payloads() = default;
@@ -26,17 +27,20 @@ class Payloads {
     Block* block = shelf->free;
     shelf->free = block->next;
     --shelf->count;
+    kept_ -= shelf->bytes;
     return reinterpret_cast<std::byte*>(block);
   }
   void give(std::byte* memory, size_t bytes) {
     Shelf* shelf = shelf_of(bytes);
-    if (!shelf || shelf->count * shelf->bytes >= kKeep) return std::free(memory);
+    if (!shelf || (shelf->count * shelf->bytes >= kKeepOfEach && kept_ + shelf->bytes > kKeep)) return std::free(memory);
     shelf->free = new (memory) Block{shelf->free};
     ++shelf->count;
+    kept_ += shelf->bytes;
   }
 
  private:
-  static constexpr size_t kKeep = 256 << 10;  // bytes kept of each size
+  static constexpr size_t kKeepOfEach = 256 << 10;  // bytes of each size that are always kept
+  static constexpr size_t kKeep = 4 << 20;          // and of all sizes together, whichever they are
   struct Block {
     Block* next;
   };
@@ -63,7 +67,8 @@ class Payloads {
   }
 
   static constexpr size_t kLeastBits = 6;  // the first shelf's blocks are of 64 bytes, each next one's twice as large
-  std::array<Shelf, 10> shelves_{{{64}, {128}, {256}, {512}, {1024}, {2048}, {4096}, {8192}, {16384}, {32768}}};
+  std::array<Shelf, 12> shelves_{{{64}, {128}, {256}, {512}, {1024}, {2048}, {4096}, {8192}, {16384}, {32768}, {65536}, {131072}}};
+  size_t kept_ = 0;  // bytes
 };
 
 }  // namespace weft::pml
