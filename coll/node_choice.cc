@@ -27,7 +27,7 @@ bool on_one_node(const pml::Team& team) {
 }  // namespace
 
 bool node_fits(const Call& c, const Agreed& a) {
-  if (a.size == 1 || !has_node_kernel(a.pattern)) return false;
+  if (a.size == 1 || !node_takes(a)) return false;
   if (a.front > 0 && a.pattern != Pattern::barrier) return false;
   return !c.op || (node::Segment::fits(working_type(c)) && working_type(c).size > 0);
 }
@@ -66,6 +66,35 @@ Status TeamState::reduce_here(const Call& c, const Agreed& a, const void* in) {
   return status;
 }
 
+/// Blocks of reduce-scatter in shared memory.
+Status TeamState::scatter_sums_here(const Call& c) {
+  const type::Datatype &type = reduced_type(c), &working = working_type(c);
+  const uint64_t all = c.out_count * team_.size();
+  const void* const in = c.in_place ? c.out : c.in;
+  if (&working == &type) return node_->reduce_scatter(in, c.out, c.out_count, working, *c.op);
+  std::byte* const wide = wide_.take((all + c.out_count) * working.size);
+  if (!wide) {
+    fail(MPI_ERR_NO_MEM, "no memory for the %zu bytes that this reduction works in", size_t((all + c.out_count) * working.size));
+    return Status::failed;
+  }
+  std::byte* const sums = wide + all * working.size;
+  widen(c, in, wide, all);
+  const Status status = node_->reduce_scatter(wide, sums, c.out_count, working, *c.op);
+  if (status == Status::ok) narrow(c, sums, c.out, c.out_count);
+  return status;
+}
+
+/// The all-to-all forms in shared memory.
+Status TeamState::exchange_here(const Call& c, const Agreed& a) {
+  if (a.pattern == Pattern::reduce_scatter) return scatter_sums_here(c);
+  const pml::Buffer out{c.out, c.out_count, c.out_type};
+  const bool all = a.pattern == Pattern::alltoall;
+  std::byte* const own = static_cast<std::byte*>(c.out) + (all ? 0 : team_.rank()) * static_cast<int64_t>(c.out_count) * c.out_type->extent;
+  const pml::Buffer in =
+      c.in_place ? pml::Buffer{own, c.out_count, c.out_type} : pml::Buffer{const_cast<void*>(c.in), c.in_count, c.in_type};
+  return all ? node_->alltoall(in, out) : node_->allgather(in, out);
+}
+
 bool TeamState::try_node(const Call& c, const Agreed& a, int& error) {
   if (node_state_ == Node::impossible || !node_fits(c, a)) return false;
   if (node_state_ == Node::unknown) {
@@ -85,6 +114,9 @@ bool TeamState::try_node(const Call& c, const Agreed& a, int& error) {
   switch (a.pattern) {
     case Pattern::barrier: status = node_->barrier(); break;
     case Pattern::bcast: status = node_->bcast({c.out, c.out_count, c.out_type}, c.root); break;
+    case Pattern::allgather:
+    case Pattern::alltoall:
+    case Pattern::reduce_scatter: status = exchange_here(c, a); break;
     default: status = reduce_here(c, a, in); break;
   }
   error = status == Status::ok ? MPI_SUCCESS : fail(status);

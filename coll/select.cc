@@ -6,6 +6,7 @@
 
 #include "coll/hosts.h"
 #include "coll/model.h"
+#include "coll/node/node.h"
 #include "coll/wish.h"
 #include "runtime/config/config.h"
 
@@ -116,6 +117,9 @@ uint64_t node_reduction_limit(const Agreed& a) {
   return (a.size <= 8 ? 16 : 4) * kKiB;
 }
 
+/// What a rank gives in an all-to-all exchange.
+uint64_t given_bytes(const Agreed& a) { return a.pattern == Pattern::alltoall ? a.bytes * static_cast<uint64_t>(a.size) : a.bytes; }
+
 /// True if the thresholds say so.
 bool node_kernel_pays(const Agreed& a, uint64_t bytes) {
   switch (a.pattern) {
@@ -124,6 +128,10 @@ bool node_kernel_pays(const Agreed& a, uint64_t bytes) {
     case Pattern::bcast: return a.size <= 8 || bytes <= 64 * kKiB;
     case Pattern::reduce:
     case Pattern::allreduce: return bytes <= node_reduction_limit(a);
+    // One meeting instead of several rounds; beyond, what all read of all counts more. Measured with up to 32 ranks.
+    case Pattern::allgather: return a.size <= 8 || (a.size <= 64 && given_bytes(a) * static_cast<uint64_t>(a.size) <= 128 * kKiB);
+    case Pattern::alltoall:
+    case Pattern::reduce_scatter: return a.size <= 64;
     default: return false;
   }
 }
@@ -242,6 +250,17 @@ Parameters parameters(const Agreed& a, const Choice& choice, bool in_place) {
 
 Order node_order(const Agreed& a) { return a.ordered ? choose(of_class(a), {}, {}).algorithm->order : Order::chain; }
 
+bool node_takes(const Agreed& a) {
+  switch (a.pattern) {
+    case Pattern::reduce_scatter:
+      if (a.ordered) return false;  // its algorithms have orders that the kernel has not
+      [[fallthrough]];
+    case Pattern::allgather:
+    case Pattern::alltoall: return !a.uneven && given_bytes(a) <= node::Segment::most_exchanged;
+    default: return has_node_kernel(a.pattern);
+  }
+}
+
 bool wants_node(const Agreed& a, const Word& user, const Word& table) {
   for (const Word* word : {&user, &table})
     if (word->anything) return word->node;
@@ -251,7 +270,7 @@ bool wants_node(const Agreed& a, const Word& user, const Word& table) {
 Decision decide(const Agreed& a, const Topology& topology, bool one_node, const Word& user) {
   const Word table = word_of_table(a);
   Decision d;
-  d.node = one_node && a.size > 1 && has_node_kernel(a.pattern) && wants_node(a, user, table) && node_order(a) != Order::own;
+  d.node = one_node && a.size > 1 && node_takes(a) && wants_node(a, user, table) && node_order(a) != Order::own;
   d.choice = choose(of_class(a), topology, user);
   d.by = !d.node ? d.choice.by : user.node ? By::user : table.node ? By::table : By::thresholds;
   d.unusable = user.anything && d.by != By::user;

@@ -98,6 +98,8 @@ Order node_order(const Agreed&);
 
 /// True if the kernel in shared memory should run for ranks on one node, which there is.
 bool wants_node(const Agreed&, const Word& user, const Word& table);
+/// Can the kernels in shared memory do it at all, as far as all ranks know of the call?
+bool node_takes(const Agreed&);
 
 /// What the table says of the kernels in shared memory: kept by size, as the table is too long to be searched at each call.
 class NodeWords {

@@ -71,6 +71,8 @@ class TeamState {
   bool node_wanted(const Agreed&);
   Order order_here(const Agreed&);
   Status reduce_here(const Call&, const Agreed&, const void* in);
+  Status scatter_sums_here(const Call&);
+  Status exchange_here(const Call&, const Agreed&);
 
   std::unique_ptr<pml::Team> united_;  // of inter-communicators
   pml::Team& team_;
@@ -93,7 +95,7 @@ class TeamState {
   std::unique_ptr<const NodeWords> node_words_;    // null: the table says nothing
   std::unique_ptr<const NodeOrders> node_orders_;  // null: there has been no ordered call
   std::unique_ptr<node::Segment> node_;
-  Scratch wide_;  // operands of reduce_here()
+  Scratch wide_;  // operands of reduce_here() and scatter_sums_here()
 };
 
 Agreed agree(const TeamState&, const Call&);

@@ -119,6 +119,17 @@ Wishes Wishes::read(std::string_view text, size_t most) {
   return found;
 }
 
-bool has_node_kernel(Pattern p) { return p == Pattern::barrier || p == Pattern::bcast || p == Pattern::reduce || p == Pattern::allreduce; }
+bool has_node_kernel(Pattern p) {
+  switch (p) {
+    case Pattern::barrier:
+    case Pattern::bcast:
+    case Pattern::reduce:
+    case Pattern::allreduce:
+    case Pattern::reduce_scatter:
+    case Pattern::allgather:
+    case Pattern::alltoall: return true;
+    default: return false;
+  }
+}
 
 }  // namespace weft::coll

@@ -130,7 +130,7 @@ Status Segment::allreduce(const void* in, void* out, uint64_t count, const type:
 Status Segment::allreduce_chunk(const std::byte* in, std::byte* out, const Work& work) {
   const uint64_t n = ++allreduces_, bytes = work.count * work.type.size;
   const int parity = static_cast<int>(n & 1);
-  auto operand = [&](uint32_t r) { return data(desk(r).offer[parity], offer_area(r, parity), bytes); };
+  auto operand = [&](uint32_t r) { return offered(r, bytes); };
   std::memcpy(operand(rank_), in, bytes);
   auto fold = [&](std::byte* to) { combine(work, operand, 0, static_cast<int32_t>(size_), to, spare_for(work.order)); };
   if (size_ <= kFlat) {
@@ -164,6 +164,53 @@ Status Segment::reduce(const void* in, void* out, uint64_t count, const type::Da
                                   static_cast<uint32_t>(root));
     if (s != Status::ok) return s;
   }
+  return Status::ok;
+}
+
+/// Lets the rank write what it gives, and look at what each has given. Slots are those of allreduce, and so are rounds, after each of which
+/// all ranks have come to it.
+template <class Give, class Take>
+Status Segment::exchange(uint64_t bytes, Give give, Take take) {
+  const uint64_t n = ++allreduces_;
+  give(offered(rank_, bytes));
+  desk(rank_).offer[n & 1].sequence.store(n, std::memory_order_release);
+  if (size_ > kFlat) header().offers.fetch_add(1, std::memory_order_acq_rel);  // where allreduce counts who has come
+  for (uint32_t i = 0, r = rank_; i < size_; ++i, r = r + 1 == size_ ? 0 : r + 1) {
+    if (const Status s = wait_for(desk(r).offer[n & 1].sequence, n); s != Status::ok) return s;
+    take(r, offered(r, bytes));
+  }
+  return Status::ok;
+}
+
+Status Segment::allgather(const pml::Buffer& in, const pml::Buffer& out) {
+  type::Cursor mine(in.address, in.count, *in.type);
+  const uint64_t bytes = std::min(mine.total(), kChunk);
+  const int64_t step = static_cast<int64_t>(out.count) * out.type->extent;
+  return exchange(
+      bytes, [&](std::byte* place) { mine.pack(place, bytes); },
+      [&](uint32_t r, const std::byte* from) {
+        type::Cursor(static_cast<std::byte*>(out.address) + r * step, out.count, *out.type).unpack(from, bytes);
+      });
+}
+
+Status Segment::alltoall(const pml::Buffer& in, const pml::Buffer& out) {
+  type::Cursor mine(in.address, in.count * size_, *in.type);
+  const uint64_t bytes = std::min(mine.total(), kChunk), block = bytes / size_;
+  const int64_t step = static_cast<int64_t>(out.count) * out.type->extent;
+  return exchange(
+      bytes, [&](std::byte* place) { mine.pack(place, bytes); },
+      [&](uint32_t r, const std::byte* from) {
+        type::Cursor(static_cast<std::byte*>(out.address) + r * step, out.count, *out.type).unpack(from + rank_ * block, block);
+      });
+}
+
+Status Segment::reduce_scatter(const void* in, void* out, uint64_t count, const type::Datatype& type, const op::Op& op) {
+  const uint64_t block = count * type.size, bytes = block * size_;
+  const Status status = exchange(
+      bytes, [&](std::byte* place) { std::memcpy(place, in, bytes); }, [](uint32_t, const std::byte*) {});
+  if (status != Status::ok) return status;
+  const auto operand = [&](uint32_t r) { return offered(r, bytes) + rank_ * block; };
+  combine({count, type, op, Order::chain}, operand, 0, static_cast<int32_t>(size_), static_cast<std::byte*>(out), nullptr);
   return Status::ok;
 }
 

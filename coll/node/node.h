@@ -30,6 +30,15 @@ class Segment {
   /// `out` means something at the root only.
   Status reduce(const void* in, void* out, uint64_t count, const type::Datatype&, const op::Op&, int root, Order);
 
+  /// Each rank's block to all: `out` has as many elements as `in`, of each rank, one after another. `in` may be the own place in it.
+  /// Here and in the next two a rank gives at most `most_exchanged` bytes.
+  Status allgather(const pml::Buffer& in, const pml::Buffer& out);
+  /// To each rank a block; both have `count` elements a rank. `in` may be `out`.
+  Status alltoall(const pml::Buffer& in, const pml::Buffer& out);
+  /// To each rank `count` elements of the sums of `in`, which has as many for each. `in` may begin where `out` does.
+  Status reduce_scatter(const void* in, void* out, uint64_t count, const type::Datatype&, const op::Op&);
+  static constexpr uint64_t most_exchanged = 16384;
+
   /// True if elements of the type can be combined in slots.
   static bool fits(const type::Datatype& t) { return t.contiguous && t.origin == 0 && t.lower == 0 && t.size <= 4096; }
 
@@ -43,7 +52,7 @@ class Segment {
   /// What a rank writes.
   struct Desk {
     Line barrier;
-    Line offer[2];   ///< its operand of an allreduce
+    Line offer[2];   ///< its operand of an allreduce, or what it gives to an exchange
     Line share[2];   ///< its operand of a reduce
     Line consumed;   ///< the latest broadcast piece it has taken
     Line collected;  ///< the latest reduce that it has done as a root
@@ -56,8 +65,8 @@ class Segment {
     Line result[2];
   };
   static constexpr uint64_t kInline = sizeof(Line::data);
-  static constexpr uint64_t kChunk = 16384;  ///< bytes of an operand slot
-  static constexpr uint64_t kPieces = 8;     ///< broadcast pieces under way
+  static constexpr uint64_t kChunk = most_exchanged;  ///< bytes of an operand slot
+  static constexpr uint64_t kPieces = 8;              ///< broadcast pieces under way
   static constexpr uint64_t kPiece = 8192;
   static constexpr uint32_t kFlat = 8;  ///< up to so many ranks, each looks at all others itself
 
@@ -67,6 +76,11 @@ class Segment {
   Desk& desk(uint32_t rank) { return desks_[rank]; }
   std::byte* data(Line& line, std::byte* area, uint64_t bytes) { return bytes <= kInline ? line.data : area; }
   std::byte* offer_area(uint32_t rank, int parity) { return areas_ + (rank * 4 + static_cast<uint32_t>(parity)) * kChunk; }
+  /// What a rank gives in this round.
+  std::byte* offered(uint32_t rank, uint64_t bytes) {
+    const int parity = static_cast<int>(allreduces_ & 1);
+    return data(desk(rank).offer[parity], offer_area(rank, parity), bytes);
+  }
   std::byte* share_area(uint32_t rank, int parity) { return areas_ + (rank * 4 + 2 + static_cast<uint32_t>(parity)) * kChunk; }
   std::byte* result_area(int parity) { return areas_ + (size_ * 4 + static_cast<uint32_t>(parity)) * kChunk; }
 
@@ -85,6 +99,8 @@ class Segment {
   template <class Operand>
   const std::byte* combine(const Work&, Operand operand, int32_t first, int32_t last, std::byte* to, std::byte* spare);
   std::byte* spare_for(Order);
+  template <class Give, class Take>
+  Status exchange(uint64_t bytes, Give give, Take take);
   Status await_readers(uint64_t piece);
 
   pml::Lane& lane_;
@@ -98,7 +114,7 @@ class Segment {
   std::vector<std::byte> spare_;  // partial results of orders that have several at once
   int spins_;
   // How far this rank is, equal on all ranks between calls.
-  uint64_t barriers_ = 0, allreduces_ = 0, reduces_ = 0, broadcasts_ = 0;
+  uint64_t barriers_ = 0, allreduces_ = 0 /* and exchanges */, reduces_ = 0, broadcasts_ = 0;
   uint32_t roots_[2] = {0, 0};  // of the latest two reduces, by parity
   uint64_t all_consumed_ = 0;   // pieces that all ranks are known to have taken
 };

@@ -462,7 +462,8 @@ TEST_CASE("what is chosen agrees with the model on one node, on two and on three
 }
 
 TEST_CASE("kernels in shared memory agree with the model") {
-  for (Pattern p : {Pattern::barrier, Pattern::bcast, Pattern::reduce, Pattern::allreduce}) {
+  for (Pattern p : {Pattern::barrier, Pattern::bcast, Pattern::reduce, Pattern::allreduce, Pattern::allgather, Pattern::alltoall,
+                    Pattern::reduce_scatter}) {
     force(std::string(to_string(p)) + "=node");
     for (uint32_t size : {2, 3, 8, 9, 11}) {
       INFO(to_string(p));
@@ -473,13 +474,19 @@ TEST_CASE("kernels in shared memory agree with the model") {
 }
 
 TEST_CASE("kernels in shared memory follow each other with changing roots and sizes") {
-  force("barrier=node;bcast=node;reduce=node;allreduce=node");
+  force("barrier=node;bcast=node;reduce=node;allreduce=node;allgather=node;alltoall=node;reduce_scatter=node");
   for (uint32_t size : {2, 5, 9}) {
     const std::string wrong = on_ranks(size, [](RankWorld& w) {
       std::mt19937 random(4711);
       for (uint32_t i = 0; i < 600; ++i) {
-        constexpr Collective kinds[] = {Collective::barrier, Collective::bcast, Collective::reduce, Collective::allreduce};
-        Case c{kinds[random() % 4], 0, 0, false, false, false, false, Mode::blocking, i};
+        constexpr Collective kinds[] = {Collective::barrier,
+                                        Collective::bcast,
+                                        Collective::reduce,
+                                        Collective::allreduce,
+                                        Collective::allgather,
+                                        Collective::alltoall,
+                                        Collective::reduce_scatter_block};
+        Case c{kinds[random() % 7], 0, 0, false, false, false, false, Mode::blocking, i};
         constexpr uint64_t counts[] = {0, 1, 5, 6, 7, 1000, 5000};
         c.count = counts[random() % 7];
         c.root = static_cast<int>(random() % static_cast<uint32_t>(w.size));
