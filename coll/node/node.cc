@@ -206,6 +206,7 @@ Status Segment::alltoall(const pml::Buffer& in, const pml::Buffer& out) {
 
 Status Segment::reduce_scatter(const void* in, void* out, uint64_t count, const type::Datatype& type, const op::Op& op) {
   const uint64_t block = count * type.size, bytes = block * size_;
+  if (bytes == 0) return Status::ok;
   const Status status = exchange(
       bytes, [&](std::byte* place) { std::memcpy(place, in, bytes); }, [](uint32_t, const std::byte*) {});
   if (status != Status::ok) return status;
