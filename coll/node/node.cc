@@ -16,7 +16,7 @@ constexpr size_t page_up(size_t n) { return (n + 4095) & ~size_t{4095}; }
 }  // namespace
 
 size_t Segment::bytes_for(uint32_t ranks) {
-  return page_up(sizeof(Header) + ranks * sizeof(Desk) + kPieces * sizeof(Line)) + kPieces * kPiece + (size_t{ranks} * 4 + 2) * kChunk;
+  return page_up(sizeof(Header) + ranks * sizeof(Desk) + kPieces * sizeof(Line)) + kPieces * kPiece + ranks * kAreas + 2 * kChunk;
 }
 
 Segment::Segment(pml::Team& team, std::byte* memory, size_t bytes)
@@ -155,7 +155,7 @@ Status Segment::allreduce_chunk(const std::byte* in, std::byte* out, const Work&
 }
 
 Status Segment::reduce(const void* in, void* out, uint64_t count, const type::Datatype& type, const op::Op& op, int root, Order order) {
-  const uint64_t step = kChunk / type.size;
+  const uint64_t step = kShare / type.size;
   const auto* from = static_cast<const std::byte*>(in);
   auto* to = static_cast<std::byte*>(out);
   for (uint64_t done = 0; done < count; done += step) {
@@ -215,21 +215,21 @@ Status Segment::reduce_scatter(const void* in, void* out, uint64_t count, const 
   return Status::ok;
 }
 
-/// An operand slot is written again two rounds later, once the root of then says that it has collected it.
+/// An operand slot is written again once the root of then says that it has collected it.
 Status Segment::reduce_chunk(const std::byte* in, std::byte* out, const Work& work, uint32_t root) {
   const uint64_t n = ++reduces_, bytes = work.count * work.type.size;
-  const int parity = static_cast<int>(n & 1);
-  auto operand = [&](uint32_t r) { return data(desk(r).share[parity], share_area(r, parity), bytes); };
-  if (n > 2) {
-    if (const Status s = wait_for(desk(roots_[parity]).collected.sequence, n - 2); s != Status::ok) return s;
+  const size_t slot = n % kShares;
+  auto operand = [&](uint32_t r) { return data(desk(r).share[slot], share_area(r, slot), bytes); };
+  if (n > kShares) {
+    if (const Status s = wait_for(desk(roots_[slot]).collected.sequence, n - kShares); s != Status::ok) return s;
   }
-  roots_[parity] = root;
+  roots_[slot] = root;
   std::memcpy(operand(rank_), in, bytes);
-  desk(rank_).share[parity].sequence.store(n, std::memory_order_release);
+  desk(rank_).share[slot].sequence.store(n, std::memory_order_release);
   if (rank_ != root) return Status::ok;
   Status status = Status::ok;
   auto arrived = [&](uint32_t r) -> const std::byte* {
-    status = wait_for(desk(r).share[parity].sequence, n);
+    status = wait_for(desk(r).share[slot].sequence, n);
     return status == Status::ok ? operand(r) : nullptr;
   };
   if (!combine(work, arrived, 0, static_cast<int32_t>(size_), out, spare_for(work.order))) return status;

@@ -49,13 +49,15 @@ class Segment {
     uint64_t unused;
     std::byte data[48];
   };
+  static constexpr uint64_t kShares = 8;    ///< reduces under way: who only sends runs ahead of the root
+  static constexpr uint64_t kShare = 8192;  ///< bytes of an operand of these
   /// What a rank writes.
   struct Desk {
     Line barrier;
-    Line offer[2];   ///< its operand of an allreduce, or what it gives to an exchange
-    Line share[2];   ///< its operand of a reduce
-    Line consumed;   ///< the latest broadcast piece it has taken
-    Line collected;  ///< the latest reduce that it has done as a root
+    Line offer[2];        ///< its operand of an allreduce, or what it gives to an exchange
+    Line share[kShares];  ///< its operands of the latest reduces
+    Line consumed;        ///< the latest broadcast piece it has taken
+    Line collected;       ///< the latest reduce that it has done as a root
   };
   struct Header {
     uint64_t nonce;
@@ -65,8 +67,9 @@ class Segment {
     Line result[2];
   };
   static constexpr uint64_t kInline = sizeof(Line::data);
-  static constexpr uint64_t kChunk = most_exchanged;  ///< bytes of an operand slot
-  static constexpr uint64_t kPieces = 8;              ///< broadcast pieces under way
+  static constexpr uint64_t kChunk = most_exchanged;                 ///< bytes of an operand slot
+  static constexpr uint64_t kAreas = 2 * kChunk + kShares * kShare;  ///< bytes of a rank's slots
+  static constexpr uint64_t kPieces = 8;                             ///< broadcast pieces under way
   static constexpr uint64_t kPiece = 8192;
   static constexpr uint32_t kFlat = 8;  ///< up to so many ranks, each looks at all others itself
 
@@ -75,14 +78,14 @@ class Segment {
   Header& header() { return *reinterpret_cast<Header*>(memory_); }
   Desk& desk(uint32_t rank) { return desks_[rank]; }
   std::byte* data(Line& line, std::byte* area, uint64_t bytes) { return bytes <= kInline ? line.data : area; }
-  std::byte* offer_area(uint32_t rank, int parity) { return areas_ + (rank * 4 + static_cast<uint32_t>(parity)) * kChunk; }
+  std::byte* offer_area(uint32_t rank, int parity) { return areas_ + rank * kAreas + static_cast<uint32_t>(parity) * kChunk; }
   /// What a rank gives in this round.
   std::byte* offered(uint32_t rank, uint64_t bytes) {
     const int parity = static_cast<int>(allreduces_ & 1);
     return data(desk(rank).offer[parity], offer_area(rank, parity), bytes);
   }
-  std::byte* share_area(uint32_t rank, int parity) { return areas_ + (rank * 4 + 2 + static_cast<uint32_t>(parity)) * kChunk; }
-  std::byte* result_area(int parity) { return areas_ + (size_ * 4 + static_cast<uint32_t>(parity)) * kChunk; }
+  std::byte* share_area(uint32_t rank, uint64_t slot) { return areas_ + rank * kAreas + 2 * kChunk + slot * kShare; }
+  std::byte* result_area(int parity) { return areas_ + size_ * kAreas + static_cast<uint32_t>(parity) * kChunk; }
 
   template <class Ready>
   Status wait(Ready ready);
@@ -115,8 +118,8 @@ class Segment {
   int spins_;
   // How far this rank is, equal on all ranks between calls.
   uint64_t barriers_ = 0, allreduces_ = 0 /* and exchanges */, reduces_ = 0, broadcasts_ = 0;
-  uint32_t roots_[2] = {0, 0};  // of the latest two reduces, by parity
-  uint64_t all_consumed_ = 0;   // pieces that all ranks are known to have taken
+  uint32_t roots_[kShares] = {};  // of the latest reduces, by their slots
+  uint64_t all_consumed_ = 0;     // pieces that all ranks are known to have taken
 };
 
 }  // namespace weft::coll::node
