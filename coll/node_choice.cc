@@ -44,6 +44,13 @@ bool TeamState::node_wanted(const Agreed& a) {
   return wants_node(a, word_of_user(a), table) && (!a.ordered || order_here(a) != Order::own);
 }
 
+/// Memory for operands in the type that they are computed in; null: there is none (fail() has been called).
+std::byte* TeamState::take_wide(uint64_t bytes) {
+  std::byte* const memory = wide_.take(bytes);
+  if (!memory) fail(MPI_ERR_NO_MEM, "no memory for the %zu bytes that this reduction works in", size_t(bytes));
+  return memory;
+}
+
 /// allreduce and reduce in shared memory, in the type that they are computed in.
 Status TeamState::reduce_here(const Call& c, const Agreed& a, const void* in) {
   const type::Datatype &type = reduced_type(c), &working = working_type(c);
@@ -51,11 +58,8 @@ Status TeamState::reduce_here(const Call& c, const Agreed& a, const void* in) {
   const bool all = c.what == Collective::allreduce, result = all || c.root == static_cast<int>(team_.rank());
   void* out = c.out;
   if (&working != &type) {
-    out = wide_.take(count * working.size);
-    if (!out) {
-      fail(MPI_ERR_NO_MEM, "no memory for the %zu bytes that this reduction works in", size_t(count * working.size));
-      return Status::failed;
-    }
+    out = take_wide(count * working.size);
+    if (!out) return Status::failed;
     widen(c, in, out, count);
     in = out;
   }
@@ -67,16 +71,12 @@ Status TeamState::reduce_here(const Call& c, const Agreed& a, const void* in) {
 }
 
 /// Blocks of reduce-scatter in shared memory.
-Status TeamState::scatter_sums_here(const Call& c) {
+Status TeamState::scatter_sums_here(const Call& c, const void* in) {
   const type::Datatype &type = reduced_type(c), &working = working_type(c);
   const uint64_t all = c.out_count * team_.size();
-  const void* const in = c.in_place ? c.out : c.in;
   if (&working == &type) return node_->reduce_scatter(in, c.out, c.out_count, working, *c.op);
-  std::byte* const wide = wide_.take((all + c.out_count) * working.size);
-  if (!wide) {
-    fail(MPI_ERR_NO_MEM, "no memory for the %zu bytes that this reduction works in", size_t((all + c.out_count) * working.size));
-    return Status::failed;
-  }
+  std::byte* const wide = take_wide((all + c.out_count) * working.size);
+  if (!wide) return Status::failed;
   std::byte* const sums = wide + all * working.size;
   widen(c, in, wide, all);
   const Status status = node_->reduce_scatter(wide, sums, c.out_count, working, *c.op);
@@ -84,9 +84,8 @@ Status TeamState::scatter_sums_here(const Call& c) {
   return status;
 }
 
-/// The all-to-all forms in shared memory.
+/// allgather and alltoall in shared memory.
 Status TeamState::exchange_here(const Call& c, const Agreed& a) {
-  if (a.pattern == Pattern::reduce_scatter) return scatter_sums_here(c);
   const pml::Buffer out{c.out, c.out_count, c.out_type};
   const bool all = a.pattern == Pattern::alltoall;
   std::byte* const own = static_cast<std::byte*>(c.out) + (all ? 0 : team_.rank()) * static_cast<int64_t>(c.out_count) * c.out_type->extent;
@@ -115,8 +114,8 @@ bool TeamState::try_node(const Call& c, const Agreed& a, int& error) {
     case Pattern::barrier: status = node_->barrier(); break;
     case Pattern::bcast: status = node_->bcast({c.out, c.out_count, c.out_type}, c.root); break;
     case Pattern::allgather:
-    case Pattern::alltoall:
-    case Pattern::reduce_scatter: status = exchange_here(c, a); break;
+    case Pattern::alltoall: status = exchange_here(c, a); break;
+    case Pattern::reduce_scatter: status = scatter_sums_here(c, in); break;
     default: status = reduce_here(c, a, in); break;
   }
   error = status == Status::ok ? MPI_SUCCESS : fail(status);

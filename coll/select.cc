@@ -129,7 +129,7 @@ bool node_kernel_pays(const Agreed& a, uint64_t bytes) {
     case Pattern::reduce:
     case Pattern::allreduce: return bytes <= node_reduction_limit(a);
     // One meeting instead of several rounds; beyond, what all read of all counts more. Measured with up to 32 ranks.
-    case Pattern::allgather: return a.size <= 8 || (a.size <= 64 && given_bytes(a) * static_cast<uint64_t>(a.size) <= 128 * kKiB);
+    case Pattern::allgather: return a.size <= 8 || (a.size <= 64 && bytes * static_cast<uint64_t>(a.size) <= 128 * kKiB);
     case Pattern::alltoall:
     case Pattern::reduce_scatter: return a.size <= 64;
     default: return false;

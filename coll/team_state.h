@@ -71,7 +71,8 @@ class TeamState {
   bool node_wanted(const Agreed&);
   Order order_here(const Agreed&);
   Status reduce_here(const Call&, const Agreed&, const void* in);
-  Status scatter_sums_here(const Call&);
+  Status scatter_sums_here(const Call&, const void* in);
+  std::byte* take_wide(uint64_t bytes);
   Status exchange_here(const Call&, const Agreed&);
 
   std::unique_ptr<pml::Team> united_;  // of inter-communicators

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "launcher/environment.h"
 #include "runtime/config/coll_table.h"
 
 namespace weft::launcher {
@@ -23,13 +24,6 @@ std::string value_of(const Options& options, const char* name) {
 
 void set(Options& options, const char* name, const std::string& value) {
   for (App& app : options.apps) app.variables.emplace_back(name, value);
-}
-
-/// "shm.get_from" is WEFT_SHM_GET_FROM.
-std::string variable_of(std::string setting) {
-  std::ranges::transform(setting, setting.begin(),
-                         [](char c) { return c == '.' ? '_' : static_cast<char>(toupper(static_cast<unsigned char>(c))); });
-  return "WEFT_" + setting;
 }
 
 void hand_out_settings(Options& options, const config::CollTable& table) {

@@ -121,6 +121,11 @@ std::vector<std::pair<std::string, std::string>> device_variables(const placemen
   return {{"CUDA_VISIBLE_DEVICES", joined(place.gpus)}, {"CUDA_DEVICE_ORDER", "PCI_BUS_ID"}, {"WEFT_NEAR_NICS", joined(place.nics)}};
 }
 
+std::string variable_of(std::string setting) {
+  for (char& c : setting) c = c == '.' || c == '-' ? '_' : char(toupper(static_cast<unsigned char>(c)));
+  return setting.starts_with("WEFT_") ? setting : "WEFT_" + setting;
+}
+
 uint16_t free_port() {
   constexpr uint16_t first = 20000, count = 12000;  // connections get theirs from 32768 on, unless an administrator says otherwise
   const uint32_t start = uint32_t(getpid()) * 7;    // jobs that start together look in different places

@@ -28,6 +28,9 @@ struct JobEnvironment {
 /// what the app asks for.
 std::vector<std::string> inherited(const App& app, const char* const* environment);
 
+/// The variable of a setting, which may be named as shm.get_from, shm-get-from or WEFT_SHM_GET_FROM.
+std::string variable_of(std::string setting);
+
 /// Sets NAME in a list of NAME=VALUE.
 void set_variable(std::vector<std::string>& environment, const std::string& name, const std::string& value);
 

@@ -8,6 +8,7 @@
 #include <sstream>
 #include <utility>
 
+#include "launcher/environment.h"
 #include "launcher/place/config_file.h"
 #include "launcher/place/words.h"
 #include "launcher/place_options.h"
@@ -246,11 +247,6 @@ std::string unknown_option(const CLI::App& app, const std::string& word) {
   return "unknown option " + word + (nearest.empty() ? "" : "; did you mean --" + nearest + "?") + " (mpirun --help lists them)";
 }
 
-std::string capitals(std::string text) {
-  for (char& c : text) c = c == '.' || c == '-' ? '_' : char(toupper(static_cast<unsigned char>(c)));
-  return text;
-}
-
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
 /// What holds for the ranks of all programs.
@@ -304,9 +300,7 @@ std::string variables_of(const Part& part, bool first, App& app, Global& global,
   for (const std::string& entry : part.set) {
     const size_t equals = entry.find('=');
     if (equals == std::string::npos || equals == 0) return "--set needs VAR=VALUE, not \"" + entry + "\"";
-    std::string name = capitals(entry.substr(0, equals));
-    if (name.rfind("WEFT_", 0) != 0) name = "WEFT_" + name;
-    here.emplace_back(name, entry.substr(equals + 1));
+    here.emplace_back(variable_of(entry.substr(0, equals)), entry.substr(equals + 1));
   }
   for (const std::string& entry : part.env) {
     if (entry == torch)

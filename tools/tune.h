@@ -49,7 +49,7 @@ class CopyingReport {
  public:
   /// False if the line is none of these. Of what is said twice the shortest time counts.
   bool take(std::string_view line, bool once);
-  /// The best values of settings: of shm.get_from or, where the ranks outnumbered CPUs, shm.get_from_crowded. Nothing: hosts had one rank
+  /// The best values of settings: of shm.get_from or, on a crowded host, shm.get_from_crowded. Nothing: hosts had one rank
   /// each.
   std::map<std::string, config::CollTable::Number> settings() const;
 

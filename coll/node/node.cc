@@ -182,26 +182,26 @@ Status Segment::exchange(uint64_t bytes, Give give, Take take) {
   return Status::ok;
 }
 
-Status Segment::allgather(const pml::Buffer& in, const pml::Buffer& out) {
-  type::Cursor mine(in.address, in.count, *in.type);
+/// Takes of what each has given a block, `at` so many bytes from its beginning.
+Status Segment::exchange_blocks(type::Cursor mine, const pml::Buffer& out, uint64_t block, uint64_t at) {
   const uint64_t bytes = std::min(mine.total(), kChunk);
   const int64_t step = static_cast<int64_t>(out.count) * out.type->extent;
   return exchange(
       bytes, [&](std::byte* place) { mine.pack(place, bytes); },
       [&](uint32_t r, const std::byte* from) {
-        type::Cursor(static_cast<std::byte*>(out.address) + r * step, out.count, *out.type).unpack(from, bytes);
+        type::Cursor(static_cast<std::byte*>(out.address) + r * step, out.count, *out.type).unpack(from + at, block);
       });
 }
 
+Status Segment::allgather(const pml::Buffer& in, const pml::Buffer& out) {
+  const type::Cursor mine(in.address, in.count, *in.type);
+  return exchange_blocks(mine, out, std::min(mine.total(), kChunk), 0);
+}
+
 Status Segment::alltoall(const pml::Buffer& in, const pml::Buffer& out) {
-  type::Cursor mine(in.address, in.count * size_, *in.type);
-  const uint64_t bytes = std::min(mine.total(), kChunk), block = bytes / size_;
-  const int64_t step = static_cast<int64_t>(out.count) * out.type->extent;
-  return exchange(
-      bytes, [&](std::byte* place) { mine.pack(place, bytes); },
-      [&](uint32_t r, const std::byte* from) {
-        type::Cursor(static_cast<std::byte*>(out.address) + r * step, out.count, *out.type).unpack(from + rank_ * block, block);
-      });
+  const type::Cursor mine(in.address, in.count * size_, *in.type);
+  const uint64_t block = std::min(mine.total(), kChunk) / size_;
+  return exchange_blocks(mine, out, block, rank_ * block);
 }
 
 Status Segment::reduce_scatter(const void* in, void* out, uint64_t count, const type::Datatype& type, const op::Op& op) {

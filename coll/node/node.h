@@ -104,6 +104,7 @@ class Segment {
   std::byte* spare_for(Order);
   template <class Give, class Take>
   Status exchange(uint64_t bytes, Give give, Take take);
+  Status exchange_blocks(type::Cursor mine, const pml::Buffer& out, uint64_t block, uint64_t at);
   Status await_readers(uint64_t piece);
 
   pml::Lane& lane_;

@@ -129,6 +129,11 @@ def weft(*words, status=0, **variables):
     return done
 
 
+def told(**variables):
+    """What a rank's environment says of measured settings."""
+    return [line for line in job("-n", "1", "sh", "-c", "env >&2", **variables).splitlines() if line.startswith("WEFT_SHM_GET_FROM")]
+
+
 def tuning():
     """A short run of weft tune, what it keeps, and what becomes of that."""
     file = pathlib.Path(work.name) / ".config/weft/collectives.json"
@@ -150,12 +155,10 @@ def tuning():
     [(setting, number)] = table["settings"].items()
     want("the setting", setting, "shm.get_from_crowded" if crowded else "shm.get_from")
     want("its value", number["value"] in {2**n for n in range(14, 26)} | {2**30}, True)
-    of_ranks = [line for line in job("-n", "1", "sh", "-c", "env >&2", WEFT_COLL_TABLE="none").splitlines() if line.startswith("WEFT_SHM_GET_FROM")]
-    want("without the table", of_ranks, [])
+    want("without the table", told(WEFT_COLL_TABLE="none"), [])
     variable = "WEFT_" + setting.replace(".", "_").upper()
-    of_ranks = [line for line in job("-n", "1", "sh", "-c", "env >&2", WEFT_COLL_TABLE=str(file)).splitlines() if line.startswith("WEFT_SHM_GET_FROM")]
-    want("what ranks are told", of_ranks, [f"{variable}={number['value']:.0f}"])
-    has("what the user says", job("-n", "1", "sh", "-c", "env >&2", WEFT_COLL_TABLE=str(file), **{variable: "3M"}), f"{variable}=3M\n")
+    want("what ranks are told", told(WEFT_COLL_TABLE=str(file)), [f"{variable}={number['value']:.0f}"])
+    want("what the user says", told(WEFT_COLL_TABLE=str(file), **{variable: "3M"}), [f"{variable}=3M"])
     weft("tune", "-n", "2", "--quick", "--only", "barrier")
     again = json.loads(file.read_text())
     want("measurements of both runs", len(again["measurements"]), len(sizes) + 1)

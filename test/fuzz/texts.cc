@@ -93,20 +93,20 @@ void add_networks(Targets& all) {
                      need(coll::Wishes::read(wish.text).all.size() == 1, "an entry cannot be read again");
                    }
                  }});
-  all.push_back(
-      {"coll/table",
-       {R"({"weft-collectives":1,"runs":[{"date":"d","weft":"1","cpu":"c","ranks":4,"hosts":["a"],"network":[]}],)"
-        R"("machine":{"copy":{"value":0.1,"run":0}},"settings":{"shm.get_from":{"value":65536,"run":0}},"measurements":[{"collective":"bcast","ranks":4,"hosts":2,"bytes":8,)"
-        R"("run":0,"usual":"chain","ns":{"chain":5,"binomial":4}},{"collective":"bcast","ranks":4,"hosts":2,"bytes":64,)"
-        R"("run":0,"ns":{"chain":3}}]})"},
-       [](std::string_view in) {
-         const auto table = config::CollTable::parse(in);
-         if (!table) return;
-         (void)coll::Wishes::read(table->words(INT32_MAX));
-         need(static_cast<bool>(config::CollTable::parse(table->to_json())), "a table is none when written again");
-         coll::Machine machine;
-         (void)coll::set_fields(machine, table->machine_words());
-       }});
+  all.push_back({"coll/table",
+                 {R"({"weft-collectives":1,"runs":[{"date":"d","weft":"1","cpu":"c","ranks":4,"hosts":["a"],"network":[]}],)"
+                  R"("machine":{"copy":{"value":0.1,"run":0}},"settings":{"shm.get_from":{"value":65536,"run":0}},)"
+                  R"("measurements":[{"collective":"bcast","ranks":4,"hosts":2,"bytes":8,)"
+                  R"("run":0,"usual":"chain","ns":{"chain":5,"binomial":4}},{"collective":"bcast","ranks":4,"hosts":2,"bytes":64,)"
+                  R"("run":0,"ns":{"chain":3}}]})"},
+                 [](std::string_view in) {
+                   const auto table = config::CollTable::parse(in);
+                   if (!table) return;
+                   (void)coll::Wishes::read(table->words(INT32_MAX));
+                   need(static_cast<bool>(config::CollTable::parse(table->to_json())), "a table is none when written again");
+                   coll::Machine machine;
+                   (void)coll::set_fields(machine, table->machine_words());
+                 }});
   all.push_back({"coll/ledger", {"7\t0\t2\t0\t0\t7\t4\t1\t1\tring\t2.5\t100\t2000\t4\n"}, [](std::string_view in) {
                    coll::Ledger::Rows rows;
                    coll::Ledger::add(rows, in);
