@@ -13,6 +13,7 @@ import xml.etree.ElementTree
 
 sys.dont_write_bytecode = True
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1] / "checks"))
+from compare import Sample, same_distance
 from findings import failures, has, want
 
 PREFIX = pathlib.Path(sys.argv[1])
@@ -62,7 +63,7 @@ def known_answers():
     third = fake("c", "latency 8 us 4 1.5 1\nbandwidth 1048576 MB/s 50 800 800\noverlap 65536 % 75 75 75\nhidden 65536 % 0 0 0\n")
     file, image = folder / "known.json", folder / "known.svg"
     script = (sys.executable, pathlib.Path(__file__).with_name("compare.py"))
-    done = bench(first, second, "--against", third, "--runs", "3", "--only", "all", "--json", file, "--picture", image, "--limit", "3", program=script, status=1)
+    done = bench(first, second, "--against", third, "--ranks", "1", "--runs", "3", "--only", "all", "--json", file, "--picture", image, "--limit", "3", program=script, status=1)
     found = json.loads(file.read_text())
     want("libraries", found["libraries"], {"a<&>/inst": "Fake MPI 1.2", "b/inst": "Fake MPI 1.2", "c": "Fake MPI 1.2"})
     rows = {row["name"]: (list(row["values"].values()), row["ratio"]) for row in found["rows"]}
@@ -70,6 +71,18 @@ def known_answers():
                                       "hidden": ([0, 20, 0], 200 / 180), "alone": ([1], None)})
     want("bars", bars(image), 4)
     has("the limit", done.stdout, "further behind than 3.0: bandwidth 1 MiB: 4.00\n")
+
+
+def distances():
+    """Which samples count, by how far the processors were from each other."""
+    def kept(**lines):
+        found = same_distance({name: [Sample({}, line) for line in taken] for name, taken in lines.items()})
+        return found and {name: [s.line for s in taken] for name, taken in found.items()}
+    want("all near", kept(a=[50, 55], b=[52, 60]), {"a": [50, 55], "b": [52, 60]})
+    want("most are far", kept(a=[50, 220, 210], b=[230, 52, 200]), {"a": [220, 210], "b": [230, 200]})
+    want("one moved meanwhile", kept(a=[50, None], b=[52, 51]), {"a": [50], "b": [52, 51]})
+    want("never the same", kept(a=[50, 51], b=[220, None]), None)
+    want("not known", kept(a=[None], b=[None]), None)
 
 
 def a_short_run():
@@ -86,8 +99,10 @@ def a_short_run():
     want("no ratio", {row["ratio"] for row in found["rows"]}, {None})
     want("the machine", found["machine"]["processors"], os.cpu_count())
     (folder / "again").symlink_to(PREFIX)
-    done = bench("--quick", "--runs", "1", "--only", "barrier,latency", "--against", folder / "again", "--picture", image)
-    want("both columns", done.stdout.splitlines()[1].split(), ["row", "unit", "weft", "again", "ratio"])
+    set_so = f"again={folder / 'again'},WEFT_NET=shm"
+    done = bench("--quick", "--runs", "1", "--only", "barrier,latency", "--against", set_so, "--picture", image, "--json", file)
+    want("what was set", json.loads(file.read_text())["libraries"]["again"].endswith(", WEFT_NET=shm"), True)
+    want("both columns", done.stdout.splitlines()[1].split(), ["row", "unit", "weft", "again", "ratio"] + ["line"] * (len(os.sched_getaffinity(0)) > 1))
     want("rows of a table", sum(line.split()[0] in ("barrier", "latency") for line in done.stdout.splitlines()), 11)
     want("bars", bars(image), 11)
 
@@ -95,14 +110,15 @@ def a_short_run():
 def mistakes():
     has("a picture of nothing", bench("--picture", "x.svg", status=2).stderr, "name another installation")
     has("no installation", bench("--against", "/nowhere", status=2).stderr, "/nowhere: there is no bin/mpicc")
-    has("one installation twice", bench("--against", folder / "again", folder / "again", status=2).stderr, "named twice")
+    has("a part that fails", bench("--only", "barrier", "--quick", "--against", f"away={PREFIX},WEFT_NET=nothing", status=1).stderr, "failed with")
+    has("one installation twice", bench("--against", folder / "again", folder / "again", status=2).stderr, "have one name")
     slow = fake("slow", "")
     (folder / "slow/bin/mpirun").write_text("#!/bin/sh\nexec sleep 60\n")
     has("a library that does not end", bench("--only", "barrier", "--quick", "--against", slow, "--timeout", "10", status=1).stderr, "took longer than 10 s")
     has("no Python", bench("--quick", status=1, PATH="/nowhere").stderr, "needs Python 3")
 
 
-for test in (known_answers, a_short_run, mistakes):
+for test in (known_answers, distances, a_short_run, mistakes):
     test()
 print("\n".join(failures) or "result: weft bench compares as it should")
 sys.exit(1 if failures else 0)
