@@ -22,6 +22,8 @@ import time
 SRC = pathlib.Path(os.environ["SRC"])
 OUT = pathlib.Path(os.environ["OUT"])
 FLAVOURS = {"main": "", "asan": "-fsanitize=address,undefined", "tsan": "-fsanitize=thread"}
+# Unit tests that sanitizers, which take five to twenty times as long, are spared: test/README.md says what the tags mean.
+SPARED = {"main": "", "asan": " '~[more]'", "tsan": " '~[more]~[serial]'"}
 SKIPPED = 77
 
 
@@ -60,7 +62,8 @@ def unit_tests(flavour):
     """The unit tests that the build of a flavour knows."""
     text = (SRC / "test/unit").glob("*/Makemodule.am")
     names = sorted(set(re.findall(r"^UNIT_TESTS \+= (\S+)", "\n".join(p.read_text() for p in text), re.M)))
-    return [make("unit/" + n.split("/")[-1].removesuffix("_test"), flavour, frozenset(), 240, f'cd "$BUILD" && {n} 2>&1') for n in names]
+    return [make("unit/" + n.split("/")[-1].removesuffix("_test"), flavour, frozenset(), 240,
+                 f'cd "$BUILD" && {n}{SPARED[flavour]} 2>&1') for n in names]
 
 
 def all_checks():

@@ -35,10 +35,11 @@ run() { # run PATTERN HOSTS ARGUMENTS...: must end well, and say so
   grep -a -q -e "$pattern" "$work/out" || show "no line with \"$pattern\": $*"
 }
 
-# all_programs INTERFACES: on two ranks of each of two hosts
+# all_programs INTERFACES [PROGRAMS]: on two ranks of each of two hosts; none named: all
 all_programs() {
   local name
-  for name in $programs; do
+  # shellcheck disable=SC2086
+  for name in ${2:-$programs}; do
     run "$name on 4 ranks: ok" node1:2,node2:2 -x WEFT_NET_INTERFACES="$1" "$work/$name"
   done
   run "4 ranks, .*test accuracy" node1:2,node2:2 -x WEFT_NET_INTERFACES="$1" "$work/train" "$work/digits.csv" --epochs 8 --quiet
@@ -67,13 +68,13 @@ dead() { # a rail whose address is published and whose frames vanish: on its own
   "$here/cluster" heal node2 2
 }
 
-six() { # hosts that have no other addresses than those of IPv6, the launcher's too
+six() { # hosts that have no other addresses than those of IPv6, the launcher's too; nothing else differs from two rails
   local node
   "$here/cluster" exec head -- sh -c 'sed s/^10.77.\\\(.\\\)./fd77:\\1::/ /etc/hosts >/tmp/hosts && cat /tmp/hosts >/etc/hosts && rm /tmp/hosts'
   for node in head node1 node2; do
     "$here/cluster" exec $node -- sh -c 'for i in 0 1 2; do ip -4 addr flush dev eth$i; done'
   done
-  all_programs eth1,eth2
+  all_programs eth1,eth2 "smoke point_to_point communicators collectives"
 }
 
 all_carried() {

@@ -279,12 +279,12 @@ void all_cases(const Shape& shape, const std::vector<Rank>& roots) {
 
 }  // namespace
 
-TEST_CASE("collectives between groups do what the standard says, whatever the groups' sizes") {
+TEST_CASE("collectives between groups do what the standard says, whatever the groups' sizes", "[serial]") {
   for (int32_t front = 1; front <= 6; ++front)
     for (int32_t back = 1; back <= 7; ++back) all_cases({front, back}, {0, front - 1, front, front + back - 1});
 }
 
-TEST_CASE("and between larger groups, where messages go in turn") {
+TEST_CASE("and between larger groups, where messages go in turn", "[serial][more]") {
   for (const auto& [front, back] : {std::pair{70, 3}, {3, 70}, {66, 66}, {80, 65}, {1, 100}}) {
     for (Pattern pattern : {Pattern::alltoall, Pattern::allgather}) {
       const Agreed a{.pattern = pattern, .size = front + back, .front = front, .bytes = 1 << 20};
@@ -293,7 +293,7 @@ TEST_CASE("and between larger groups, where messages go in turn") {
   }
 }
 
-TEST_CASE("schedules between large groups stay short") {
+TEST_CASE("schedules between large groups stay short", "[serial]") {
   for (Pattern pattern : kBetween) {
     const Agreed a{.pattern = pattern, .size = 70000, .front = 30000, .bytes = 1 << 22};
     INFO(to_string(pattern));
@@ -303,7 +303,7 @@ TEST_CASE("schedules between large groups stay short") {
   }
 }
 
-TEST_CASE("a missing step is noticed") {
+TEST_CASE("a missing step is noticed", "[serial]") {
   const Shape shape{3, 4};
   int tried = 0;
   for (Pattern pattern : kBetween)
@@ -319,7 +319,7 @@ TEST_CASE("a missing step is noticed") {
   CHECK(tried > 100);
 }
 
-TEST_CASE("who is in the root's group but not the root has nothing to do") {
+TEST_CASE("who is in the root's group but not the root has nothing to do", "[serial]") {
   for (Pattern pattern : {Pattern::bcast, Pattern::gather, Pattern::scatter, Pattern::reduce}) {
     const Agreed a{.pattern = pattern, .size = 7, .front = 3, .root = -1, .bytes = 100};
     CHECK(between_groups(a, 1).steps.empty());

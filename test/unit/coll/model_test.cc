@@ -62,7 +62,7 @@ std::vector<Schedule> senders(const std::vector<std::pair<Rank, Rank>>& pairs, i
 
 }  // namespace
 
-TEST_CASE("closed forms of algorithms on powers of two") {
+TEST_CASE("closed forms of algorithms on powers of two", "[serial]") {
   for (int32_t p : {2, 4, 8, 32, 128}) {
     const double log = ceil_log2(p), n = 4096, part = n * (p - 1) / p;
     INFO(p << " ranks");
@@ -74,7 +74,7 @@ TEST_CASE("closed forms of algorithms on powers of two") {
   }
 }
 
-TEST_CASE("closed forms of algorithms on any number of ranks") {
+TEST_CASE("closed forms of algorithms on any number of ranks", "[serial]") {
   for (int32_t p : {2, 3, 5, 8, 13, 64}) {
     const double n = 5200, block = n / p;
     INFO(p << " ranks");
@@ -88,7 +88,7 @@ TEST_CASE("closed forms of algorithms on any number of ranks") {
   }
 }
 
-TEST_CASE("a pipeline without latency is as long as its ranks and segments") {
+TEST_CASE("a pipeline without latency is as long as its ranks and segments", "[serial]") {
   Machine m = flat();
   m.paths.fill({.per_byte = kBeta});
   for (int32_t p : {2, 3, 9, 40}) {
@@ -98,7 +98,7 @@ TEST_CASE("a pipeline without latency is as long as its ranks and segments") {
   }
 }
 
-TEST_CASE("every algorithm has a price, on any number of ranks") {
+TEST_CASE("every algorithm has a price, on any number of ranks", "[serial]") {
   const Machine machine;
   for (const Algorithm& a : algorithms()) {
     if (among_neighbors(a.pattern)) continue;
@@ -129,7 +129,7 @@ TEST_CASE("every algorithm has a price, on any number of ranks") {
   }
 }
 
-TEST_CASE("more bytes and longer ways cost more") {
+TEST_CASE("more bytes and longer ways cost more", "[serial]") {
   // Where nothing is shared: on links that are, what comes a little later may find its way free sooner.
   for (const Algorithm& a : algorithms()) {
     if (among_neighbors(a.pattern)) continue;
@@ -148,7 +148,7 @@ TEST_CASE("more bytes and longer ways cost more") {
   }
 }
 
-TEST_CASE("crossings are counted") {
+TEST_CASE("crossings are counted", "[serial]") {
   const Machine machine;
   const Shape two = Shape::blocks(8, 2);
   const Traffic tree = cost(Pattern::bcast, "binomial", {.bytes = 100}, two, machine).traffic;
@@ -183,7 +183,7 @@ TEST_CASE("crossings are counted") {
   CHECK(linear.busiest_uplink == 160);
 }
 
-TEST_CASE("messages share a host's link, and a switch's") {
+TEST_CASE("messages share a host's link, and a switch's", "[serial]") {
   Machine m = flat();
   m.host_link = kBeta;
   const double n = 1000, alone = kAlpha + n * kBeta;
@@ -206,7 +206,7 @@ TEST_CASE("messages share a host's link, and a switch's") {
   CHECK(close(end({{0, 1}, {2, 3}}, racks).at, alone));
 }
 
-TEST_CASE("shortened loops cost about what whole ones do") {
+TEST_CASE("shortened loops cost about what whole ones do", "[serial]") {
   const Machine machine;
   int shortened = 0;
   for (const Algorithm& a : algorithms()) {
@@ -227,7 +227,7 @@ TEST_CASE("shortened loops cost about what whole ones do") {
   CHECK(shortened > 6);
 }
 
-TEST_CASE("loops that differ from rank to rank are walked whole") {
+TEST_CASE("loops that differ from rank to rank are walked whole", "[serial]") {
   const Algorithm& a = *find_algorithm(Pattern::reduce_scatter, "pairwise");
   for (int32_t size : {100, 101, 257}) {
     const Agreed agreed{.pattern = a.pattern, .size = size, .bytes = 1000, .commutative = false};
@@ -239,7 +239,7 @@ TEST_CASE("loops that differ from rank to rank are walked whole") {
   }
 }
 
-TEST_CASE("schedules that do not come to an end have no price") {
+TEST_CASE("schedules that do not come to an end have no price", "[serial]") {
   const Shape shape = Shape::blocks(2, 1);
   std::vector<Schedule> both;
   for (Rank me : {0, 1}) both.push_back(Builder(1).receive(1 - me, {buffer_out, 0}).next().send(1 - me, {buffer_in, 0}).done());
@@ -250,7 +250,7 @@ TEST_CASE("schedules that do not come to an end have no price") {
   CHECK_FALSE(price(*find_algorithm(graph.pattern, "linear"), graph, 1, shape, flat()));
 }
 
-TEST_CASE("shapes") {
+TEST_CASE("shapes", "[serial]") {
   const Shape uneven = Shape::blocks(7, 3, 2, 2);
   std::vector<int32_t> hosts, leaves;
   for (Rank r = 0; r < 7; ++r) {
@@ -274,7 +274,7 @@ TEST_CASE("shapes") {
   CHECK_FALSE(Shape::on(*network, 8, 5));
 }
 
-TEST_CASE("a machine's numbers by name") {
+TEST_CASE("a machine's numbers by name", "[serial]") {
   Machine m;
   CHECK(set_fields(m, "leaf.latency=1500,host_link=0.04") == "");
   CHECK(m.path(Level::leaf).latency == 1500);
@@ -287,7 +287,7 @@ TEST_CASE("a machine's numbers by name") {
   }
 }
 
-TEST_CASE("candidates are sorted, and among them is what runs") {
+TEST_CASE("candidates are sorted, and among them is what runs", "[serial]") {
   const Machine machine;
   for (int p = 0; p < static_cast<int>(Pattern::neighbor_allgather); ++p) {
     for (uint64_t bytes : {8u, 100000u}) {

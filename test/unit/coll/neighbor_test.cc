@@ -52,7 +52,7 @@ void check_graph(const Graph& graph) {
 
 }  // namespace
 
-TEST_CASE("neighbours get each other's blocks on random graphs") {
+TEST_CASE("neighbours get each other's blocks on random graphs", "[serial]") {
   for (unsigned seed = 1; seed <= 300; ++seed) {
     INFO("seed " << seed);
     std::mt19937 random(seed);
@@ -60,7 +60,7 @@ TEST_CASE("neighbours get each other's blocks on random graphs") {
   }
 }
 
-TEST_CASE("neighbours get each other's blocks on grids, also where both neighbours are one rank") {
+TEST_CASE("neighbours get each other's blocks on grids, also where both neighbours are one rank", "[serial]") {
   for (int32_t rows : {1, 2, 3, 4})
     for (int32_t columns : {1, 2, 3, 5})
       for (bool around : {false, true}) {
@@ -69,7 +69,7 @@ TEST_CASE("neighbours get each other's blocks on grids, also where both neighbou
       }
 }
 
-TEST_CASE("the checker notices mistakes among neighbours") {
+TEST_CASE("the checker notices mistakes among neighbours", "[serial]") {
   const Graph graph = grid(2, 3, true);
   const Question q{Pattern::neighbor_alltoall, 6, {}, true, &graph};
   const Algorithm& a = *find_algorithm(Pattern::neighbor_alltoall, "linear");

@@ -438,12 +438,10 @@ std::string run_all(Pattern p, uint32_t size, uint32_t nodes = 1) {
       nodes);
 }
 
-}  // namespace
-
-TEST_CASE("each algorithm agrees with the model on lanes") {
+void run_algorithms(std::initializer_list<uint32_t> sizes) {
   for (const Algorithm& a : algorithms()) {
     force(std::string(to_string(a.pattern)) + "=" + a.name);
-    for (uint32_t size : {1, 2, 3, 4, 5, 8}) {
+    for (const uint32_t size : sizes) {
       INFO(to_string(a.pattern) << "=" << a.name);
       for (uint32_t nodes = a.spans ? 2 : 1; nodes <= (a.spans ? 3 : 1); ++nodes) CHECK(run_all(a.pattern, size, nodes) == "");
     }
@@ -451,21 +449,17 @@ TEST_CASE("each algorithm agrees with the model on lanes") {
   force("");
 }
 
-TEST_CASE("what is chosen agrees with the model on one node, on two and on three") {
-  for (int p = 0; p < static_cast<int>(Pattern::neighbor_allgather); ++p) {
-    for (uint32_t size : {2, 7, 9}) {
-      CHECK(run_all(static_cast<Pattern>(p), size) == "");
-      CHECK(run_all(static_cast<Pattern>(p), size, 2) == "");
-      CHECK(run_all(static_cast<Pattern>(p), size, 3) == "");
-    }
-  }
+void run_what_is_chosen(std::initializer_list<uint32_t> sizes) {
+  for (int p = 0; p < static_cast<int>(Pattern::neighbor_allgather); ++p)
+    for (const uint32_t size : sizes)
+      for (const uint32_t nodes : {1, 2, 3}) CHECK(run_all(static_cast<Pattern>(p), size, nodes) == "");
 }
 
-TEST_CASE("kernels in shared memory agree with the model") {
+void run_kernels(std::initializer_list<uint32_t> sizes) {
   for (Pattern p : {Pattern::barrier, Pattern::bcast, Pattern::reduce, Pattern::allreduce, Pattern::allgather, Pattern::alltoall,
                     Pattern::reduce_scatter}) {
     force(std::string(to_string(p)) + "=node");
-    for (uint32_t size : {2, 3, 8, 9, 11}) {
+    for (const uint32_t size : sizes) {
       INFO(to_string(p));
       CHECK(run_all(p, size) == "");
     }
@@ -473,9 +467,9 @@ TEST_CASE("kernels in shared memory agree with the model") {
   force("");
 }
 
-TEST_CASE("kernels in shared memory follow each other with changing roots and sizes") {
+void run_kernels_in_turn(std::initializer_list<uint32_t> sizes) {
   force("barrier=node;bcast=node;reduce=node;allreduce=node;allgather=node;alltoall=node;reduce_scatter=node");
-  for (uint32_t size : {2, 5, 9}) {
+  for (const uint32_t size : sizes) {
     const std::string wrong = on_ranks(size, [](RankWorld& w) {
       std::mt19937 random(4711);
       for (uint32_t i = 0; i < 600; ++i) {
@@ -501,6 +495,20 @@ TEST_CASE("kernels in shared memory follow each other with changing roots and si
   }
   force("");
 }
+
+}  // namespace
+
+TEST_CASE("each algorithm agrees with the model on lanes") { run_algorithms({2, 4, 5}); }
+TEST_CASE("each algorithm agrees with the model on lanes, on more ranks", "[more]") { run_algorithms({1, 3, 8}); }
+
+TEST_CASE("what is chosen agrees with the model on one node, on two and on three") { run_what_is_chosen({2, 9}); }
+TEST_CASE("what is chosen agrees with the model on one node, on two and on three, on more ranks", "[more]") { run_what_is_chosen({7}); }
+
+TEST_CASE("kernels in shared memory agree with the model") { run_kernels({2, 9}); }
+TEST_CASE("kernels in shared memory agree with the model, on more ranks", "[more]") { run_kernels({3, 8, 11}); }
+
+TEST_CASE("kernels in shared memory follow each other with changing roots and sizes") { run_kernels_in_turn({2, 5}); }
+TEST_CASE("kernels in shared memory follow each other with changing roots and sizes, on more ranks", "[more]") { run_kernels_in_turn({9}); }
 
 TEST_CASE("many nonblocking collectives under way at once, blocking ones between them") {
   for (uint32_t size : {2, 3, 4, 7}) {

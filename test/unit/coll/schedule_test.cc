@@ -83,7 +83,7 @@ std::vector<Schedule> build_all(const Algorithm& a, const Question& q) {
 
 }  // namespace
 
-TEST_CASE("every algorithm does what the standard says, on any number of ranks") {
+TEST_CASE("every algorithm does what the standard says, on any number of ranks", "[serial]") {
   for (const Algorithm& a : on_all_ranks()) {
     int all_asked = 0;
     for (int32_t size = 1; size <= 17; ++size) {
@@ -100,7 +100,7 @@ TEST_CASE("every algorithm does what the standard says, on any number of ranks")
   }
 }
 
-TEST_CASE("and on some larger ones") {
+TEST_CASE("and on some larger ones", "[serial][more]") {
   for (const Algorithm& a : on_all_ranks()) {
     for (int32_t size : {24, 33, 64}) {
       questions(a, size, [&](const Question& q) {
@@ -113,7 +113,7 @@ TEST_CASE("and on some larger ones") {
   }
 }
 
-TEST_CASE("schedules stay short on many ranks") {
+TEST_CASE("schedules stay short on many ranks", "[serial]") {
   for (const Algorithm& a : on_all_ranks()) {
     Parameters p{.segments = 1000};
     std::vector<int32_t> host_of(65536);
@@ -125,7 +125,7 @@ TEST_CASE("schedules stay short on many ranks") {
   }
 }
 
-TEST_CASE("the checker notices a missing step") {
+TEST_CASE("the checker notices a missing step", "[serial][more]") {
   int tried = 0;
   for (const Algorithm& a : on_all_ranks()) {
     for (int32_t size : {2, 5, 8}) {
@@ -147,7 +147,7 @@ TEST_CASE("the checker notices a missing step") {
   CHECK(tried > 1000);
 }
 
-TEST_CASE("the checker notices operands in the wrong order") {
+TEST_CASE("the checker notices operands in the wrong order", "[serial]") {
   int tried = 0;
   for (const Algorithm& a : on_all_ranks()) {
     if (!reduces(a.pattern) || a.commutative) continue;
@@ -170,7 +170,7 @@ TEST_CASE("the checker notices operands in the wrong order") {
   CHECK(tried > 50);
 }
 
-TEST_CASE("the checker notices wrong peers, blocks and sizes") {
+TEST_CASE("the checker notices wrong peers, blocks and sizes", "[serial]") {
   int tried = 0;
   for (const Algorithm& a : on_all_ranks()) {
     const int32_t size = 4;
@@ -198,7 +198,7 @@ TEST_CASE("the checker notices wrong peers, blocks and sizes") {
   CHECK(tried > 100);
 }
 
-TEST_CASE("the checker notices races and deadlocks") {
+TEST_CASE("the checker notices races and deadlocks", "[serial]") {
   // Both wait for the other's message before they send their own.
   auto waits_first = [](Rank me) {
     Builder b(2);

@@ -104,7 +104,7 @@ TEST_CASE("devices are found where they hang", "[devices]") {
   CHECK(machine("two sockets")->hardware.devices.empty());
 }
 
-TEST_CASE("GPUs on every machine", "[devices]") {
+TEST_CASE("GPUs on every machine", "[devices][serial]") {
   for (const std::string& name : machines_with_gpus) {
     const uint32_t gpus = gpus_of(*machine(name));
     for (uint32_t each = 1; each <= gpus + 1; ++each)

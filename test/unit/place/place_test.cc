@@ -93,7 +93,7 @@ uint32_t cores_in(const Machine& machine, const CpuSet& set) { return static_cas
 
 }  // namespace
 
-TEST_CASE("every policy on every machine", "[place]") {
+TEST_CASE("every policy on every machine", "[place][serial]") {
   for (const StoredMachine& stored : stored_machines()) {
     Request base = on(stored.name, 0, 2);
     for (const char* map : {"", "node", "package", "numa", "l3cache", "core", "hwthread", "ppr:1:package", "ppr:2:core", "slot:PE=2",
