@@ -52,6 +52,7 @@ constexpr Algorithm kTable[] = {
     {.pattern = Pattern::allreduce, .name = "rabenseifner", .build = allreduce_rabenseifner, .order = Order::folded},
     {.pattern = Pattern::allreduce, .name = "ring", .build = allreduce_ring, .commutative = true},
     {.pattern = Pattern::allreduce, .name = "double_tree", .build = allreduce_double_tree, .segmented = true, .commutative = true},
+    {.pattern = Pattern::allreduce, .name = "swing", .build = allreduce_swing, .commutative = true},
     {.pattern = Pattern::allreduce, .name = "two_level", .build = allreduce_two_level, .spans = any_hosts},
     {.pattern = Pattern::allreduce, .name = "many_leaders", .build = allreduce_many_leaders, .commutative = true, .spans = hosts_alike},
     {.pattern = Pattern::reduce_scatter, .name = "pairwise", .build = reduce_scatter_pairwise, .uneven = true},

@@ -96,6 +96,7 @@ Schedule reduce_knomial_4(const Topology&, Rank me, int32_t size, const Paramete
 Schedule reduce_rabenseifner(const Topology&, Rank me, int32_t size, const Parameters&);
 Schedule allreduce_recursive_doubling(const Topology&, Rank me, int32_t size, const Parameters&);
 Schedule allreduce_rabenseifner(const Topology&, Rank me, int32_t size, const Parameters&);
+Schedule allreduce_swing(const Topology&, Rank me, int32_t size, const Parameters&);
 Schedule allreduce_ring(const Topology&, Rank me, int32_t size, const Parameters&);
 // reduce_scatter.cc
 Schedule reduce_scatter_pairwise(const Topology&, Rank me, int32_t size, const Parameters&);

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "coll/algorithms/algorithms.h"
+#include "coll/algorithms/meeting.h"
 #include "coll/algorithms/tree.h"
 
 namespace weft::coll {
@@ -65,36 +66,37 @@ struct Range {
   int32_t size() const { return last - first; }
 };
 
-/// Reduce-scatter by halving ranges at doubling distances, so that what is combined are always adjacent groups of ranks.
+int levels(int32_t power) {
+  int n = 0;
+  while ((1 << n) < power) ++n;
+  return n;
+}
+
+/// Reduce-scatter by halving ranges.
 /// Returns the own range at each level: [0] everything, then halves.
+template <class Meeting>
 std::array<Range, 32> halve(Builder& b, const Folding& f, Rank me, Accumulator& acc) {
   std::array<Range, 32> ranges{};
   Range range{0, f.power};
-  int level = 0;
   ranges[0] = range;
   const int32_t self = f.number(me);
-  for (int32_t mask = 1; mask < f.power; mask *= 2) {
+  const Meeting meeting{f.power};
+  for (int step = 0; step < levels(f.power); ++step) {
     const int32_t middle = range.first + range.size() / 2;
     const Range low{range.first, middle}, high{middle, range.last};
-    const bool upper = self & mask;
+    const bool upper = meeting.keeps_upper(self, step);
     const Range keep = upper ? high : low, give = upper ? low : high;
-    const Rank partner = f.rank(self ^ mask);
+    const Rank partner = f.rank(meeting.partner(self, step));
     b.receive(partner, {acc.spare, keep.first}, keep.size()).send(partner, {acc.now, give.first}, give.size()).next();
     acc.absorb(b, partner < me, keep.first, keep.size());
     acc.now = acc.result;
-    ranges[++level] = range = keep;
+    ranges[static_cast<size_t>(step) + 1] = range = keep;
   }
   return ranges;
 }
 
 Range sibling(const Range& whole, const Range& mine) {
   return mine.first == whole.first ? Range{mine.last, whole.last} : Range{whole.first, mine.first};
-}
-
-int levels(int32_t power) {
-  int n = 0;
-  while ((1 << n) < power) ++n;
-  return n;
 }
 
 /// Up a k-nomial tree. Operations that do not commute run up to rank 0, which passes the result on.
@@ -139,6 +141,27 @@ Schedule reduce_by_tree(Rank me, int32_t size, const Parameters& p) {
   return b.done();
 }
 
+/// Reduce-scatter by halving, allgather by doubling.
+template <class Meeting>
+Schedule allreduce_by_halves(Rank me, int32_t size, const Parameters& p) {
+  const Folding f(size, -1);
+  if (size == 1) return copy_through(p.in_place, f.power);
+  Builder b(f.power);
+  Accumulator acc{buffer_in, buffer_out, f.out(me) ? uint8_t{0} : b.full_region(), p.in_place, p.commutative};
+  if (!fold(b, f, me, f.power, acc)) return b.receive(me ^ 1, {buffer_out, 0}, f.power).done();
+  const auto ranges = halve<Meeting>(b, f, me, acc);
+  const int32_t self = f.number(me);
+  const Meeting meeting{f.power};
+  for (int level = levels(f.power); level > 0; --level) {
+    const Rank partner = f.rank(meeting.partner(self, level - 1));
+    const Range mine = ranges[static_cast<size_t>(level)], theirs = sibling(ranges[static_cast<size_t>(level) - 1], mine);
+    b.receive(partner, {buffer_out, theirs.first}, theirs.size());
+    b.send(partner, {buffer_out, mine.first}, mine.size()).next();
+  }
+  if (f.paired(me)) b.send(me ^ 1, {buffer_out, 0}, f.power);
+  return b.done();
+}
+
 }  // namespace
 
 Schedule copy_through(bool in_place, int32_t blocks) {
@@ -165,7 +188,7 @@ Schedule reduce_rabenseifner(const Topology&, Rank me, int32_t size, const Param
     if (!root) acc.result = b.full_region();
   }
   if (!fold(b, f, me, f.power, acc)) return b.done();
-  const auto ranges = halve(b, f, me, acc);
+  const auto ranges = halve<Doubling>(b, f, me, acc);
   const int32_t self = f.number(me), top = f.number(p.root);
   int level = levels(f.power);
   for (int32_t mask = f.power / 2; mask > 0; mask /= 2, --level) {
@@ -200,23 +223,12 @@ Schedule allreduce_recursive_doubling(const Topology&, Rank me, int32_t size, co
 
 /// Halving, then doubling: 2 log2 p rounds, twice the data moved whatever p is (Rabenseifner 2004).
 Schedule allreduce_rabenseifner(const Topology&, Rank me, int32_t size, const Parameters& p) {
-  const Folding f(size, -1);
-  if (size == 1) return copy_through(p.in_place, f.power);
-  Builder b(f.power);
-  Accumulator acc{buffer_in, buffer_out, f.out(me) ? uint8_t{0} : b.full_region(), p.in_place, p.commutative};
-  if (!fold(b, f, me, f.power, acc)) return b.receive(me ^ 1, {buffer_out, 0}, f.power).done();
-  const auto ranges = halve(b, f, me, acc);
-  const int32_t self = f.number(me);
-  int level = levels(f.power);
-  for (int32_t mask = f.power / 2; mask > 0; mask /= 2, --level) {
-    const Rank partner = f.rank(self ^ mask);
-    const Range theirs = sibling(ranges[level - 1], ranges[level]);
-    b.receive(partner, {buffer_out, theirs.first}, theirs.size());
-    b.send(partner, {buffer_out, ranges[level].first}, ranges[level].size()).next();
-  }
-  if (f.paired(me)) b.send(me ^ 1, {buffer_out, 0}, f.power);
-  return b.done();
+  return allreduce_by_halves<Doubling>(me, size, p);
 }
+
+/// The same with Swing's partners, for rings and tori of hosts, which short ways do not crowd. Its form for short data, in which all
+/// exchange whole partial results, would add these in other orders on each rank: MPI wants the same result on all.
+Schedule allreduce_swing(const Topology&, Rank me, int32_t size, const Parameters& p) { return allreduce_by_halves<Swinging>(me, size, p); }
 
 /// 2 (p-1) rounds between neighbours (Patarasuk, Yuan 2009): very long data. The order of operands differs per block.
 Schedule allreduce_ring(const Topology&, Rank me, int32_t size, const Parameters& p) {

@@ -149,7 +149,7 @@ def tuning():
     want("no number is nothing", all(table["machine"][name]["value"] > 0 for name in ("cache.per_byte", "cache.send", "reduce", "copy")), True)
     sizes = {(m["collective"], m["bytes"]): set(m["ns"]) for m in table["measurements"]}
     want("barrier's candidates", sizes[("barrier", 0)], {"dissemination", "dissemination_4", "node"})
-    want("allreduce's candidates", sizes[("allreduce", 8)], {"recursive_doubling", "rabenseifner", "ring", "double_tree", "node"})
+    want("allreduce's candidates", sizes[("allreduce", 8)], {"recursive_doubling", "rabenseifner", "ring", "double_tree", "swing", "node"})
     want("collectives", {name for name, _ in sizes}, {"allreduce", "barrier"})
     crowded = 3 > 2 * len(os.sched_getaffinity(0))
     [(setting, number)] = table["settings"].items()

@@ -68,7 +68,7 @@ def words_of_the_user():
         runs = answer(*words, size, coll=rule)["runs"]
         want(f"{size} with {rule}", (runs["algorithm"], runs["by"], runs["entry"]), (algorithm, by, rule if by == "WEFT_COLL" else ""))
     refused = answer(*words, "64K", "--ordered", coll=rule)
-    want("an operation that does not commute", (refused["runs"]["algorithm"], refused["runs"]["entry_unusable"], refused["unfit"]), ("two_level", True, ["ring", "double_tree", "many_leaders"]))
+    want("an operation that does not commute", (refused["runs"]["algorithm"], refused["runs"]["entry_unusable"], refused["unfit"]), ("two_level", True, ["ring", "double_tree", "swing", "many_leaders"]))
     has("its verdict", refused["verdict"], "cannot be used here")
     slow = answer(*words, "1M", coll="allreduce=recursive_doubling")
     has("a bad choice", slow["verdict"], "The model differs: it expects")

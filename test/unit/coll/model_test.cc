@@ -69,6 +69,7 @@ TEST_CASE("closed forms of algorithms on powers of two", "[serial]") {
     CHECK(close(time_of(Pattern::bcast, "binomial", p, 4096), log * (kAlpha + n * kBeta)));
     CHECK(close(time_of(Pattern::allreduce, "recursive_doubling", p, 4096), log * (kAlpha + n * (kBeta + kGamma))));
     CHECK(close(time_of(Pattern::allreduce, "rabenseifner", p, 4096), 2 * log * kAlpha + part * (2 * kBeta + kGamma)));
+    CHECK(close(time_of(Pattern::allreduce, "swing", p, 4096), 2 * log * kAlpha + part * (2 * kBeta + kGamma)));
     CHECK(close(time_of(Pattern::allgather, "recursive_doubling", p, 4096), n * kCopy + log * kAlpha + n * (p - 1) * kBeta));
     CHECK(close(time_of(Pattern::reduce_scatter, "recursive_halving", p, 4096), log * kAlpha + part * (kBeta + kGamma) + n / p * kCopy));
   }
@@ -162,6 +163,17 @@ TEST_CASE("crossings are counted", "[serial]") {
   CHECK(doubling.messages == 24);
   CHECK(doubling.between_hosts == 8);  // the last round
   CHECK(doubling.busiest_host_link == 400);
+
+  // Of each half of a ring of hosts, Swing's second step sends a quarter out at both ends, its third one an eighth across.
+  const Shape halves = Shape::blocks(8, 8, 4);
+  const Traffic swing = cost(Pattern::allreduce, "swing", {.bytes = 800}, halves, machine).traffic;
+  CHECK(swing.messages == 2 * 3 * 8);
+  CHECK(swing.between_switches == 2 * (4 + 4));
+  CHECK(swing.bytes_between_switches == 2 * (4 * 200 + 4 * 100));
+  CHECK(swing.busiest_uplink == 2 * (2 * 200 + 2 * 100));
+  const Traffic halving = cost(Pattern::allreduce, "rabenseifner", {.bytes = 800}, halves, machine).traffic;
+  CHECK(halving.bytes == swing.bytes);
+  CHECK(halving.bytes_between_switches == 2 * 8 * 100);  // the third step alone
 
   const Shape racks = Shape::blocks(8, 4, 2);
   const Traffic ring = cost(Pattern::allgather, "ring", {.bytes = 10}, racks, machine).traffic;

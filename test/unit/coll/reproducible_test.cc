@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <set>
 
 #include "include/mpi.h"
 #include "runtime/base/error.h"
@@ -164,6 +165,30 @@ void run_runs(std::initializer_list<uint32_t> sizes) {
 TEST_CASE("in the mode for runs bits do not depend on hosts, shared memory and forms of calls") { run_runs({3}); }
 TEST_CASE("in the mode for runs bits do not depend on hosts, shared memory and forms of calls, on more ranks", "[more]") {
   run_runs({2, 5, 8, 9});
+}
+
+TEST_CASE("in any mode all ranks get the same bits of an allreduce, by each algorithm") {
+  for (const Algorithm& a : algorithms()) {
+    if (a.pattern != Pattern::allreduce) continue;
+    const Setting coll("WEFT_COLL", std::string("allreduce=") + a.name);
+    for (const uint32_t size : {6, 8}) {
+      INFO(a.name << " on " << size << " ranks");
+      std::mutex lock;
+      std::set<uint64_t> found;
+      const auto wrong = on_ranks(
+          size,
+          [&](RankWorld& w) {
+            const Reduction r{.count = 700};
+            const uint64_t bits = bits_of(r.of(w, data_of(r, w, 1)));
+            const std::lock_guard hold(lock);
+            found.insert(bits);
+            return std::string();
+          },
+          a.spans ? 2 : 1);
+      CHECK(wrong == "");
+      CHECK(found.size() == 1);
+    }
+  }
 }
 
 TEST_CASE("in the usual mode they do", "[more]") {

@@ -125,6 +125,37 @@ TEST_CASE("schedules stay short on many ranks", "[serial]") {
   }
 }
 
+namespace {
+
+/// Blocks times hosts on their ways, of all messages, where rank r is host r of a ring.
+int64_t blocks_on_a_ring(const char* name, int32_t size) {
+  const Algorithm& a = *find_algorithm(Pattern::allreduce, name);
+  int64_t sum = 0;
+  for (Rank r = 0; r < size; ++r)
+    for (const Step& s : a.build({}, r, size, {}).steps)
+      if (s.kind == StepKind::send) sum += int64_t{s.blocks} * std::min(wrap(s.peer - r, size), wrap(r - s.peer, size));
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("Swing's partners", "[serial]") {
+  constexpr int32_t kSize = 64;
+  constexpr int32_t kDistances[] = {1, -1, 3, -5, 11, -21};
+  const Algorithm& swing = *find_algorithm(Pattern::allreduce, "swing");
+  for (const Rank r : {0, 1, 22, 63}) {
+    std::vector<Rank> there, peers;
+    for (const int32_t d : kDistances) there.push_back(wrap(r % 2 ? r - d : r + d, kSize));
+    std::vector<Rank> both = there;  // the allgather goes back the way of the reduce-scatter
+    both.insert(both.end(), there.rbegin(), there.rend());
+    for (const Step& s : swing.build({}, r, kSize, {}).steps)
+      if (s.kind == StepKind::send) peers.push_back(s.peer);
+    CHECK(peers == both);
+  }
+  for (const int32_t size : {4, 13, 24, 48}) CHECK(blocks_on_a_ring("swing", size) < blocks_on_a_ring("rabenseifner", size));
+  for (const int32_t size : {8, 64, 1024}) CHECK(4 * blocks_on_a_ring("swing", size) <= 3 * blocks_on_a_ring("rabenseifner", size));
+}
+
 TEST_CASE("the checker notices a missing step", "[serial][more]") {
   int tried = 0;
   for (const Algorithm& a : on_all_ranks()) {

@@ -62,8 +62,8 @@ TEST_CASE("entries that cannot be understood are named, with what would do") {
   CHECK(Wishes::read("alreduce=ring").wrong.find("allgather, alltoall, reduce, allreduce") != std::string::npos);
   CHECK(Wishes::read("=").wrong.find("the collectives are") != std::string::npos);
   CHECK(Wishes::read("allreduce=rign").wrong ==
-        "\"allreduce=rign\": the algorithms of allreduce are recursive_doubling, rabenseifner, ring, double_tree, two_level, many_leaders, "
-        "node");
+        "\"allreduce=rign\": the algorithms of allreduce are recursive_doubling, rabenseifner, ring, double_tree, swing, two_level, "
+        "many_leaders, node");
   CHECK(Wishes::read("gather=node").wrong == "\"gather=node\": the algorithms of gather are linear, binomial, two_level");
   CHECK(Wishes::read("gather=node;x").wrong.find("two_level; \"x\": ") != std::string::npos);
   for (const char* entry : {"bcast@=chain", "bcast@0=chain", "bcast@-1=chain", "bcast@4/=chain", "bcast@4/0:1-2=chain", "bcast@4/2/1=chain",
