@@ -263,18 +263,51 @@ constexpr uint64_t kPiece = uint64_t{128} << 10;
 
 /// Elements of a piece; 0: the call runs as one. Between groups not all ranks know how many elements there are.
 uint64_t piece_of(const TeamState& s, const Call& c) {
-  const Pattern p = pattern_of(c.what);
   const type::Datatype &type = reduced_type(c), &working = working_type(c);
-  if (s.groups() || &working == &type || p == Pattern::reduce_scatter) return 0;
-  return kPiece / working.size;
+  return s.groups() || &working == &type ? 0 : kPiece / working.size;
 }
 
 std::byte* moved(const void* address, int64_t bytes) {
   return address ? static_cast<std::byte*>(const_cast<void*>(address)) + bytes : nullptr;
 }
 
+/// A reduce-scatter of exact sums: of long blocks as several, of a piece of each block, put side by side. In place, a rank's result lies
+/// over what pieces before it, and this one, have taken from the operand.
+int scatter_exact(TeamState& s, const Call& c) {
+  constexpr uint64_t kLeast = 16;  // elements of a block, however many ranks there are
+  const uint64_t all = piece_of(s, c);
+  if (all == 0) return run(s, c);
+  const auto ranks = static_cast<size_t>(s.team().size());
+  std::vector<uint64_t> blocks(ranks, c.out_count);
+  for (size_t r = 0; c.out_counts && r < ranks; ++r) blocks[r] = static_cast<uint64_t>(c.out_counts[r]);
+  const uint64_t piece = std::max(all / ranks, kLeast), longest = *std::ranges::max_element(blocks);
+  if (longest <= piece) return run(s, c);
+  const auto extent = static_cast<uint64_t>(reduced_type(c).extent);
+  const auto* const from = static_cast<const std::byte*>(c.in_place ? c.out : c.in);
+  std::vector<std::byte> side(piece * ranks * extent);
+  std::vector<int64_t> counts(ranks);
+  Call part = c;
+  part.in = side.data();
+  part.in_place = false;
+  if (c.out_counts) part.out_counts = Counts(counts.data());
+  for (uint64_t done = 0; done < longest; done += piece) {
+    std::byte* end = side.data();
+    uint64_t begin = 0;
+    for (size_t r = 0; r < ranks; begin += blocks[r++]) {
+      const uint64_t count = std::min(piece, blocks[r] - std::min(done, blocks[r]));
+      counts[r] = static_cast<int64_t>(count);
+      end = std::copy_n(from + (begin + done) * extent, count * extent, end);
+    }
+    part.out = moved(c.out, static_cast<int64_t>(done * extent));
+    part.out_count = static_cast<uint64_t>(counts[static_cast<size_t>(s.team().rank())]);
+    if (const int error = run(s, part)) return error;
+  }
+  return MPI_SUCCESS;
+}
+
 /// A call of exact sums: of many elements as several collectives.
 int run_exact(TeamState& s, const Call& c) {
+  if (pattern_of(c.what) == Pattern::reduce_scatter) return scatter_exact(s, c);
   const uint64_t count = reduced_count(c), piece = piece_of(s, c);
   if (piece == 0 || count <= piece) return run(s, c);
   for (uint64_t done = 0; done < count; done += piece) {

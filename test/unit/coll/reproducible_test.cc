@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "include/mpi.h"
@@ -282,6 +283,38 @@ void run_exact(std::initializer_list<uint32_t> sizes) {
 
 TEST_CASE("exact sums are those of the model by each algorithm, on any hosts, with any numbers of ranks") { run_exact({4, 6}); }
 TEST_CASE("exact sums are those of the model by each algorithm, on more ranks", "[more]") { run_exact({3, 9}); }
+
+TEST_CASE("exact sums of blocks of different sizes go in pieces") {
+  const Setting setting("WEFT_COLL_REPRODUCIBLE", "exact");
+  for (const uint32_t size : {3, 5})
+    for (int turn = 0; turn < 3; ++turn)
+      for (const bool in_place : {false, true}) {
+        INFO(size << " ranks, turn " << turn << ", in place " << in_place);
+        const auto sums_of = [&](RankWorld& w) {
+          std::vector<int> counts;
+          for (int r = 0; r < w.size; ++r) counts.push_back(300 * ((r + turn) % w.size));
+          const auto before = static_cast<size_t>(std::accumulate(counts.begin(), counts.begin() + w.rank, 0));
+          Doubles in(static_cast<size_t>(std::accumulate(counts.begin(), counts.end(), 0))), out(in.size(), 4711);
+          for (uint64_t i = 0; i < in.size() && w.rank < kTerms; ++i) in[i] = term(w.rank, i);
+          if (in_place) out = in;
+          const Call c{.what = Collective::reduce_scatter,
+                       .in = in.data(),
+                       .out = out.data(),
+                       .in_place = in_place,
+                       .out_counts = Counts(counts.data()),
+                       .out_type = &type::of(type::Basic::float64),
+                       .op = &operation(MPI_SUM)};
+          if (run(w.state, c)) return std::string(last_failure());
+          const auto& sums = exact_sums((1U << kTerms) - 1);
+          const auto mine = static_cast<size_t>(counts[static_cast<size_t>(w.rank)]);
+          for (size_t i = 0; i < mine; ++i)
+            if (std::bit_cast<uint64_t>(out[i]) != sums[before + i]) return "element " + std::to_string(i);
+          if (!in_place && mine < out.size() && out[mine] != 4711) return std::string("more than the block is written");
+          return std::string();
+        };
+        CHECK(on_ranks(size, sums_of) == "");
+      }
+}
 
 TEST_CASE("a communicator may have a word of its own") {
   const std::string wrong = on_ranks(3, [](RankWorld& w) {
