@@ -12,6 +12,7 @@ inline int hand_out(comm::Communicator& comm, int error, pml::Request* r, MPI_Re
   if (error != MPI_SUCCESS) return error;
   r->team_owner = retain(&comm);
   r->drop_owner = [](void* owner) { release(static_cast<comm::Communicator*>(owner)); };
+  r->lane->look_after(*r);
   *request = api::encode(r);
   return MPI_SUCCESS;
 }

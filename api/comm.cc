@@ -111,6 +111,7 @@ int Comm_idup_with_info(comm::Communicator& comm, comm::Info* info, MPI_Comm* ne
     // What runs uses the communicator, which the user may free at once.
     running->team_owner = retain(&comm);
     running->drop_owner = [](void* owner) { release(static_cast<comm::Communicator*>(owner)); };
+    running->lane->look_after(*running);
   }
   return give(error, made, newcomm);
 }

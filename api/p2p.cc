@@ -157,7 +157,9 @@ int Improbe(int source, int tag, comm::Communicator& comm, int* flag, MPI_Messag
 int Imrecv(void* buf, MPI_Count count, type::Datatype& type, MPI_Message* message, MPI_Request* request) {
   pml::Message* const matched = api::decode(*message);
   pml::Lane& lane = matched->lane ? *matched->lane : api::lane();  // none: MPI_MESSAGE_NO_PROC
-  *request = api::encode(lane.ireceive(matched, buffer_of(buf, count, type)));
+  pml::Request* const receive = lane.ireceive(matched, buffer_of(buf, count, type));
+  lane.look_after(*receive);
+  *request = api::encode(receive);
   *message = MPI_MESSAGE_NULL;
   return MPI_SUCCESS;
 }

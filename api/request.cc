@@ -448,6 +448,7 @@ int start(Request& r, const char* name) {
   if (!r.persistent || !r.ops->start) return fail(MPI_ERR_REQUEST, "%s: the request is not persistent", name);
   if (r.active) return fail(MPI_ERR_REQUEST, "%s: the persistent request is active already; wait for it before starting it again", name);
   r.ops->start(r);
+  r.lane->look_after(r);
   return MPI_SUCCESS;
 }
 }  // namespace

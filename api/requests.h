@@ -15,6 +15,7 @@ inline pml::Lane& lane() { return state.instance->lane(); }
 /// Gives a new request to the user. Completed ones may be shared and stay as they are.
 inline int hand_out(comm::Communicator& comm, pml::Request* request, MPI_Request* handle) {
   if (!request->predefined) request->team_owner = &comm;  // not retained: a freed communicator is recognised when an error is raised
+  request->lane->look_after(*request);
   *handle = encode(request);
   return MPI_SUCCESS;
 }

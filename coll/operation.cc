@@ -79,6 +79,7 @@ Operation::Operation(TeamState& s, const Call& c, bool is_persistent)
 
 int Operation::bind(const Call& call, Rank root, SchedulePtr schedule) {
   call_ = call;
+  work_.users = call.op && !call.op->predefined;
   schedule_ = std::move(schedule);
   frame_.keep_arrays(call_, length_);
   each_type(call_, length_, [](const type::Datatype* t) { retain(const_cast<type::Datatype*>(t)); });

@@ -36,6 +36,7 @@ const obs::Figures<Counters> figures(
         {"early", Gauge::counter, &Counters::early, "messages that arrived before an earlier one of the same sender"},
         {"overtaking", Gauge::counter, &Counters::overtaking, "early messages matched at once, since their communicator allows it"},
         {"sleeps", Gauge::counter, &Counters::sleeps, "times that a wait slept"},
+        {"helped", Gauge::counter, &Counters::helped, "events that the helper thread took while the program computed"},
         {"ways_lost", Gauge::counter, &Counters::ways_lost, "ways to a peer lost where there were several"},
         {"ways_back", Gauge::counter, &Counters::ways_back, "lost ways that work again"},
         {"sent_again", Gauge::counter, &Counters::sent_again, "messages and fragments that went over another way"},

@@ -32,6 +32,8 @@
 
 namespace weft::pml {
 
+class Helper;
+
 /// A message taken out of matching by a matched probe (what an MPI_Message handle points to).
 struct Message : Object {
   Unexpected* arrived = nullptr;  ///< null for MPI_MESSAGE_NO_PROC
@@ -46,6 +48,7 @@ struct Message : Object {
 struct Deferred {
   void (*run)(Deferred&) = nullptr;
   Deferred* next = nullptr;
+  bool users = false;  ///< runs code of the user's: not on a thread that is not the program's
 };
 
 /// What a lane counts. Read without a lock for reports: values may be a little old.
@@ -61,6 +64,7 @@ struct Counters {
   uint64_t early = 0;                ///< messages that arrived before an earlier one
   uint64_t overtaking = 0;           ///< those of them that were matched at once, as their communicator allows
   uint64_t sleeps = 0;
+  uint64_t helped = 0;      ///< events that the helper took
   uint64_t ways_lost = 0;   ///< of several to a peer
   uint64_t ways_back = 0;   ///< of those, that work again
   uint64_t sent_again = 0;  ///< messages and fragments that went over another way
@@ -93,8 +97,8 @@ uint32_t wire_name(const char* name);
 constexpr const char* kLaneCount = "lanes";
 
 /// Point-to-point of one process, or of some of its communicators (lanes.h). Ranks as threads each have their own. Thread-safe if made with
-/// `threads` true; otherwise no lock is ever taken. All ranks, tags and counts are valid (the API has checked them); `dest`/`source` may be
-/// proc_null, sources any_source.
+/// `threads` true; otherwise no lock is taken but while a helper may come. All ranks, tags and counts are valid (the API has checked them);
+/// `dest`/`source` may be proc_null, sources any_source.
 class Lane final : private btl::Sink {
  public:
   /// Opens the transports named by WEFT_NET and publishes their addresses; the caller fences afterwards.
@@ -190,8 +194,15 @@ class Lane final : private btl::Sink {
   /// Marks a request complete: runs on_done, then publishes `complete`. Under the lock (collectives, generalized requests).
   void complete(Request& request) {
     if (request.on_done) request.on_done(request);
+    if (request.watched) [[unlikely]]
+      unwatch(request);
     request.complete.store(true, std::memory_order_release);
     rouse();
+  }
+  /// Said of each request that its user has started, outside of all locks: the helper makes progress with it meanwhile, if there is one.
+  void look_after(Request& request) {
+    if (helper_ && !request.complete.load(std::memory_order_acquire)) [[unlikely]]
+      watch(request);
   }
   /// Runs `work` once under the lane's lock (never from inside a callback).
   template <class Work>
@@ -253,6 +264,7 @@ class Lane final : private btl::Sink {
 
  private:
   friend struct TransferOps;
+  friend class Helper;
   static constexpr uint64_t kForever = ~uint64_t{0};
 
   struct Sleep;
@@ -506,6 +518,10 @@ class Lane final : private btl::Sink {
   bool lie_down(Sleep&);
   void get_up();
 
+  // the thread that helps (helper.cc)
+  void watch(Request&);
+  void unwatch(Request&);
+
   // transfers
   Transfer* take_transfer(RequestKind);
   void recycle(Transfer&);
@@ -529,6 +545,8 @@ class Lane final : private btl::Sink {
   uint32_t polled_ = 0;       // number of the wire whose callbacks run
   uint64_t mend_at_ = 0;      // when ways to some peer want to be looked after; 0: never
   Deferred *deferred_ = nullptr, *last_deferred_ = nullptr;
+  Helper* helper_ = nullptr;  // constant while threads of the program call
+  bool helping_ = false;      // the round under way is the helper's
   int64_t give_back_at_ = 0;
   int64_t room_ = 0;           // for a process's unexpected messages at another one, over all lanes
   std::vector<Peer*> hungry_;  // peers with messages held up

@@ -62,10 +62,12 @@ Result<std::unique_ptr<Lanes>> Lanes::open_many(boot::Bootstrap& boot, bool thre
   for (auto& lane : made->lanes_)
     if (auto done = lane->publish(); !done) return done.failure();
   made->watch_failures(boot);
+  made->helper_ = Helper::of(boot.job(), made->lanes_);
   return made;
 }
 
 Lanes::~Lanes() {
+  if (helper_) helper_->stop();
   if (boot_) boot_->on_failure(nullptr);
 }
 
@@ -82,6 +84,7 @@ void Lanes::settle() {
 }
 
 Status Lanes::close() {
+  if (helper_) helper_->stop();
   Status status = Status::ok;
   for (auto& lane : lanes_)
     if (const Status ended = lane->close(); status == Status::ok) status = ended;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "pml/helper.h"
 #include "pml/lane.h"
 #include "pml/seat.h"
 
@@ -36,6 +37,7 @@ class Lanes {
   void watch_failures(boot::Bootstrap&);
 
   std::vector<std::unique_ptr<SeatBootstrap>> seats_;  // outlive the lanes
+  std::unique_ptr<Helper> helper_;                     // as does this
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::shared_ptr<Openings> openings_;
   boot::Bootstrap* boot_ = nullptr;

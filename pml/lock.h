@@ -1,4 +1,4 @@
-// The lane's lock: absent unless several threads may call, recursive because callbacks may post.
+// The lane's lock: absent unless several threads may call or a helper works, recursive because callbacks may post.
 #pragma once
 
 #include <sched.h>
@@ -10,7 +10,7 @@ namespace weft::pml {
 
 class LaneLock {
  public:
-  explicit LaneLock(bool enabled) : enabled_(enabled) {}
+  explicit LaneLock(bool enabled) : always_(enabled), enabled_(enabled) {}
 
   void lock() {
     if (enabled_) [[unlikely]]
@@ -22,6 +22,15 @@ class LaneLock {
       unlock_enabled();
   }
   bool enabled() const { return enabled_; }
+
+  /// Where only one thread calls: another one may take the lock from now on. Called by the first one, who holds no lock of a lane.
+  void lend() {
+    if (always_) return;
+    given_back_.store(false, std::memory_order_relaxed);
+    enabled_ = true;
+  }
+  /// Called by that other thread, which will not come until the lock is lent again: who unlocks next needs none any more.
+  void give_back() { given_back_.store(!always_, std::memory_order_release); }
 
   /// For waiters, between two polls: lets somebody in who is waiting for the lock. A plain mutex would hand it back to the
   /// poller nearly always.
@@ -59,9 +68,13 @@ class LaneLock {
     if (--depth_ > 0) return;
     owner_.store(nullptr, std::memory_order_relaxed);
     mutex_.unlock();
+    if (given_back_.load(std::memory_order_acquire)) [[unlikely]]
+      enabled_ = false;
   }
 
-  const bool enabled_;
+  const bool always_;
+  bool enabled_;  // written by the thread that is alone while it is false
+  std::atomic<bool> given_back_{false};
   int depth_ = 0;
   std::atomic<const void*> owner_{nullptr};  // only the owner ever finds itself here
   std::atomic<int> wanted_{0};

@@ -111,9 +111,13 @@ int Lane::run_later_work() {
   Deferred* work = std::exchange(deferred_, nullptr);
   while (work) {
     Deferred* next = work->next;
-    work->run(*work);
+    if (work->users && helping_) [[unlikely]] {
+      defer(*work);
+    } else {
+      work->run(*work);
+      ++events;
+    }
     work = next;
-    ++events;
   }
   hold_back_ = false;
   if (holding_) send_off();

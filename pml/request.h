@@ -44,7 +44,8 @@ struct Request : Object {
 
   std::atomic<bool> complete{false};
   bool persistent = false;
-  bool active = true;  ///< persistent: started and not yet waited for
+  bool active = true;    ///< persistent: started and not yet waited for
+  bool watched = false;  ///< the helper counts on its end
   RequestKind request_kind;
   const Ops* ops;
   Lane* lane;

@@ -66,6 +66,8 @@ void clear_failure() { failure_text[0] = 0; }
 
 void log_as(const char* name) { snprintf(speaker, sizeof speaker, "%s", name); }
 
+const char* log_name() { return speaker; }
+
 bool log_enabled(Level level) { return level <= threshold(); }
 
 void log(Level level, const char* format, ...) {

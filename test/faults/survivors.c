@@ -1,5 +1,7 @@
 // What is left of a job when a rank is killed: each of the others must hear of it as an error of the class MPIX_ERR_PROC_FAILED.
-//   survivors BYTES    rank 1 kills itself; rank 0 waits for a message of BYTES from it, the others send it such
+//   survivors BYTES [away]    rank 1 kills itself; rank 0 waits for a message of BYTES from it, the others send it such; away: rank 0
+//   computes
+//                             while that happens
 #include <mpi.h>
 #include <mpix.h>
 #include <signal.h>
@@ -18,6 +20,13 @@ static void meet(int rank, int size) {
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
+static int receive_after_a_while(char* data, int bytes) {
+  MPI_Request request;
+  MPI_Irecv(data, bytes, MPI_CHAR, 1, 1, MPI_COMM_WORLD, &request);
+  usleep(300000);
+  return MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+
 int main(int argc, char** argv) {
   const int bytes = argc > 1 ? atoi(argv[1]) : 8;
   char* data = calloc(1, (size_t)bytes);
@@ -29,7 +38,8 @@ int main(int argc, char** argv) {
   meet(rank, size);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   if (rank == 1) raise(SIGKILL);
-  if (rank == 0) error = MPI_Recv(data, bytes, MPI_CHAR, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  if (rank == 0 && argc > 2) error = receive_after_a_while(data, bytes);
+  if (rank == 0 && argc <= 2) error = MPI_Recv(data, bytes, MPI_CHAR, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
   while (rank > 1 && error == MPI_SUCCESS) error = MPI_Send(data, bytes, MPI_CHAR, 1, 1, MPI_COMM_WORLD);
   MPI_Error_class(error, &class);
   fprintf(stderr, "rank %d: %s\n", rank, class == MPIX_ERR_PROC_FAILED ? "MPIX_ERR_PROC_FAILED" : "another class");

@@ -15,11 +15,13 @@ program=$(mktemp -d)/survivors
 trap 'rm -rf "${program%/*}"' EXIT
 "$PREFIX/bin/mpicc" -o "$program" "$SRC/test/faults/survivors.c"
 for net in "${nets[@]}"; do
-  for bytes in 8 4000000; do
-    said=$(UCX_TLS=${net#*:} timeout -k 5 60 "$PREFIX/bin/mpirun" -n 3 -x WEFT_NET="${net%%:*}" "$program" $bytes 2>&1) &&
+  for call in 8 4000000 "4000000 away"; do
+    read -ra arguments <<<"$call"
+    said=$(UCX_TLS=${net#*:} timeout -k 5 60 "$PREFIX/bin/mpirun" -n 3 -x WEFT_NET="${net%%:*}" -x WEFT_PML_HELPER=always "$program" \
+      "${arguments[@]}" 2>&1) &&
       die "mpirun takes a killed rank for nothing: $said"
     for rank in 0 2; do
-      grep -q "^rank $rank: MPIX_ERR_PROC_FAILED" <<<"$said" || die "$net, $bytes bytes: rank $rank was not told: $said"
+      grep -q "^rank $rank: MPIX_ERR_PROC_FAILED" <<<"$said" || die "$net, $call bytes: rank $rank was not told: $said"
     done
   done
 done
