@@ -236,7 +236,7 @@ static void overlaps(void) {
     const char* name;
     nonblocking* start;
   } all[] = {{"isend_irecv", start_exchange}, {"iallreduce", start_allreduce}, {"ialltoall", start_alltoall}};
-  static const long sizes[] = {65536, 1 << 20};
+  static const long sizes[] = {65536, 1 << 20, LARGEST};
   for (size_t c = 0; wanted("overlap") && ranks > 1 && c < sizeof all / sizeof *all; ++c)
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; ++s)
       if (chosen(sizes[s])) time_overlap(all[c].name, all[c].start, sizes[s]);
