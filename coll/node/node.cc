@@ -215,18 +215,39 @@ Status Segment::reduce_scatter(const void* in, void* out, uint64_t count, const 
   return Status::ok;
 }
 
-/// An operand slot is written again once the root of then says that it has collected it.
+/// Waits until the slot of reduce number n is free: until the root of then, who says so, has collected what was there. Senders that are ahead look
+/// at its line only when they need to.
+Status Segment::await_root(uint32_t root, uint64_t n) {
+  if (n <= kShares) return Status::ok;
+  if (collected_.root == root && collected_.reduce >= n - kShares) return Status::ok;
+  const auto& word = desk(root).collected.sequence;
+  const Status status = wait_for(word, n - kShares);
+  collected_ = {root, word.load(std::memory_order_relaxed)};
+  return status;
+}
+
+/// Calls the lines of a reduce to come here while the one before is at work, as senders may be ahead.
+void Segment::expect(uint64_t n, uint64_t bytes) {
+  if (size_ > kFlat) return;
+  const size_t slot = n % kShares;
+  for (uint32_t r = 0; r < size_; ++r) {
+    if (r == rank_) continue;
+    Line& line = desk(r).share[slot];
+    __builtin_prefetch(&line);
+    if (bytes > kInline) __builtin_prefetch(share_area(r, slot));
+  }
+}
+
 Status Segment::reduce_chunk(const std::byte* in, std::byte* out, const Work& work, uint32_t root) {
   const uint64_t n = ++reduces_, bytes = work.count * work.type.size;
   const size_t slot = n % kShares;
   auto operand = [&](uint32_t r) { return data(desk(r).share[slot], share_area(r, slot), bytes); };
-  if (n > kShares) {
-    if (const Status s = wait_for(desk(roots_[slot]).collected.sequence, n - kShares); s != Status::ok) return s;
-  }
+  if (const Status s = await_root(roots_[slot], n); s != Status::ok) return s;
   roots_[slot] = root;
   std::memcpy(operand(rank_), in, bytes);
   desk(rank_).share[slot].sequence.store(n, std::memory_order_release);
   if (rank_ != root) return Status::ok;
+  expect(n + 2, bytes);
   Status status = Status::ok;
   auto arrived = [&](uint32_t r) -> const std::byte* {
     status = wait_for(desk(r).share[slot].sequence, n);

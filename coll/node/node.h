@@ -106,6 +106,8 @@ class Segment {
   Status exchange(uint64_t bytes, Give give, Take take);
   Status exchange_blocks(type::Cursor mine, const pml::Buffer& out, uint64_t block, uint64_t at);
   Status await_readers(uint64_t piece);
+  Status await_root(uint32_t root, uint64_t n);
+  void expect(uint64_t n, uint64_t bytes);
 
   pml::Lane& lane_;
   const uint32_t rank_, size_;
@@ -120,6 +122,10 @@ class Segment {
   // How far this rank is, equal on all ranks between calls.
   uint64_t barriers_ = 0, allreduces_ = 0 /* and exchanges */, reduces_ = 0, broadcasts_ = 0;
   uint32_t roots_[kShares] = {};  // of the latest reduces, by their slots
+  struct {
+    uint32_t root = 0;
+    uint64_t reduce = 0;
+  } collected_;                   // up to which this root is known to have collected
   uint64_t all_consumed_ = 0;     // pieces that all ranks are known to have taken
 };
 
