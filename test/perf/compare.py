@@ -67,7 +67,7 @@ def library(text):
 
 def environment(of, net=None):
     """The program finds its own MPI first."""
-    env = dict(os.environ, **(TCP if net == "tcp" else {}), **of.settings)
+    env = os.environ | of.settings | (TCP if net == "tcp" else {})
     env["PATH"] = f"{of.prefix}/bin:{env['PATH']}"
     env["I_MPI_ROOT"] = of.prefix
     env.setdefault("OMPI_ALLOW_RUN_AS_ROOT", "1")
@@ -241,6 +241,11 @@ def ratios(medians, libraries):
     return {key: ratio_of(key[2], mine, [medians[name][key] for name in others if key in medians[name]]) for key, mine in medians[first].items()}
 
 
+def mean_of(behind):
+    """The geometric one."""
+    return statistics.geometric_mean([ratio for ratio in behind.values() if ratio] or [1])
+
+
 def title(key):
     name, size, _ = key
     unit = next((u for u in (1 << 20, 1 << 10) if size and size % u == 0), 1)
@@ -266,7 +271,7 @@ def write_json(path, options, medians, lines, behind):
     text = {"weft-bench": 1, "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "machine": {"processor": processor(), "processors": os.cpu_count(), "system": f"{platform.system()} {platform.release()}"},
             "source": options.source, "ranks": options.ranks, "runs": options.runs, "quick": options.quick, "net": options.net,
-            "first": options.libraries[0].name, "libraries": {of.name: version(of) for of in options.libraries}, "rows": rows}
+            "first": options.libraries[0].name, "libraries": {of.name: version(of) for of in options.libraries}, "mean": mean_of(behind), "rows": rows}
     pathlib.Path(path).write_text(json.dumps(text, indent=1) + "\n")
 
 
@@ -290,6 +295,17 @@ def picture(options, behind):
     return "\n".join([*lines, "</svg>", ""])
 
 
+def markdown(options, medians, lines, behind):
+    """The table as Markdown."""
+    head = ["Row", "Unit", *medians, *["Ratio"] * (len(options.libraries) > 1), *["Line, ns"] * bool(lines)]
+    rows = [head, ["---", "---", *["---:"] * (len(head) - 2)]]
+    for key, ratio in behind.items():
+        cells = [f"{m[key]:.4g}" if key in m else "" for m in medians.values()]
+        cells += [f"{ratio:.2f}" if ratio else ""] * (len(options.libraries) > 1) + [f"{lines[key]:.0f}" if lines.get(key) else "~"] * bool(lines)
+        rows.append([title(key), key[2], *cells])
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
 def show(options, medians, lines, behind):
     beside = len(options.libraries) > 1
     print(f"{options.ranks} ranks, median of {options.runs} interleaved runs" +
@@ -299,6 +315,8 @@ def show(options, medians, lines, behind):
         cells = "".join(f"{m.get(key, float('nan')):14.5g}" for m in medians.values())
         line = f"{lines[key]:7.0f}" if lines.get(key) else "      ~" if lines else ""
         print(f"{title(key):34}{key[2]:>6}{cells}" + (f"{ratio:8.2f}" if ratio else " " * 8 * beside) + line)
+    if beside:
+        print(f"geometric mean of the ratios: {mean_of(behind):.2f}")
 
 
 def read_options():
@@ -318,6 +336,7 @@ def read_options():
     parser.add_argument("--limit", type=float)
     parser.add_argument("--timeout", type=float, default=600, help="seconds for one run of one part with one library")
     parser.add_argument("--json", metavar="FILE", help="writes the medians, with what was compared where and when")
+    parser.add_argument("--markdown", metavar="FILE", help="writes the table for a text")
     parser.add_argument("--picture", metavar="FILE", help="writes the ratios as bars, an SVG")
     options = parser.parse_args()
     named_so = ([options.own] if own else []) + options.libraries + options.against
@@ -341,6 +360,8 @@ def main():
     show(options, medians, lines, behind)
     if options.json:
         write_json(options.json, options, medians, lines, behind)
+    if options.markdown:
+        pathlib.Path(options.markdown).write_text(markdown(options, medians, lines, behind))
     if options.picture:
         pathlib.Path(options.picture).write_text(picture(options, behind))
     far = [f"{title(key)}: {ratio:.2f}" for key, ratio in behind.items() if ratio and options.limit and ratio > options.limit]

