@@ -29,7 +29,10 @@ bool on_one_node(const pml::Team& team) {
 bool node_fits(const Call& c, const Agreed& a) {
   if (a.size == 1 || !node_takes(a)) return false;
   if (a.front > 0 && a.pattern != Pattern::barrier) return false;
-  return !c.op || (node::Segment::fits(working_type(c)) && working_type(c).size > 0);
+  if (!c.op) return true;
+  const type::Datatype& type = working_type(c);
+  if (a.pattern == Pattern::reduce_scatter && type.size * static_cast<uint64_t>(a.size) > node::Segment::most_exchanged) return false;
+  return node::Segment::fits(type) && type.size > 0;
 }
 
 /// The order of kernels in shared memory, kept by size.
@@ -41,7 +44,7 @@ Order TeamState::order_here(const Agreed& a) {
 
 bool TeamState::node_wanted(const Agreed& a) {
   const Word table = node_words_ && a.front == 0 && !a.ordered ? node_words_->of(a.pattern, a.bytes) : Word{};
-  return wants_node(a, word_of_user(a), table) && (!a.ordered || order_here(a) != Order::own);
+  return wants_node(a, word_of_user(a), table, !node_ || node_->roomy()) && (!a.ordered || order_here(a) != Order::own);
 }
 
 /// Memory for operands in the type that they are computed in; null: there is none (fail() has been called).
@@ -106,7 +109,7 @@ bool TeamState::try_node(const Call& c, const Agreed& a, int& error) {
     if (++node_chances_ <= kPatience && !word_of_user(a).node) return false;
     node_ = node::Segment::wire(team_, next_tag(Form::blocking));
     node_state_ = node_ ? Node::ready : Node::impossible;
-    if (!node_) return false;
+    if (!node_ || !node_wanted(a)) return false;  // now it is known how roomy the node is
   }
   Status status = Status::ok;
   const void* const in = c.in_place && (a.pattern != Pattern::reduce || c.root == static_cast<int>(team_.rank())) ? c.out : c.in;

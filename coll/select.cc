@@ -121,17 +121,18 @@ uint64_t node_reduction_limit(const Agreed& a) {
 uint64_t given_bytes(const Agreed& a) { return a.pattern == Pattern::alltoall ? a.bytes * static_cast<uint64_t>(a.size) : a.bytes; }
 
 /// True if the thresholds say so.
-bool node_kernel_pays(const Agreed& a, uint64_t bytes) {
+bool node_kernel_pays(const Agreed& a, uint64_t bytes, bool roomy) {
+  const bool meet_at_will = roomy && a.size == 2;  // meetings cost next to nothing
   switch (a.pattern) {
     case Pattern::barrier: return true;
     // Through pieces that stay in cache, a pipelined double copy beats single copies by system call.
     case Pattern::bcast: return a.size <= 8 || bytes <= 64 * kKiB;
     case Pattern::reduce:
-    case Pattern::allreduce: return bytes <= node_reduction_limit(a);
+    case Pattern::allreduce: return meet_at_will || bytes <= node_reduction_limit(a);
     // One meeting instead of several rounds; beyond, what all read of all counts more. Measured with up to 32 ranks.
     case Pattern::allgather: return a.size <= 8 || (a.size <= 64 && bytes * static_cast<uint64_t>(a.size) <= 128 * kKiB);
-    case Pattern::alltoall:
-    case Pattern::reduce_scatter: return a.size <= 64;
+    case Pattern::alltoall: return a.size <= 64;
+    case Pattern::reduce_scatter: return meet_at_will || (a.size <= 64 && bytes <= node::Segment::most_exchanged);
     default: return false;
   }
 }
@@ -252,25 +253,23 @@ Order node_order(const Agreed& a) { return a.ordered ? choose(of_class(a), {}, {
 
 bool node_takes(const Agreed& a) {
   switch (a.pattern) {
-    case Pattern::reduce_scatter:
-      if (a.ordered) return false;  // its algorithms have orders that the kernel has not
-      [[fallthrough]];
+    case Pattern::reduce_scatter: return !a.uneven && !a.ordered;  // its algorithms have orders that the kernel has not
     case Pattern::allgather:
     case Pattern::alltoall: return !a.uneven && given_bytes(a) <= node::Segment::most_exchanged;
     default: return has_node_kernel(a.pattern);
   }
 }
 
-bool wants_node(const Agreed& a, const Word& user, const Word& table) {
+bool wants_node(const Agreed& a, const Word& user, const Word& table, bool roomy) {
   for (const Word* word : {&user, &table})
     if (word->anything) return word->node;
-  return node_kernel_pays(a, a.bytes);
+  return node_kernel_pays(a, a.bytes, roomy);
 }
 
 Decision decide(const Agreed& a, const Topology& topology, bool one_node, const Word& user) {
   const Word table = word_of_table(a);
   Decision d;
-  d.node = one_node && a.size > 1 && node_takes(a) && wants_node(a, user, table) && node_order(a) != Order::own;
+  d.node = one_node && a.size > 1 && node_takes(a) && wants_node(a, user, table, one_node) && node_order(a) != Order::own;
   d.choice = choose(of_class(a), topology, user);
   d.by = !d.node ? d.choice.by : user.node ? By::user : table.node ? By::table : By::thresholds;
   d.unusable = user.anything && d.by != By::user;

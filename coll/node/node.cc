@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "runtime/base/clock.h"
+#include "runtime/base/copy.h"
 #include "runtime/type/cursor.h"
 
 namespace weft::coll::node {
@@ -19,8 +20,8 @@ size_t Segment::bytes_for(uint32_t ranks) {
   return page_up(sizeof(Header) + ranks * sizeof(Desk) + kPieces * sizeof(Line)) + kPieces * kPiece + ranks * kAreas + 2 * kChunk;
 }
 
-Segment::Segment(pml::Team& team, std::byte* memory, size_t bytes)
-    : lane_(team.lane()), rank_(team.rank()), size_(team.size()), memory_(memory), bytes_(bytes) {
+Segment::Segment(pml::Team& team, std::byte* memory, size_t bytes, bool roomy)
+    : lane_(team.lane()), rank_(team.rank()), size_(team.size()), memory_(memory), bytes_(bytes), roomy_(roomy) {
   desks_ = reinterpret_cast<Desk*>(memory + sizeof(Header));
   pieces_ = reinterpret_cast<Line*>(desks_ + size_);
   piece_areas_ = memory + page_up(sizeof(Header) + size_ * sizeof(Desk) + kPieces * sizeof(Line));
@@ -107,6 +108,12 @@ const std::byte* Segment::combine(const Work& w, Operand operand, int32_t first,
   return to;
 }
 
+/// Private memory for a slot's worth of results.
+std::byte* Segment::scratch() {
+  if (scratch_.empty()) scratch_.resize(kChunk);
+  return scratch_.data();
+}
+
 /// A chain has no partial result but its last one; other orders have one for each level of their trees.
 std::byte* Segment::spare_for(Order order) {
   const size_t levels = order == Order::chain ? 0 : static_cast<size_t>(std::bit_width(size_));
@@ -115,9 +122,10 @@ std::byte* Segment::spare_for(Order order) {
 }
 
 Status Segment::allreduce(const void* in, void* out, uint64_t count, const type::Datatype& type, const op::Op& op, Order order) {
-  const uint64_t step = kChunk / type.size;
   const auto* from = static_cast<const std::byte*>(in);
   auto* to = static_cast<std::byte*>(out);
+  if (size_ <= kFlat && count * type.size > kSharedOut) return allreduce_shared_out(from, to, {count, type, op, order});
+  const uint64_t step = kChunk / type.size;
   for (uint64_t done = 0; done < count; done += step) {
     const uint64_t offset = done * type.size;
     const Status s = allreduce_chunk(from + offset, to + offset, {std::min(step, count - done), type, op, order});
@@ -131,7 +139,7 @@ Status Segment::allreduce_chunk(const std::byte* in, std::byte* out, const Work&
   const uint64_t n = ++allreduces_, bytes = work.count * work.type.size;
   const int parity = static_cast<int>(n & 1);
   auto operand = [&](uint32_t r) { return offered(r, bytes); };
-  std::memcpy(operand(rank_), in, bytes);
+  copy_bytes(operand(rank_), in, bytes);
   auto fold = [&](std::byte* to) { combine(work, operand, 0, static_cast<int32_t>(size_), to, spare_for(work.order)); };
   if (size_ <= kFlat) {
     desk(rank_).offer[parity].sequence.store(n, std::memory_order_release);
@@ -150,7 +158,7 @@ Status Segment::allreduce_chunk(const std::byte* in, std::byte* out, const Work&
   } else if (const Status s = wait_for(result.sequence, n); s != Status::ok) {
     return s;
   }
-  std::memcpy(out, place, bytes);
+  copy_bytes(out, place, bytes);
   return Status::ok;
 }
 
@@ -204,19 +212,56 @@ Status Segment::alltoall(const pml::Buffer& in, const pml::Buffer& out) {
   return exchange_blocks(mine, out, block, rank_ * block);
 }
 
-Status Segment::reduce_scatter(const void* in, void* out, uint64_t count, const type::Datatype& type, const op::Op& op) {
-  const uint64_t block = count * type.size, bytes = block * size_;
-  if (bytes == 0) return Status::ok;
-  const Status status = exchange(
-      bytes, [&](std::byte* place) { std::memcpy(place, in, bytes); }, [](uint32_t, const std::byte*) {});
-  if (status != Status::ok) return status;
-  const auto operand = [&](uint32_t r) { return offered(r, bytes) + rank_ * block; };
-  combine({count, type, op, Order::chain}, operand, 0, static_cast<int32_t>(size_), static_cast<std::byte*>(out), nullptr);
+/// The ranks' shares of a reduction, one each: all give the others what is theirs, and the own share is combined in `to`. `part(r)` is rank
+/// r's share here; `most` elements are in the largest one.
+template <class Part>
+Status Segment::reduce_shares(Part part, uint64_t most, const Work& w, std::byte* to) {
+  const auto slot = [&](uint32_t giver, uint32_t of) { return offered(giver, kChunk) + (of > giver ? of - 1 : of) * most * w.type.size; };
+  const auto give = [&](std::byte*) {
+    for (uint32_t r = 0; r < size_; ++r)
+      if (r != rank_) copy_bytes(slot(rank_, r), part(r).address, part(r).count * w.type.size);
+  };
+  if (const Status s = exchange(kChunk, give, [](uint32_t, const std::byte*) {}); s != Status::ok) return s;
+  const auto operand = [&](uint32_t r) { return r == rank_ ? part(r).address : slot(r, rank_); };
+  combine({part(rank_).count, w.type, w.op, w.order}, operand, 0, static_cast<int32_t>(size_), to, spare_for(w.order));
   return Status::ok;
 }
 
-/// Waits until the slot of reduce number n is free: until the root of then, who says so, has collected what was there. Senders that are ahead look
-/// at its line only when they need to.
+/// Each rank combines a share of each piece, and all take the results of all: two meetings, but each operand goes once to one rank.
+Status Segment::allreduce_shared_out(const std::byte* in, std::byte* out, const Work& w) {
+  const uint64_t unit = w.type.size, most = most_shared(unit);
+  for (uint64_t done = 0; done < w.count; done += most * size_) {
+    const auto from = [&](uint32_t r) { return std::min(w.count, done + r * most); };
+    const auto part = [&](uint32_t r) { return Share{in + from(r) * unit, from(r + 1) - from(r)}; };
+    std::byte* const own = out + from(rank_) * unit;
+    std::byte* const sums = own == part(rank_).address ? scratch() : own;  // partial sums must not fall upon the operand
+    if (const Status s = reduce_shares(part, most, w, sums); s != Status::ok) return s;
+    const auto give = [&](std::byte* place) { copy_bytes(place, sums, part(rank_).count * unit); };
+    const auto take = [&](uint32_t r, const std::byte* theirs) {
+      if (r != rank_ || own != sums) copy_bytes(out + from(r) * unit, theirs, part(r).count * unit);
+    };
+    if (const Status s = exchange(kChunk, give, take); s != Status::ok) return s;
+  }
+  return Status::ok;
+}
+
+Status Segment::reduce_scatter(const void* in, void* out, uint64_t count, const type::Datatype& type, const op::Op& op) {
+  const uint64_t most = most_shared(type.size);
+  const auto* from = static_cast<const std::byte*>(in);
+  auto* to = static_cast<std::byte*>(out);
+  for (uint64_t done = 0; done < count; done += most) {
+    const uint64_t n = std::min(most, count - done);
+    const auto part = [&](uint32_t r) { return Share{from + (r * count + done) * type.size, n}; };
+    std::byte* const own = to + done * type.size;
+    std::byte* const sums = own == part(rank_).address ? scratch() : own;
+    if (const Status s = reduce_shares(part, most, {n, type, op, Order::chain}, sums); s != Status::ok) return s;
+    if (own != sums) std::memcpy(own, sums, n * type.size);
+  }
+  return Status::ok;
+}
+
+/// Waits until the slot of reduce number n is free: until the root of then, who says so, has collected what was there. Senders that are
+/// ahead look at its line only when they need to.
 Status Segment::await_root(uint32_t root, uint64_t n) {
   if (n <= kShares) return Status::ok;
   if (collected_.root == root && collected_.reduce >= n - kShares) return Status::ok;
@@ -228,7 +273,7 @@ Status Segment::await_root(uint32_t root, uint64_t n) {
 
 /// Calls the lines of a reduce to come here while the one before is at work, as senders may be ahead.
 void Segment::expect(uint64_t n, uint64_t bytes) {
-  if (size_ > kFlat) return;
+  if (size_ > kFlat || bytes > kShort) return;  // long operands may be half written
   const size_t slot = n % kShares;
   for (uint32_t r = 0; r < size_; ++r) {
     if (r == rank_) continue;
@@ -244,7 +289,7 @@ Status Segment::reduce_chunk(const std::byte* in, std::byte* out, const Work& wo
   auto operand = [&](uint32_t r) { return data(desk(r).share[slot], share_area(r, slot), bytes); };
   if (const Status s = await_root(roots_[slot], n); s != Status::ok) return s;
   roots_[slot] = root;
-  std::memcpy(operand(rank_), in, bytes);
+  copy_bytes(operand(rank_), in, bytes);
   desk(rank_).share[slot].sequence.store(n, std::memory_order_release);
   if (rank_ != root) return Status::ok;
   expect(n + 2, bytes);

@@ -22,6 +22,9 @@ class Segment {
   ~Segment();
   Segment(const Segment&) = delete;
 
+  /// Has each rank a CPU of its own, as far as all of them know? The same on all ranks.
+  bool roomy() const { return roomy_; }
+
   Status barrier();
   Status bcast(const pml::Buffer&, int root);
   /// `in` may be `out`. The type is contiguous and fits (see fits()). Operands stay in rank order and are combined as `order` says on
@@ -31,11 +34,12 @@ class Segment {
   Status reduce(const void* in, void* out, uint64_t count, const type::Datatype&, const op::Op&, int root, Order);
 
   /// Each rank's block to all: `out` has as many elements as `in`, of each rank, one after another. `in` may be the own place in it.
-  /// Here and in the next two a rank gives at most `most_exchanged` bytes.
+  /// Here and in the next one a rank gives at most `most_exchanged` bytes.
   Status allgather(const pml::Buffer& in, const pml::Buffer& out);
   /// To each rank a block; both have `count` elements a rank. `in` may be `out`.
   Status alltoall(const pml::Buffer& in, const pml::Buffer& out);
-  /// To each rank `count` elements of the sums of `in`, which has as many for each. `in` may begin where `out` does.
+  /// To each rank `count` elements of the sums of `in`, which has as many for each. `in` may begin where `out` does. An element of each
+  /// rank takes at most `most_exchanged` bytes; all meet once for each so many.
   Status reduce_scatter(const void* in, void* out, uint64_t count, const type::Datatype&, const op::Op&);
   static constexpr uint64_t most_exchanged = 16384;
 
@@ -49,8 +53,9 @@ class Segment {
     uint64_t unused;
     std::byte data[48];
   };
-  static constexpr uint64_t kShares = 8;    ///< reduces under way: who only sends runs ahead of the root
-  static constexpr uint64_t kShare = 8192;  ///< bytes of an operand of these
+  static constexpr uint64_t kShares = 8;     ///< reduces under way: who only sends runs ahead of the root
+  static constexpr uint64_t kShort = 512;    ///< bytes of an operand that is called early
+  static constexpr uint64_t kShare = 16384;  ///< bytes of an operand of these
   /// What a rank writes.
   struct Desk {
     Line barrier;
@@ -67,13 +72,15 @@ class Segment {
     Line result[2];
   };
   static constexpr uint64_t kInline = sizeof(Line::data);
-  static constexpr uint64_t kChunk = most_exchanged;                 ///< bytes of an operand slot
+  static constexpr uint64_t kChunk = 32768;  ///< bytes of an operand slot
+  static_assert(most_exchanged <= kChunk);
   static constexpr uint64_t kAreas = 2 * kChunk + kShares * kShare;  ///< bytes of a rank's slots
   static constexpr uint64_t kPieces = 8;                             ///< broadcast pieces under way
   static constexpr uint64_t kPiece = 8192;
-  static constexpr uint32_t kFlat = 8;  ///< up to so many ranks, each looks at all others itself
+  static constexpr uint64_t kSharedOut = 8192;  ///< bytes of an allreduce up to which all combine all
+  static constexpr uint32_t kFlat = 8;          ///< up to so many ranks, each looks at all others itself
 
-  Segment(pml::Team&, std::byte* memory, size_t bytes);
+  Segment(pml::Team&, std::byte* memory, size_t bytes, bool roomy);
   static size_t bytes_for(uint32_t ranks);
   Header& header() { return *reinterpret_cast<Header*>(memory_); }
   Desk& desk(uint32_t rank) { return desks_[rank]; }
@@ -102,9 +109,20 @@ class Segment {
   template <class Operand>
   const std::byte* combine(const Work&, Operand operand, int32_t first, int32_t last, std::byte* to, std::byte* spare);
   std::byte* spare_for(Order);
+  std::byte* scratch();
   template <class Give, class Take>
   Status exchange(uint64_t bytes, Give give, Take take);
   Status exchange_blocks(type::Cursor mine, const pml::Buffer& out, uint64_t block, uint64_t at);
+  /// A rank's share of what is reduced: its first element here, and how many there are.
+  struct Share {
+    const std::byte* address;
+    uint64_t count;
+  };
+  /// Most elements of a share: those of all others fit a slot.
+  uint64_t most_shared(uint64_t unit) const { return kChunk / (size_ - 1) / unit; }
+  template <class Part>
+  Status reduce_shares(Part part, uint64_t most, const Work&, std::byte* to);
+  Status allreduce_shared_out(const std::byte* in, std::byte* out, const Work&);
   Status await_readers(uint64_t piece);
   Status await_root(uint32_t root, uint64_t n);
   void expect(uint64_t n, uint64_t bytes);
@@ -113,11 +131,13 @@ class Segment {
   const uint32_t rank_, size_;
   std::byte* const memory_;
   const size_t bytes_;
+  const bool roomy_;
   Desk* desks_;
   Line* pieces_;  // kPieces of them
   std::byte* piece_areas_;
   std::byte* areas_;
-  std::vector<std::byte> spare_;  // partial results of orders that have several at once
+  std::vector<std::byte> spare_;    // partial results of orders that have several at once
+  std::vector<std::byte> scratch_;  // a share's result
   int spins_;
   // How far this rank is, equal on all ranks between calls.
   uint64_t barriers_ = 0, allreduces_ = 0 /* and exchanges */, reduces_ = 0, broadcasts_ = 0;
@@ -125,8 +145,8 @@ class Segment {
   struct {
     uint32_t root = 0;
     uint64_t reduce = 0;
-  } collected_;                   // up to which this root is known to have collected
-  uint64_t all_consumed_ = 0;     // pieces that all ranks are known to have taken
+  } collected_;                // up to which this root is known to have collected
+  uint64_t all_consumed_ = 0;  // pieces that all ranks are known to have taken
 };
 
 }  // namespace weft::coll::node

@@ -5,6 +5,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <utility>
@@ -81,11 +82,17 @@ std::byte* make(Ticket& ticket, size_t bytes) {
   return memory;
 }
 
-/// Rank 0: true if all others have come in.
-bool invite(Mail& mail, Ticket& ticket, uint32_t size, bool mine) {
-  bool all = mine, theirs = false;
+/// What a rank says of the segment: it has none, or has it, and does or does not share its CPU. Of all ranks the least counts.
+enum class Answer : uint8_t { none, crowded, roomy };
+
+/// Rank 0: what all say.
+Answer invite(Mail& mail, Ticket& ticket, uint32_t size, Answer mine) {
+  Answer all = mine;
   for (uint32_t r = 1; r < size; ++r) mail.send(r, ticket);
-  for (uint32_t r = 1; r < size; ++r) all &= mail.receive(r, theirs) && theirs;
+  for (uint32_t r = 1; r < size; ++r) {
+    Answer theirs = Answer::none;
+    all = mail.receive(r, theirs) ? std::min(all, theirs) : Answer::none;
+  }
   for (uint32_t r = 1; r < size; ++r) mail.send(r, all);
   return all;
 }
@@ -95,23 +102,25 @@ bool invite(Mail& mail, Ticket& ticket, uint32_t size, bool mine) {
 std::unique_ptr<Segment> Segment::wire(pml::Team& team, int tag) {
   const uint32_t size = team.size();
   const size_t bytes = bytes_for(size);
+  const boot::Job& job = team.lane().boot().job();
   bool usable = true;
   for (uint32_t r = 0; r < size; ++r) usable &= r == team.rank() || team.lane().same_node(team, r);
   Mail mail(team, tag);
   Ticket ticket;
   std::byte* memory = nullptr;
-  bool all = false;
+  const auto answer = [&] { return !memory ? Answer::none : job.node_ranks.size() > job.cpus ? Answer::crowded : Answer::roomy; };
+  Answer all = Answer::none;
   if (team.rank() == 0) {
     if (usable) memory = make(ticket, bytes);
-    all = invite(mail, ticket, size, memory != nullptr);
+    all = invite(mail, ticket, size, answer());
     if (ticket.descriptor >= 0) close(ticket.descriptor);
   } else if (mail.receive(0, ticket)) {
     if (usable) memory = open_ticket(ticket, bytes);
-    bool in = memory != nullptr;
-    mail.send(0, in);
-    if (!mail.receive(0, all)) all = false;
+    Answer mine = answer();
+    mail.send(0, mine);
+    if (!mail.receive(0, all)) all = Answer::none;
   }
-  if (all) return std::unique_ptr<Segment>(new Segment(team, memory, bytes));
+  if (all != Answer::none) return std::unique_ptr<Segment>(new Segment(team, memory, bytes, all == Answer::roomy));
   if (memory) munmap(memory, bytes);
   log(Level::info, "collectives of %u ranks on this node go by messages: no shared segment", size);
   return nullptr;

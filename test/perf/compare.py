@@ -184,7 +184,7 @@ def measure(part, turns, line, options):
         kept = same_distance(samples) if taken and line.command else None
         if taken >= options.runs and (not line.command or (kept and min(map(len, kept.values())) * 2 >= options.runs)):
             break
-        for column in turns:
+        for column in turns[taken % len(turns):] + turns[:taken % len(turns)]:  # nobody always follows the same one
             if part != "start_up" or column.name != SOCKETS:
                 samples[column.name].append(sample(column, part, line, options))
     return {name: taken for name, taken in samples.items() if taken}

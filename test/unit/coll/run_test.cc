@@ -481,8 +481,8 @@ void run_kernels_in_turn(std::initializer_list<uint32_t> sizes) {
                                         Collective::alltoall,
                                         Collective::reduce_scatter_block};
         Case c{kinds[random() % 7], 0, 0, false, false, false, false, Mode::blocking, i};
-        constexpr uint64_t counts[] = {0, 1, 5, 6, 7, 1000, 5000};
-        c.count = counts[random() % 7];
+        constexpr uint64_t counts[] = {0, 1, 5, 6, 7, 1000, 5000, 9001};
+        c.count = counts[random() % std::size(counts)];
         c.root = static_cast<int>(random() % static_cast<uint32_t>(w.size));
         c.in_place = random() % 2 && c.what != Collective::bcast && c.what != Collective::barrier;
         c.gappy_out = random() % 2 && c.what == Collective::bcast;

@@ -177,6 +177,9 @@ TEST_CASE("decisions say by whose word") {
   CHECK(decide(a, {}, false).by == By::thresholds);
   CHECK(decide({.pattern = Pattern::barrier, .size = 6}, {}, true).node);
   CHECK_FALSE(decide({.pattern = Pattern::barrier, .size = 6}, {}, false).node);
+  Agreed large_of_two{.pattern = Pattern::allreduce, .size = 2, .bytes = 1 << 20};
+  CHECK(wants_node(large_of_two, {}, {}, true));
+  CHECK_FALSE(wants_node(large_of_two, {}, {}, false));  // meetings cost switches
   CHECK_FALSE(decide({.pattern = Pattern::gather, .size = 6}, {}, true).node);
   const Setting setting("allreduce:64K-1M=ring;reduce=node;barrier=dissemination");
   CHECK(decide(a, {}, true).unusable);
