@@ -297,13 +297,14 @@ TEST_CASE("exact sums of blocks of different sizes go in pieces") {
           Doubles in(static_cast<size_t>(std::accumulate(counts.begin(), counts.end(), 0))), out(in.size(), 4711);
           for (uint64_t i = 0; i < in.size() && w.rank < kTerms; ++i) in[i] = term(w.rank, i);
           if (in_place) out = in;
-          const Call c{.what = Collective::reduce_scatter,
-                       .in = in.data(),
-                       .out = out.data(),
-                       .in_place = in_place,
-                       .out_counts = Counts(counts.data()),
-                       .out_type = &type::of(type::Basic::float64),
-                       .op = &operation(MPI_SUM)};
+          Call c;
+          c.what = Collective::reduce_scatter;
+          c.in = in.data();
+          c.out = out.data();
+          c.in_place = in_place;
+          c.out_counts = Counts(counts.data());
+          c.out_type = &type::of(type::Basic::float64);
+          c.op = &operation(MPI_SUM);
           if (run(w.state, c)) return std::string(last_failure());
           const auto& sums = exact_sums((1U << kTerms) - 1);
           const auto mine = static_cast<size_t>(counts[static_cast<size_t>(w.rank)]);
