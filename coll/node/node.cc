@@ -16,12 +16,13 @@ constexpr size_t page_up(size_t n) { return (n + 4095) & ~size_t{4095}; }
 
 }  // namespace
 
-size_t Segment::bytes_for(uint32_t ranks) {
-  return page_up(sizeof(Header) + ranks * sizeof(Desk) + kPieces * sizeof(Line)) + kPieces * kPiece + ranks * kAreas + 2 * kChunk;
+size_t Segment::bytes_for(uint32_t ranks, uint32_t group) {
+  return page_up(sizeof(Header) + ranks * sizeof(Desk) + kPieces * sizeof(Line)) + kPieces * kPiece + ranks * kAreas +
+         (2 + 4 * groups(ranks, group)) * kChunk;
 }
 
-Segment::Segment(pml::Team& team, std::byte* memory, size_t bytes, bool roomy)
-    : lane_(team.lane()), rank_(team.rank()), size_(team.size()), memory_(memory), bytes_(bytes), roomy_(roomy) {
+Segment::Segment(pml::Team& team, std::byte* memory, size_t bytes, bool roomy, uint32_t group)
+    : lane_(team.lane()), rank_(team.rank()), size_(team.size()), memory_(memory), bytes_(bytes), roomy_(roomy), group_(group) {
   desks_ = reinterpret_cast<Desk*>(memory + sizeof(Header));
   pieces_ = reinterpret_cast<Line*>(desks_ + size_);
   piece_areas_ = memory + page_up(sizeof(Header) + size_ * sizeof(Desk) + kPieces * sizeof(Line));
@@ -46,6 +47,7 @@ inline Status Segment::wait_for(const std::atomic<uint64_t>& word, uint64_t at_l
 
 Status Segment::barrier() {
   const uint64_t n = ++barriers_;
+  if (group_) return barrier_in_groups(n);
   if (size_ > kFlat) {
     // One counter: a rank waits once, however many there are.
     if (header().arrivals.fetch_add(1, std::memory_order_acq_rel) + 1 == n * size_) {
@@ -58,6 +60,25 @@ Status Segment::barrier() {
   for (uint32_t r = 0; r < size_; ++r) {
     if (const Status s = wait_for(desk(r).barrier.sequence, n); s != Status::ok) return s;
   }
+  return Status::ok;
+}
+
+/// A group's ranks tell their leader, the leaders each other, and each its group: three lines after one another, however many ranks there
+/// are. A counter would pass from rank to rank.
+Status Segment::barrier_in_groups(uint64_t n) {
+  const uint32_t first = leader(rank_), last = end_of_group();
+  if (rank_ != first) {
+    desk(rank_).barrier.sequence.store(n, std::memory_order_release);
+    return wait_for(desk(first).released.sequence, n);
+  }
+  for (uint32_t r = first + 1; r < last; ++r) {
+    if (const Status s = wait_for(desk(r).barrier.sequence, n); s != Status::ok) return s;
+  }
+  desk(rank_).barrier.sequence.store(n, std::memory_order_release);
+  for (uint32_t r = 0; r < size_; r += group_) {
+    if (const Status s = wait_for(desk(r).barrier.sequence, n); s != Status::ok) return s;
+  }
+  desk(rank_).released.sequence.store(n, std::memory_order_release);
   return Status::ok;
 }
 
@@ -141,7 +162,8 @@ Status Segment::allreduce_chunk(const std::byte* in, std::byte* out, const Work&
   auto operand = [&](uint32_t r) { return offered(r, bytes); };
   copy_bytes(operand(rank_), in, bytes);
   auto fold = [&](std::byte* to) { combine(work, operand, 0, static_cast<int32_t>(size_), to, spare_for(work.order)); };
-  if (size_ <= kFlat) {
+  if (group_ && work.order == Order::chain) return allreduce_in_groups(n, out, work);
+  if (size_ <= kFlat || group_) {
     desk(rank_).offer[parity].sequence.store(n, std::memory_order_release);
     for (uint32_t r = 0; r < size_; ++r) {
       if (const Status s = wait_for(desk(r).offer[parity].sequence, n); s != Status::ok) return s;
@@ -159,6 +181,43 @@ Status Segment::allreduce_chunk(const std::byte* in, std::byte* out, const Work&
     return s;
   }
   copy_bytes(out, place, bytes);
+  return Status::ok;
+}
+
+/// The operands are where they are offered. Each leader combines those of its group, then what all leaders have, so that all have the same
+/// bits; its group takes that from it. Slots are free two rounds later: whoever read them has given something since that was waited for.
+Status Segment::allreduce_in_groups(uint64_t n, std::byte* out, const Work& work) {
+  const uint64_t bytes = work.count * work.type.size;
+  const int parity = static_cast<int>(n & 1);
+  const uint32_t first = leader(rank_), last = end_of_group();
+  const auto place = [&](Line& line, uint32_t lead, int kind) { return data(line, group_area(lead / group_, kind, parity), bytes); };
+  Line& outcome = desk(first).outcome[parity];
+  desk(rank_).offer[parity].sequence.store(n, std::memory_order_release);
+  if (rank_ != first) {
+    if (const Status s = wait_for(outcome.sequence, n); s != Status::ok) return s;
+    copy_bytes(out, place(outcome, first, 1), bytes);
+    return Status::ok;
+  }
+  Status status = Status::ok;
+  const auto of_rank = [&](uint32_t r) -> const std::byte* {
+    status = wait_for(desk(r).offer[parity].sequence, n);
+    return status == Status::ok ? offered(r, bytes) : nullptr;
+  };
+  const auto of_group = [&](uint32_t g) -> const std::byte* {
+    Line& line = desk(g * group_).partial[parity];
+    status = wait_for(line.sequence, n);
+    return status == Status::ok ? place(line, g * group_, 0) : nullptr;
+  };
+  const auto publish = [&](Line& line, int kind, const std::byte* what) {
+    copy_bytes(place(line, first, kind), what, bytes);
+    line.sequence.store(n, std::memory_order_release);
+  };
+  const std::byte* sum = combine(work, of_rank, static_cast<int32_t>(first), static_cast<int32_t>(last), out, nullptr);
+  if (!sum) return status;
+  publish(desk(first).partial[parity], 0, sum);
+  sum = combine(work, of_group, 0, static_cast<int32_t>(groups(size_, group_)), out, nullptr);
+  if (!sum) return status;
+  publish(outcome, 1, sum);
   return Status::ok;
 }
 
@@ -182,7 +241,7 @@ Status Segment::exchange(uint64_t bytes, Give give, Take take) {
   const uint64_t n = ++allreduces_;
   give(offered(rank_, bytes));
   desk(rank_).offer[n & 1].sequence.store(n, std::memory_order_release);
-  if (size_ > kFlat) header().offers.fetch_add(1, std::memory_order_acq_rel);  // where allreduce counts who has come
+  if (size_ > kFlat && !group_) header().offers.fetch_add(1, std::memory_order_acq_rel);  // where allreduce counts who has come
   for (uint32_t i = 0, r = rank_; i < size_; ++i, r = r + 1 == size_ ? 0 : r + 1) {
     if (const Status s = wait_for(desk(r).offer[n & 1].sequence, n); s != Status::ok) return s;
     take(r, offered(r, bytes));

@@ -1,6 +1,7 @@
 // Collectives among ranks of one node, by flags and slots in a shared segment: matching messages would cost more than the work.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -61,6 +62,9 @@ class Segment {
     Line barrier;
     Line offer[2];        ///< its operand of an allreduce, or what it gives to an exchange
     Line share[kShares];  ///< its operands of the latest reduces
+    Line partial[2];      ///< a leader's: what its group gives to an allreduce
+    Line outcome[2];      ///< a leader's: the result, for its group
+    Line released;        ///< a leader's: the latest barrier that all have come to
     Line consumed;        ///< the latest broadcast piece it has taken
     Line collected;       ///< the latest reduce that it has done as a root
   };
@@ -80,8 +84,8 @@ class Segment {
   static constexpr uint64_t kSharedOut = 8192;  ///< bytes of an allreduce up to which all combine all
   static constexpr uint32_t kFlat = 8;          ///< up to so many ranks, each looks at all others itself
 
-  Segment(pml::Team&, std::byte* memory, size_t bytes, bool roomy);
-  static size_t bytes_for(uint32_t ranks);
+  Segment(pml::Team&, std::byte* memory, size_t bytes, bool roomy, uint32_t group);
+  static size_t bytes_for(uint32_t ranks, uint32_t group);
   Header& header() { return *reinterpret_cast<Header*>(memory_); }
   Desk& desk(uint32_t rank) { return desks_[rank]; }
   std::byte* data(Line& line, std::byte* area, uint64_t bytes) { return bytes <= kInline ? line.data : area; }
@@ -93,6 +97,12 @@ class Segment {
   }
   std::byte* share_area(uint32_t rank, uint64_t slot) { return areas_ + rank * kAreas + 2 * kChunk + slot * kShare; }
   std::byte* result_area(int parity) { return areas_ + size_ * kAreas + static_cast<uint32_t>(parity) * kChunk; }
+  std::byte* group_area(uint32_t g, int kind, int parity) {
+    return areas_ + size_ * kAreas + (2 + 4 * g + static_cast<uint32_t>(2 * kind + parity)) * kChunk;
+  }
+  static uint32_t groups(uint32_t ranks, uint32_t group) { return group ? (ranks + group - 1) / group : 0; }
+  uint32_t leader(uint32_t rank) const { return rank - rank % group_; }
+  uint32_t end_of_group() const { return std::min(size_, leader(rank_) + group_); }
 
   template <class Ready>
   Status wait(Ready ready);
@@ -105,6 +115,8 @@ class Segment {
     Order order;
   };
   Status allreduce_chunk(const std::byte* in, std::byte* out, const Work&);
+  Status allreduce_in_groups(uint64_t n, std::byte* out, const Work&);
+  Status barrier_in_groups(uint64_t n);
   Status reduce_chunk(const std::byte* in, std::byte* out, const Work&, uint32_t root);
   template <class Operand>
   const std::byte* combine(const Work&, Operand operand, int32_t first, int32_t last, std::byte* to, std::byte* spare);
@@ -132,6 +144,7 @@ class Segment {
   std::byte* const memory_;
   const size_t bytes_;
   const bool roomy_;
+  const uint32_t group_;  // ranks that meet among themselves first; 0: there are no groups
   Desk* desks_;
   Line* pieces_;  // kPieces of them
   std::byte* piece_areas_;

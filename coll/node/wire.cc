@@ -12,17 +12,24 @@
 
 #include "coll/node/node.h"
 #include "runtime/base/log.h"
+#include "runtime/config/config.h"
 #include "runtime/type/predefined.h"
 
 namespace weft::coll::node {
 
 namespace {
 
+config::Integer group_setting("coll", "group", "0",
+                              "Ranks of a host that meet among themselves in shared memory before their leaders do, in barriers and short "
+                              "allreduces, if there are more of them. "
+                              "0: 8 where each rank has a CPU of its own, else no groups, as each meeting costs a switch. 1: no groups.");
+
 /// What rank 0 tells: which file descriptor of which process; the nonce shows that it is the right one (process numbers mean
 /// something else in another container).
 struct Ticket {
   uint64_t nonce = 0;
   int32_t process = 0, descriptor = -1;
+  uint32_t group = 0;  ///< Segment::group_
 };
 
 class Mail {
@@ -82,6 +89,13 @@ std::byte* make(Ticket& ticket, size_t bytes) {
   return memory;
 }
 
+/// How many ranks make a group: 8, neighbours mostly, often share a cache.
+uint32_t group_for(uint32_t size, bool crowded) {
+  const int64_t wish = group_setting.get();
+  const uint32_t group = wish > 0 ? static_cast<uint32_t>(std::min<int64_t>(wish, size)) : crowded ? 1 : 8;
+  return group > 1 && group < size && (wish > 0 || size > 8) ? group : 0;
+}
+
 /// What a rank says of the segment: it has none, or has it, and does or does not share its CPU. Of all ranks the least counts.
 enum class Answer : uint8_t { none, crowded, roomy };
 
@@ -101,26 +115,28 @@ Answer invite(Mail& mail, Ticket& ticket, uint32_t size, Answer mine) {
 
 std::unique_ptr<Segment> Segment::wire(pml::Team& team, int tag) {
   const uint32_t size = team.size();
-  const size_t bytes = bytes_for(size);
   const boot::Job& job = team.lane().boot().job();
+  const bool crowded = job.node_ranks.size() > job.cpus;
   bool usable = true;
   for (uint32_t r = 0; r < size; ++r) usable &= r == team.rank() || team.lane().same_node(team, r);
   Mail mail(team, tag);
   Ticket ticket;
   std::byte* memory = nullptr;
-  const auto answer = [&] { return !memory ? Answer::none : job.node_ranks.size() > job.cpus ? Answer::crowded : Answer::roomy; };
+  const auto answer = [&] { return !memory ? Answer::none : crowded ? Answer::crowded : Answer::roomy; };
   Answer all = Answer::none;
   if (team.rank() == 0) {
-    if (usable) memory = make(ticket, bytes);
+    ticket.group = group_for(size, crowded);
+    if (usable) memory = make(ticket, bytes_for(size, ticket.group));
     all = invite(mail, ticket, size, answer());
     if (ticket.descriptor >= 0) close(ticket.descriptor);
   } else if (mail.receive(0, ticket)) {
-    if (usable) memory = open_ticket(ticket, bytes);
+    if (usable) memory = open_ticket(ticket, bytes_for(size, ticket.group));
     Answer mine = answer();
     mail.send(0, mine);
     if (!mail.receive(0, all)) all = Answer::none;
   }
-  if (all != Answer::none) return std::unique_ptr<Segment>(new Segment(team, memory, bytes, all == Answer::roomy));
+  const size_t bytes = bytes_for(size, ticket.group);
+  if (all != Answer::none) return std::unique_ptr<Segment>(new Segment(team, memory, bytes, all == Answer::roomy, ticket.group));
   if (memory) munmap(memory, bytes);
   log(Level::info, "collectives of %u ranks on this node go by messages: no shared segment", size);
   return nullptr;
