@@ -1,6 +1,5 @@
 #include "launcher/coll_words.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 

@@ -27,8 +27,7 @@ Segment::Segment(pml::Team& team, std::byte* memory, size_t bytes, bool roomy, u
   pieces_ = reinterpret_cast<Line*>(desks_ + size_);
   piece_areas_ = memory + page_up(sizeof(Header) + size_ * sizeof(Desk) + kPieces * sizeof(Line));
   areas_ = piece_areas_ + kPieces * kPiece;
-  const boot::Job& job = lane_.boot().job();
-  spins_ = job.node_ranks.size() > job.cpus ? 4 : 64;
+  spins_ = crowded(lane_.boot().job()) ? 4 : 64;
 }
 
 template <class Ready>

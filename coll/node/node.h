@@ -86,6 +86,8 @@ class Segment {
 
   Segment(pml::Team&, std::byte* memory, size_t bytes, bool roomy, uint32_t group);
   static size_t bytes_for(uint32_t ranks, uint32_t group);
+  /// As far as this rank knows.
+  static bool crowded(const boot::Job& job) { return job.node_ranks.size() > job.cpus; }
   Header& header() { return *reinterpret_cast<Header*>(memory_); }
   Desk& desk(uint32_t rank) { return desks_[rank]; }
   std::byte* data(Line& line, std::byte* area, uint64_t bytes) { return bytes <= kInline ? line.data : area; }

@@ -115,17 +115,16 @@ Answer invite(Mail& mail, Ticket& ticket, uint32_t size, Answer mine) {
 
 std::unique_ptr<Segment> Segment::wire(pml::Team& team, int tag) {
   const uint32_t size = team.size();
-  const boot::Job& job = team.lane().boot().job();
-  const bool crowded = job.node_ranks.size() > job.cpus;
+  const bool shares_cpu = crowded(team.lane().boot().job());
   bool usable = true;
   for (uint32_t r = 0; r < size; ++r) usable &= r == team.rank() || team.lane().same_node(team, r);
   Mail mail(team, tag);
   Ticket ticket;
   std::byte* memory = nullptr;
-  const auto answer = [&] { return !memory ? Answer::none : crowded ? Answer::crowded : Answer::roomy; };
+  const auto answer = [&] { return !memory ? Answer::none : shares_cpu ? Answer::crowded : Answer::roomy; };
   Answer all = Answer::none;
   if (team.rank() == 0) {
-    ticket.group = group_for(size, crowded);
+    ticket.group = group_for(size, shares_cpu);
     if (usable) memory = make(ticket, bytes_for(size, ticket.group));
     all = invite(mail, ticket, size, answer());
     if (ticket.descriptor >= 0) close(ticket.descriptor);

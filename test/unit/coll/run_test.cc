@@ -419,8 +419,8 @@ std::vector<Case> cases(Pattern p, int size, uint32_t seed) {
   return all;
 }
 
-void force(const std::string& text) {
-  config::Variable* v = config::find("WEFT_COLL");
+void force(const std::string& text, const char* variable = "WEFT_COLL") {
+  config::Variable* v = config::find(variable);
   REQUIRE(v);
   REQUIRE(v->set(text, config::Origin::program));
 }
@@ -510,30 +510,23 @@ TEST_CASE("kernels in shared memory agree with the model, on more ranks", "[more
 TEST_CASE("kernels in shared memory follow each other with changing roots and sizes") { run_kernels_in_turn({2, 5}); }
 TEST_CASE("kernels in shared memory follow each other with changing roots and sizes, on more ranks", "[more]") { run_kernels_in_turn({9}); }
 
-/// As many ranks as that meet among themselves before groups do; 0: as ever.
-void set_group(const char* ranks) {
-  config::Variable* v = config::find("WEFT_COLL_GROUP");
-  REQUIRE(v);
-  REQUIRE(v->set(ranks, config::Origin::program));
-}
-
 TEST_CASE("kernels in shared memory, by groups") {
   force("barrier=node;allreduce=node;allgather=node");
   for (const auto& [size, group] : std::vector<std::pair<uint32_t, const char*>>{{3, "2"}, {5, "2"}, {9, "4"}, {11, "3"}}) {
-    set_group(group);
+    force(group, "WEFT_COLL_GROUP");
     for (Pattern p : {Pattern::barrier, Pattern::allreduce, Pattern::allgather}) {
       INFO(to_string(p) << " of " << size << " in groups of " << group);
       CHECK(run_all(p, size) == "");
     }
   }
-  set_group("0");
+  force("0", "WEFT_COLL_GROUP");
   force("");
 }
 
 TEST_CASE("kernels in shared memory for 64 ranks") {
   force("barrier=node;bcast=node;allreduce=node;allgather=node;alltoall=node;reduce_scatter=node");
   for (const char* group : {"1", "8"}) {
-    set_group(group);
+    force(group, "WEFT_COLL_GROUP");
     const std::string wrong = on_ranks(64, [](RankWorld& w) {
       constexpr Collective kinds[] = {Collective::allreduce, Collective::barrier,   Collective::bcast,
                                       Collective::allgather, Collective::allreduce, Collective::reduce_scatter_block};
@@ -546,7 +539,7 @@ TEST_CASE("kernels in shared memory for 64 ranks") {
     });
     CHECK(wrong == "");
   }
-  set_group("0");
+  force("0", "WEFT_COLL_GROUP");
   force("");
 }
 
