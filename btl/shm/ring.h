@@ -4,7 +4,9 @@
 // up to 40 bytes of payload. Longer payloads lie contiguously in the bulk area, in the order of the slots, so that both sides
 // compute where from the lengths alone. A slot's length word is stored last and carries the phase of its lap in the top bit: the
 // consumer polls that one word, nothing has to be cleared, and no index is shared on the way of a message. The consumer reports
-// what it has freed in a line of its own, which the producer reads only when it believes the ring to be full.
+// what it has freed in a line of its own, which the producer reads only when it believes the ring to be full, or is about to write to pages
+// that have not been in use: if the area is empty it begins again instead, so that short messages go through few lines, which stay in
+// caches.
 //
 // A payload of some KiB grows before the consumer's eyes: its slot is stored first, then the payload piece by piece, each counted in a line
 // of the producer's. So the consumer, who knows by then where it belongs, copies one piece out while the next is copied in.
@@ -23,14 +25,18 @@
 #include <cstring>
 
 #include "btl/btl.h"
+#include "runtime/base/copy.h"
 
 namespace weft::btl::shm {
 
 constexpr size_t kLine = 64;
 constexpr uint32_t kSlotPayload = 40;
 constexpr uint32_t kPhaseBit = 1u << 31;
-constexpr uint32_t kGrowsBit = 1u << 30;                     ///< the payload follows its slot
-constexpr uint32_t kGrowsFrom = 32 << 10;                    ///< payloads that grow are no shorter
+constexpr uint32_t kGrowsBit = 1u << 30;         ///< the payload follows its slot
+constexpr uint32_t kRestartBit = 1u << 29;       ///< the payload lies at the beginning of the area: nothing else is in it
+constexpr uint32_t kTouch = 4096, kBrief = 256;  ///< the area is taken into use by so much; short payloads begin it again
+constexpr uint32_t kGrowsFrom = 32 << 10;        ///< payloads that grow are no shorter
+constexpr uint32_t kClaimed = 6;
 constexpr uint32_t kPieceFrom = 8 << 10, kPiece = 16 << 10;  ///< by so much at a time: a quarter of the payload within these
 
 /// One message as it lies in memory: a Header whose length word doubles as the ready flag, and a short payload.
@@ -38,7 +44,7 @@ struct alignas(kLine) Slot {
   uint64_t context;
   int32_t tag;
   int32_t source;
-  std::atomic<uint32_t> word;  ///< length, and in the top bits the phase and whether the payload grows
+  std::atomic<uint32_t> word;  ///< length, and in the top bits the phase, whether the payload grows, and whether it restarts the area
   uint16_t sequence;
   uint8_t kind;
   uint8_t flags;
@@ -94,6 +100,10 @@ class Placement {
     total_ += place.taken;
   }
   uint64_t total() const { return total_; }
+  /// The next one lies at the beginning.
+  void restart() { offset_ = 0; }
+  /// Where the next one begins, if it fits there.
+  uint32_t offset() const { return offset_; }
 
  private:
   uint32_t size_;
@@ -167,18 +177,25 @@ class Producer {
     if (h.length <= kSlotPayload) {
       write(slot.payload, 0, h.length);
       store(slot, h, h.length);
+      claim_line(&slots_[(tail_ + kClaimed) & (shape_.slots - 1)]);
     } else {
-      const Placement::Place place = placement_.next(h.length);
+      Placement::Place place = placement_.next(h.length);
+      uint32_t word = h.length;
+      if (place.next > touched_ && spread(place)) [[unlikely]] {
+        placement_.restart();
+        place = placement_.next(h.length);
+        word |= kRestartBit;
+      }
       if (placement_.total() + place.taken > bulk_limit_) {
         refresh();
         if (placement_.total() + place.taken > bulk_limit_) return false;
       }
       placement_.advance(place);
       if (alone && h.length >= kGrowsFrom) {
-        grow(slot, h, bulk_ + place.offset, write);
+        grow(slot, h, word, bulk_ + place.offset, write);
       } else {
         write(bulk_ + place.offset, 0, h.length);
-        store(slot, h, h.length);
+        store(slot, h, word);
       }
     }
     ++tail_;
@@ -199,8 +216,8 @@ class Producer {
     slot.word.store(word | phase(tail_), std::memory_order_release);
   }
   template <class Write>
-  [[gnu::noinline]] void grow(Slot& slot, const Header& h, std::byte* to, Write& write) {
-    store(slot, h, h.length | kGrowsBit);
+  [[gnu::noinline]] void grow(Slot& slot, const Header& h, uint32_t word, std::byte* to, Write& write) {
+    store(slot, h, word | kGrowsBit);
     const uint32_t most = std::clamp(h.length / 4 & ~(uint32_t{kLine} - 1), kPieceFrom, kPiece);
     for (uint32_t from = 0; from < h.length;) {
       const uint32_t n = std::min(most, h.length - from);
@@ -209,6 +226,16 @@ class Producer {
       grown_bytes_ += n;
       grown_->bytes.store(grown_bytes_, std::memory_order_release);
     }
+  }
+  /// The area is about to be taken into use up to the end of a payload, pages that neither side's cache has. True if it had better begin
+  /// again, since all that was in it has been taken.
+  [[gnu::noinline]] bool spread(const Placement::Place& place) {
+    if (place.taken <= kBrief && place.offset != 0) {
+      refresh();
+      if (bulk_limit_ == placement_.total() + shape_.bulk_bytes) return true;
+    }
+    touched_ = (place.next + kTouch - 1) & ~(kTouch - 1);
+    return false;
   }
   bool refresh() {
     if (!freed_) return false;
@@ -223,6 +250,7 @@ class Producer {
   Grown* grown_ = nullptr;
   std::byte* bulk_ = nullptr;
   Placement placement_{0};
+  uint32_t touched_ = 0;  // bytes of the bulk area in use so far
   uint64_t tail_ = 0;
   uint64_t grown_bytes_ = 0;
   uint64_t limit_ = 0;
@@ -260,8 +288,12 @@ class Consumer {
   bool take_one(Deliver&& deliver, Land&& land, Broken&& broken) {
     const Slot& slot = slots_[head_ & (shape_.slots - 1)];
     const uint32_t word = slot.word.load(std::memory_order_acquire);
-    if ((word & kPhaseBit) != phase()) return false;
-    const uint32_t length = word & ~(kPhaseBit | kGrowsBit);
+    if ((word & kPhaseBit) != phase()) {
+      // Else a short payload would come after its slot, not with it. In a page not yet touched there is nothing to be had.
+      if (placement_.offset() % kTouch != 0) __builtin_prefetch(bulk_ + placement_.offset());
+      return false;
+    }
+    const uint32_t length = word & (kRestartBit - 1);
     const Header h{slot.context, slot.tag, slot.source, length, slot.sequence, slot.kind, slot.flags};
     if (length <= kSlotPayload) {
       deliver(h, slot.payload);
@@ -270,6 +302,7 @@ class Consumer {
         broken();
         return false;
       }
+      if (word & kRestartBit && !growing_) placement_.restart();
       if (word & kGrowsBit) {
         if (!take_growing(h, deliver, land)) return false;
       } else {

@@ -35,4 +35,13 @@ inline void copy_few(void* to, const void* from, size_t n) {
     std::memcpy(to, from, n);
 }
 
+/// Has the cache line brought here for writing, without waiting for it. Only a hint.
+inline void claim_line(const void* where) {
+#ifdef __x86_64__
+  asm volatile("prefetchw %0" : : "m"(*static_cast<const std::byte*>(where)));  // compilers emit it for some processors only
+#else
+  __builtin_prefetch(where, 1);
+#endif
+}
+
 }  // namespace weft

@@ -167,21 +167,22 @@ Target streams() {
           3};
 }
 
-/// A ring with messages of these lengths; the last one grows, if it is to.
-std::string ring_with(std::initializer_list<uint32_t> lengths, bool grows = false) {
+/// A ring with messages of these lengths; the last one's slot has `bits`.
+std::string ring_with(std::initializer_list<uint32_t> lengths, uint32_t bits = 0) {
   std::vector<std::byte> memory(kRing);
   shm::Producer producer(memory.data(), kRing);
   for (const uint32_t length : lengths)
     producer.push({7, 1, 2, length, 3, 1, 0}, false, [](std::byte* to, uint32_t, uint32_t n) { memset(to, 'p', n); });
   auto* slots = reinterpret_cast<shm::Slot*>(memory.data() + shm::Shape::slots_offset);
-  if (grows) slots[lengths.size() - 1].word |= shm::kGrowsBit;
+  slots[lengths.size() - 1].word |= bits;
   return weft::fuzz::text_of(memory);
 }
 
 /// A ring whose other side, another process, has written whatever it likes, and goes on doing so.
 Target rings() {
   return {"shm/ring",
-          {ring_with({0, 8, 40}), ring_with({41, 3000, 100, 8000}), ring_with({64, 64, 64, 0, 1}), ring_with({8, 6000}, true)},
+          {ring_with({0, 8, 40}), ring_with({41, 3000, 100, 8000}), ring_with({64, 64, 64, 0, 1}), ring_with({8, 6000}, shm::kGrowsBit),
+           ring_with({100, 3000}, shm::kRestartBit)},
           [](std::string_view in) {
             auto* memory = static_cast<std::byte*>(aligned_alloc(4096, kRing));
             memset(memory, 0, kRing);

@@ -114,6 +114,29 @@ TEST_CASE("ring: behaves as a bounded queue", "[shm]") {
   }
 }
 
+TEST_CASE("ring: short payloads keep to few lines while they are taken in time", "[shm]") {
+  constexpr uint32_t bytes = 64 << 10;
+  Memory memory(bytes);
+  Producer producer(memory.data(), bytes);
+  Consumer consumer(memory.data(), bytes);
+  const std::byte* const area = memory.data() + Shape::of(bytes).bulk_offset;
+  const auto furthest = [&](uint64_t from, uint64_t to, uint64_t at_once) {
+    int64_t most = 0;
+    for (uint64_t i = from; i < to; i += at_once) {
+      for (uint64_t j = i; j < i + at_once; ++j) REQUIRE(push(producer, j, 200));
+      uint64_t expected = i;
+      take(consumer, int(at_once), [&](const Header& h, const std::byte* payload) {
+        REQUIRE(same(h, expected++, 200, payload));
+        most = std::max(most, payload + 200 - area);
+      });
+      REQUIRE(expected == i + at_once);
+    }
+    return most;
+  };
+  CHECK(furthest(0, 1000, 1) <= kTouch);
+  CHECK(furthest(1000, 3000, 40) > 2 * kTouch);  // as many as are under way take their room
+}
+
 TEST_CASE("ring: short copies copy exactly", "[shm]") {
   for (uint32_t n = 0; n <= kSlotPayload; ++n) {
     std::byte from[kSlotPayload], to[kSlotPayload + 2];
