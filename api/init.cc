@@ -20,6 +20,7 @@
 #include "runtime/base/log.h"
 #include "runtime/boot/boot.h"
 #include "runtime/config/config.h"
+#include "runtime/topo/cpus.h"
 
 namespace weft::api {
 namespace {
@@ -79,6 +80,12 @@ const char* thread_level_name(int level) {
   }
 }
 
+/// Ranks that share CPUs begin side by side: neighbours, who work together more often than not, on different ones.
+void take_place(const boot::Job& job) {
+  if (job.node_ranks.size() <= job.cpus) return;
+  topo::start_at(static_cast<size_t>(std::ranges::lower_bound(job.node_ranks, job.rank) - job.node_ranks.begin()));
+}
+
 int open_instance(int wanted_level, int* provided) {
   const int levels[] = {MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE};
   if (std::ranges::find(levels, wanted_level) == std::end(levels))
@@ -98,6 +105,7 @@ int open_instance(int wanted_level, int* provided) {
   auto instance = comm::Instance::open(std::move(*bootstrap), wanted_level == MPI_THREAD_MULTIPLE, state.opened);
   if (!instance) return fail(MPI_ERR_OTHER, "cannot start: %s", instance.failure().text.c_str());
   state.instance = std::move(*instance);
+  take_place(state.instance->boot().job());
   state.active = state.opened = true;
   return MPI_SUCCESS;
 }

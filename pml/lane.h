@@ -21,6 +21,7 @@
 #include "pml/openings.h"
 #include "pml/operations.h"
 #include "pml/paths.h"
+#include "pml/patience.h"
 #include "pml/payloads.h"
 #include "pml/peer.h"
 #include "pml/prices.h"
@@ -505,6 +506,7 @@ class Lane final : private btl::Sink {
   void touch(Wire&);
   void sort_wires();
   int run_later_work();
+  uint64_t awake_for(bool silent) const;
   Status wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, bool silent);
   bool sleep(uint64_t limit_ns, bool (*done)(void*), void* argument);
   bool arm_all();
@@ -572,6 +574,7 @@ class Lane final : private btl::Sink {
   uint32_t next_context_ = 0;
   bool any_failed_ = false;
   bool crowded_ = false;
+  Patience patience_{16, 300};          // rounds of waits on a crowded node
   std::atomic<bool> gathering_{false};  // there are wires that can hold messages back; read without the lock
   bool closed_ = false;
 };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 #include <vector>
 
 #include "pml/lane.h"
@@ -18,14 +19,16 @@ namespace {
 config::Integer spin_variable("pml", "spin", "-1",
                               "Microseconds that an idle wait stays awake before it sleeps; -1: by how crowded the node is.");
 
-constexpr uint32_t kQuietEvery = 32;   // rounds between polls of wires that cost a system call
-constexpr uint32_t kOthersEvery = 16;  // fruitless questions between looks at other lanes
-constexpr int kSpinRounds = 20000;     // before the first look at the clock, if every rank has a CPU: some 0.2 ms
-constexpr int kSpinRoundsCrowded = 16;
+constexpr uint32_t kQuietEvery = 32;       // rounds between polls of wires that cost a system call
+constexpr int kThoroughEvery = 8;          // rounds, once a wait yields: the CPU is lent
+constexpr uint32_t kOthersEvery = 16;      // fruitless questions between looks at other lanes
+constexpr int kSpinRounds = 20000;         // before the first look at the clock, if every rank has a CPU: some 0.2 ms
 constexpr uint64_t kAwake_ns = 5'000'000;  // spinning and yielding before the first sleep
 constexpr uint64_t kAwakeCrowded_ns = 200'000;
-constexpr uint64_t kSleep_ns = 100'000'000;  // longest sleep: bounds the cost of a lost wake-up
-constexpr uint64_t kShortSleep_ns = 1'000'000;
+constexpr uint64_t kAwakeUnwoken_ns = 1'000'000;  // the same, where nobody wakes
+constexpr uint64_t kSleep_ns = 100'000'000;       // longest sleep: bounds the cost of a lost wake-up
+constexpr uint64_t kShortSleep_ns = 1'000'000, kNap_ns = 100'000;
+constexpr uint64_t kNapOfWait = 8;  // a nap that nobody ends lasts such a part of the wait so far
 
 }  // namespace
 
@@ -161,21 +164,32 @@ void Lane::defer(Deferred& work) {
 
 Status Lane::wait_for(bool (*done)(void*), void* argument, uint64_t nanoseconds) { return wait_loop(done, argument, nanoseconds, false); }
 
+/// Nanoseconds that an idle wait stays awake. Where nobody wakes, ranks that slept would make each other wait, and so sleep again, for
+/// longer than all of them take to run in turns.
+uint64_t Lane::awake_for(bool silent) const {
+  if (spin_variable.get() >= 0) return static_cast<uint64_t>(spin_variable.get()) * 1000;
+  if (!crowded_) return kAwake_ns;
+  return silent ? kAwakeUnwoken_ns : kAwakeCrowded_ns;
+}
+
 Status Lane::wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, bool silent) {
   const uint64_t start = limit_ns == kForever ? 0 : now_ns();
-  const int spins = crowded_ ? kSpinRoundsCrowded : kSpinRounds;
-  const uint64_t awake_ns = spin_variable.get() >= 0 ? static_cast<uint64_t>(spin_variable.get()) * 1000
-                            : crowded_               ? kAwakeCrowded_ns
-                                                     : kAwake_ns;
-  int idle = 0;
-  uint64_t idle_since = 0;
+  const uint64_t awake_ns = awake_for(silent);
+  int spins = -1, idle = 0;
+  bool in_vain = false;  // spinning has been
+  uint64_t idle_since = 0, waiting_since = 0;
   for (;;) {
     bool others;
     {
       std::lock_guard hold(lock_);
-      const int events = round(idle > spins);
-      if (done(argument)) return Status::ok;
+      if (spins < 0) spins = !crowded_ ? kSpinRounds : silent ? 0 : patience_.looks();
+      const int events = round(idle > spins && idle % kThoroughEvery == 0);
+      if (done(argument)) {
+        if (!in_vain) patience_.helped(idle);
+        return Status::ok;
+      }
       idle = events ? 0 : idle + 1;
+      if (idle > spins && !std::exchange(in_vain, true) && !silent) patience_.failed();
       others = others_due();
     }
     if (others || idle > spins) [[unlikely]]
@@ -187,11 +201,12 @@ Status Lane::wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, b
     const uint64_t now = now_ns();
     if (limit_ns != kForever && now - start >= limit_ns) return Status::again;
     if (idle == spins + 1) idle_since = now;
+    if (!waiting_since) waiting_since = now;
     if (now - idle_since < awake_ns) {
       sched_yield();
       continue;
     }
-    uint64_t longest = silent ? kShortSleep_ns : kSleep_ns;
+    uint64_t longest = silent ? std::clamp((now - waiting_since) / kNapOfWait, kNap_ns, kShortSleep_ns) : kSleep_ns;
     if (limit_ns != kForever) longest = std::min(longest, limit_ns - (now - start));
     if (sleep(longest, done, argument)) return Status::ok;
     idle = spins;  // one look, and a short time awake: who was woken is likely to be needed again soon

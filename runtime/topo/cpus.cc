@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "runtime/topo/cpu_set.h"
+
 namespace weft::topo {
 namespace {
 
@@ -82,6 +84,17 @@ uint32_t usable_cpus(const std::string& root) {
     if (got) break;
   }
   return std::min(mine, cgroup_cpus(root));
+}
+
+void start_at(size_t place) {
+  const std::vector<uint32_t> cpus = CpuSet::of_this_thread().cpus();
+  if (cpus.size() < 2 || cpus.back() >= CPU_SETSIZE) return;
+  cpu_set_t all, one;
+  CPU_ZERO(&all);
+  for (const uint32_t cpu : cpus) CPU_SET(cpu, &all);
+  CPU_ZERO(&one);
+  CPU_SET(cpus[place % cpus.size()], &one);
+  if (sched_setaffinity(0, sizeof one, &one) == 0) sched_setaffinity(0, sizeof all, &all);
 }
 
 }  // namespace weft::topo

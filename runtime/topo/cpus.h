@@ -17,4 +17,8 @@ uint32_t cgroup_cpus(const std::string& root = "");
 /// Are there so many ranks on so many CPUs that one which waits for another often waits for its turn, too?
 constexpr bool crowded(size_t ranks, size_t cpus) { return ranks > 2 * cpus; }
 
+/// Moves the calling thread to one of its CPUs, chosen by `place` in turn, and leaves it free to be moved on: threads that start together
+/// are distributed as it happens, and may long stay so, two that work together on one CPU. Without effect where it may run on one only.
+void start_at(size_t place);
+
 }  // namespace weft::topo

@@ -6,6 +6,7 @@
 #include <thread>
 #include <vector>
 
+#include "pml/patience.h"
 #include "runtime/base/clock.h"
 #include "test/unit/pml/ranks.h"
 
@@ -27,6 +28,26 @@ std::vector<Bed> beds() { return {{"self,shm", {}, true}, {"self,tcp", {}, true}
 }  // namespace
 
 // A matched probe takes its message when it says that there is one.
+TEST_CASE("patience: as many looks as have helped lately, and now and then as many as can", "[sleep]") {
+  pml::Patience patience(4, 100);
+  CHECK(patience.looks() == 4);
+  patience.helped(0);
+  CHECK(patience.looks() == 4);
+  patience.helped(30);
+  CHECK(patience.looks() == 60);
+  patience.helped(90);
+  CHECK(patience.looks() == 100);
+  for (int i = 0; i < 40; ++i) patience.failed();
+  int all = 0, few = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const int looks = patience.looks();
+    all += looks == 100;
+    few += looks == 4;
+  }
+  CHECK(all + few == 1000);
+  CHECK((all > 5 && all < 50));
+}
+
 TEST_CASE("who waits is not asked again after saying that the wait is over") {
   const Sleepy sleepy;
   run_ranks(1, beds().front(), true, [](Rank& me) {

@@ -1,0 +1,30 @@
+// How long to look before leaving the CPU to others, where ranks share CPUs.
+#pragma once
+
+#include <algorithm>
+
+namespace weft::pml {
+
+/// Who is waited for may be at work on another CPU, and is done in a moment: then looking again pays, and leaving costs two switches. Or it
+/// waits for this CPU: then each look is lost. So a wait looks as often as has helped lately; now and then one looks as often as can
+/// pay, to learn whether it would help again.
+class Patience {
+ public:
+  /// Looks: at least so many, at most so many.
+  constexpr Patience(int least, int most) : least_(least), most_(most), now_(least) {}
+
+  /// Looks that the wait which begins now should make.
+  int looks() { return ++waits_ % kTryEvery == 0 ? most_ : now_; }
+  /// What was waited for came after so many looks.
+  void helped(int used) { now_ = std::clamp(2 * used, now_, most_); }
+  /// All looks were in vain.
+  void failed() { now_ = std::max(least_, now_ - (now_ + 3) / 4); }
+
+ private:
+  static constexpr unsigned kTryEvery = 64;  // waits
+  int least_, most_;
+  int now_;
+  unsigned waits_ = 0;
+};
+
+}  // namespace weft::pml
