@@ -55,6 +55,9 @@ int refused(const TeamState& s, const Call& c) {
   return MPI_SUCCESS;
 }
 
+/// Do all ranks know that there is no data? Nobody has to meet for that (MPI-5.0 6.1: only a barrier keeps ranks together).
+bool moves_nothing(const Agreed& a) { return a.bytes == 0 && !a.uneven && a.front == 0 && a.pattern != Pattern::barrier; }
+
 /// Leaves the operation in the lane's ring.
 void record(TeamState& s, const Call& c, const Agreed& a) {
   pml::Lane& lane = s.team().lane();
@@ -329,6 +332,8 @@ int run(TeamState& s, const Call& c) {
   if (const int error = refused(s, c)) return error;
   const Agreed a = agree(s, c);
   record(s, c, a);
+  if (moves_nothing(a)) [[unlikely]]
+    return MPI_SUCCESS;
   if (s.ledger()) [[unlikely]]
     return run_noted(s, c, a);
   bool node = false;

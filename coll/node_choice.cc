@@ -44,7 +44,9 @@ Order TeamState::order_here(const Agreed& a) {
 
 bool TeamState::node_wanted(const Agreed& a) {
   const Word table = node_words_ && a.front == 0 && !a.ordered ? node_words_->of(a.pattern, a.bytes) : Word{};
-  return wants_node(a, word_of_user(a), table, !node_ || node_->roomy()) && (!a.ordered || order_here(a) != Order::own);
+  const Word user = word_of_user(a);
+  const auto wants = [&](bool roomy) { return wants_node(a, user, table, roomy); };
+  return (node_ ? wants(node_->roomy()) : wants(true) || wants(false)) && (!a.ordered || order_here(a) != Order::own);
 }
 
 /// Memory for operands in the type that they are computed in; null: there is none (fail() has been called).

@@ -123,16 +123,20 @@ uint64_t given_bytes(const Agreed& a) { return a.pattern == Pattern::alltoall ? 
 /// True if the thresholds say so.
 bool node_kernel_pays(const Agreed& a, uint64_t bytes, bool roomy) {
   const bool meet_at_will = roomy && a.size == 2;  // meetings cost next to nothing
+  // Messages cost more switches than meetings, between which each rank works for as long as it has something to do.
+  const bool meet_rather = !roomy && a.size <= 64;
+  const bool meet_once = given_bytes(a) <= node::Segment::most_exchanged;
   switch (a.pattern) {
     case Pattern::barrier: return true;
     // Through pieces that stay in cache, a pipelined double copy beats single copies by system call.
-    case Pattern::bcast: return a.size <= 8 || bytes <= 64 * kKiB;
+    case Pattern::bcast: return meet_rather || a.size <= 8 || bytes <= 64 * kKiB;
     case Pattern::reduce:
-    case Pattern::allreduce: return meet_at_will || bytes <= node_reduction_limit(a);
+    case Pattern::allreduce: return meet_at_will || meet_rather || bytes <= node_reduction_limit(a);
     // One meeting instead of several rounds; beyond, what all read of all counts more. Measured with up to 32 ranks.
-    case Pattern::allgather: return a.size <= 8 || (a.size <= 64 && bytes * static_cast<uint64_t>(a.size) <= 128 * kKiB);
-    case Pattern::alltoall: return a.size <= 64;
-    case Pattern::reduce_scatter: return meet_at_will || (a.size <= 64 && bytes <= node::Segment::most_exchanged);
+    case Pattern::allgather:
+      return meet_rather || (meet_once && (a.size <= 8 || (a.size <= 64 && bytes * static_cast<uint64_t>(a.size) <= 128 * kKiB)));
+    case Pattern::alltoall: return a.size <= 64 && (meet_once || (meet_rather && bytes <= 512 * kKiB));
+    case Pattern::reduce_scatter: return meet_at_will || meet_rather || (a.size <= 64 && bytes <= node::Segment::most_exchanged);
     default: return false;
   }
 }
@@ -255,7 +259,7 @@ bool node_takes(const Agreed& a) {
   switch (a.pattern) {
     case Pattern::reduce_scatter: return !a.uneven && !a.ordered;  // its algorithms have orders that the kernel has not
     case Pattern::allgather:
-    case Pattern::alltoall: return !a.uneven && given_bytes(a) <= node::Segment::most_exchanged;
+    case Pattern::alltoall: return !a.uneven;
     default: return has_node_kernel(a.pattern);
   }
 }

@@ -12,31 +12,48 @@ namespace weft::coll::node {
 
 namespace {
 
+constexpr int kLooks = 64;  // most of them, before others may run
+
 constexpr size_t page_up(size_t n) { return (n + 4095) & ~size_t{4095}; }
 
 }  // namespace
 
-size_t Segment::bytes_for(uint32_t ranks, uint32_t group) {
-  return page_up(sizeof(Header) + ranks * sizeof(Desk) + kPieces * sizeof(Line)) + kPieces * kPiece + ranks * kAreas +
-         (2 + 4 * groups(ranks, group)) * kChunk;
+Segment::Plan::Plan(uint32_t ranks, bool crowded, uint32_t in_group)
+    : group(in_group),
+      chunk(crowded ? std::clamp(std::bit_floor((uint64_t{1} << 20) / ranks), uint64_t{128} << 10, uint64_t{256} << 10) : 32 << 10),
+      share(crowded ? 64 << 10 : 16 << 10),
+      piece(crowded ? 32 << 10 : 8 << 10) {}
+
+size_t Segment::Plan::bytes(uint32_t ranks) const {
+  return page_up(sizeof(Header) + ranks * sizeof(Desk) + kPieces * sizeof(Line)) + kPieces * piece + ranks * areas() +
+         (2 + 4 * groups(ranks, group)) * chunk;
 }
 
-Segment::Segment(pml::Team& team, std::byte* memory, size_t bytes, bool roomy, uint32_t group)
-    : lane_(team.lane()), rank_(team.rank()), size_(team.size()), memory_(memory), bytes_(bytes), roomy_(roomy), group_(group) {
+Segment::Segment(pml::Team& team, std::byte* memory, bool roomy, const Plan& plan)
+    : lane_(team.lane()),
+      rank_(team.rank()),
+      size_(team.size()),
+      memory_(memory),
+      roomy_(roomy),
+      plan_(plan),
+      patience_(crowded(team.lane().boot().job()) ? 4 : kLooks, kLooks) {
   desks_ = reinterpret_cast<Desk*>(memory + sizeof(Header));
   pieces_ = reinterpret_cast<Line*>(desks_ + size_);
   piece_areas_ = memory + page_up(sizeof(Header) + size_ * sizeof(Desk) + kPieces * sizeof(Line));
-  areas_ = piece_areas_ + kPieces * kPiece;
-  spins_ = crowded(lane_.boot().job()) ? 4 : 64;
+  areas_ = piece_areas_ + kPieces * plan_.piece;
 }
 
 template <class Ready>
 inline Status Segment::wait(Ready ready) {
-  for (int i = 0; i < spins_; ++i) {
-    if (ready()) [[likely]]
+  const int looks = patience_.looks();
+  for (int i = 0; i < looks; ++i) {
+    if (ready()) [[likely]] {
+      patience_.helped(i);
       return Status::ok;
+    }
     cpu_pause();
   }
+  patience_.failed();
   return lane_.wait_silent([](void* r) { return (*static_cast<Ready*>(r))(); }, &ready);
 }
 
@@ -81,37 +98,46 @@ Status Segment::barrier_in_groups(uint64_t n) {
   return Status::ok;
 }
 
-/// Waits until all ranks have taken broadcast piece number `piece`.
-Status Segment::await_readers(uint64_t piece) {
-  if (all_consumed_ >= piece) return Status::ok;
+/// Waits until all ranks have taken broadcast piece number `piece` of a kind.
+Status Segment::await_readers(uint64_t piece, bool brief) {
+  uint64_t& known = broadcasts_[brief].all_consumed;
+  if (known >= piece) return Status::ok;
   uint64_t least = ~uint64_t{0};
   for (uint32_t r = 0; r < size_; ++r) {
-    if (const Status s = wait_for(desk(r).consumed.sequence, piece); s != Status::ok) return s;
-    least = std::min(least, desk(r).consumed.sequence.load(std::memory_order_relaxed));
+    const auto& word = desk(r).consumed[brief].sequence;
+    if (const Status s = wait_for(word, piece); s != Status::ok) return s;
+    least = std::min(least, word.load(std::memory_order_relaxed));
   }
-  all_consumed_ = least;
+  known = least;
   return Status::ok;
+}
+
+/// Brings the lines of something short that is to be written soon: taking one from who has read it last lasts longer than writing it.
+void Segment::claim(const Place& place, uint64_t bytes) {
+  claim_line(&place.sequence);
+  if (bytes > kInline) claim_line(place.data + kInline);
 }
 
 Status Segment::bcast(const pml::Buffer& buffer, int root) {
   type::Cursor cursor(buffer.address, buffer.count, *buffer.type);
   const bool sends = rank_ == static_cast<uint32_t>(root);
   while (cursor.left() > 0) {
-    const uint64_t n = ++broadcasts_;
-    Line& piece = pieces_[n % kPieces];
-    const uint64_t bytes = std::min(cursor.left(), kPiece);
-    std::byte* const place = data(piece, piece_areas_ + n % kPieces * kPiece, bytes);
+    const uint64_t bytes = std::min(cursor.left(), plan_.piece);
+    const bool brief = is_brief(bytes);
+    const uint64_t n = ++broadcasts_[brief].number, slots = slots_of(brief);
+    const Place place = piece(n, brief);
     if (sends) {
-      if (n > kPieces) {
-        if (const Status s = await_readers(n - kPieces); s != Status::ok) return s;
+      if (n > slots) {
+        if (const Status s = await_readers(n - slots, brief); s != Status::ok) return s;
       }
-      cursor.pack(place, bytes);
-      piece.sequence.store(n, std::memory_order_release);
+      cursor.pack(place.data, bytes);
+      place.sequence.store(n, std::memory_order_release);
+      if (brief) claim(piece(n + kClaimed, brief), bytes);
     } else {
-      if (const Status s = wait_for(piece.sequence, n); s != Status::ok) return s;
-      cursor.unpack(place, bytes);
+      if (const Status s = wait_for(place.sequence, n); s != Status::ok) return s;
+      cursor.unpack(place.data, bytes);
     }
-    desk(rank_).consumed.sequence.store(n, std::memory_order_release);
+    if (n % (slots / 2) == 0) desk(rank_).consumed[brief].sequence.store(n, std::memory_order_release);
   }
   return Status::ok;
 }
@@ -122,7 +148,7 @@ const std::byte* Segment::combine(const Work& w, Operand operand, int32_t first,
   if (last - first == 1) return operand(static_cast<uint32_t>(first));
   const int32_t middle = parting(w.order, static_cast<int32_t>(size_), first, last);
   const std::byte* const right = combine(w, operand, middle, last, to, spare);
-  const std::byte* const left = right ? combine(w, operand, first, middle, spare, spare + kChunk) : nullptr;
+  const std::byte* const left = right ? combine(w, operand, first, middle, spare, spare + plan_.chunk) : nullptr;
   if (!left) return nullptr;
   op::apply3(w.op, w.type, left, right, to, w.count);
   return to;
@@ -130,22 +156,23 @@ const std::byte* Segment::combine(const Work& w, Operand operand, int32_t first,
 
 /// Private memory for a slot's worth of results.
 std::byte* Segment::scratch() {
-  if (scratch_.empty()) scratch_.resize(kChunk);
+  if (scratch_.empty()) scratch_.resize(plan_.chunk);
   return scratch_.data();
 }
 
 /// A chain has no partial result but its last one; other orders have one for each level of their trees.
 std::byte* Segment::spare_for(Order order) {
   const size_t levels = order == Order::chain ? 0 : static_cast<size_t>(std::bit_width(size_));
-  if (spare_.size() < levels * kChunk) spare_.resize(levels * kChunk);
+  if (spare_.size() < levels * plan_.chunk) spare_.resize(levels * plan_.chunk);
   return spare_.data();
 }
 
 Status Segment::allreduce(const void* in, void* out, uint64_t count, const type::Datatype& type, const op::Op& op, Order order) {
   const auto* from = static_cast<const std::byte*>(in);
   auto* to = static_cast<std::byte*>(out);
-  if (size_ <= kFlat && count * type.size > kSharedOut) return allreduce_shared_out(from, to, {count, type, op, order});
-  const uint64_t step = kChunk / type.size;
+  if ((size_ <= kFlat || !roomy_) && count * type.size > kSharedOut && most_shared(type.size) > 0)
+    return allreduce_shared_out(from, to, {count, type, op, order});
+  const uint64_t step = plan_.chunk / type.size;
   for (uint64_t done = 0; done < count; done += step) {
     const uint64_t offset = done * type.size;
     const Status s = allreduce_chunk(from + offset, to + offset, {std::min(step, count - done), type, op, order});
@@ -221,7 +248,7 @@ Status Segment::allreduce_in_groups(uint64_t n, std::byte* out, const Work& work
 }
 
 Status Segment::reduce(const void* in, void* out, uint64_t count, const type::Datatype& type, const op::Op& op, int root, Order order) {
-  const uint64_t step = kShare / type.size;
+  const uint64_t step = plan_.share / type.size;
   const auto* from = static_cast<const std::byte*>(in);
   auto* to = static_cast<std::byte*>(out);
   for (uint64_t done = 0; done < count; done += step) {
@@ -248,38 +275,60 @@ Status Segment::exchange(uint64_t bytes, Give give, Take take) {
   return Status::ok;
 }
 
-/// Takes of what each has given a block, `at` so many bytes from its beginning.
-Status Segment::exchange_blocks(type::Cursor mine, const pml::Buffer& out, uint64_t block, uint64_t at) {
-  const uint64_t bytes = std::min(mine.total(), kChunk);
+/// A block of each rank to all, or one to each, a slot's worth at a time.
+Status Segment::exchange_blocks(type::Cursor mine, const pml::Buffer& out, uint64_t block, bool to_each) {
+  const uint32_t blocks = to_each ? size_ : 1;
+  const uint64_t most = std::min(block, plan_.chunk / blocks);
   const int64_t step = static_cast<int64_t>(out.count) * out.type->extent;
-  return exchange(
-      bytes, [&](std::byte* place) { mine.pack(place, bytes); },
-      [&](uint32_t r, const std::byte* from) {
-        type::Cursor(static_cast<std::byte*>(out.address) + r * step, out.count, *out.type).unpack(from + at, block);
-      });
+  for (uint64_t done = 0; done < block; done += most) {
+    const uint64_t n = std::min(most, block - done);
+    const bool direct = mine.contiguous() && n > Brief::most;               // a rank's own block need not pass its slot
+    const uint64_t runs = n == block && !(direct && to_each) ? 1 : blocks;  // whole blocks lie side by side
+    const auto give = [&](std::byte* place) {
+      for (uint64_t i = 0; i < runs; ++i) {
+        if (direct && to_each && i == rank_) continue;
+        mine.seek(i * block + done);
+        mine.pack(place + i * n, n * (blocks / runs));
+      }
+    };
+    const auto take = [&](uint32_t r, const std::byte* from) {
+      type::Cursor theirs(static_cast<std::byte*>(out.address) + r * step, out.count, *out.type);
+      theirs.seek(done);
+      if (to_each) from += rank_ * n;
+      if (r == rank_ && direct) {
+        mine.seek((to_each ? rank_ * block : 0) + done);
+        from = mine.data();
+        if (theirs.contiguous() && theirs.data() == from) return;
+      }
+      theirs.unpack(from, n);
+    };
+    if (const Status s = exchange(n * blocks, give, take); s != Status::ok) return s;
+  }
+  return Status::ok;
 }
 
 Status Segment::allgather(const pml::Buffer& in, const pml::Buffer& out) {
   const type::Cursor mine(in.address, in.count, *in.type);
-  return exchange_blocks(mine, out, std::min(mine.total(), kChunk), 0);
+  return exchange_blocks(mine, out, mine.total(), false);
 }
 
 Status Segment::alltoall(const pml::Buffer& in, const pml::Buffer& out) {
   const type::Cursor mine(in.address, in.count * size_, *in.type);
-  const uint64_t block = std::min(mine.total(), kChunk) / size_;
-  return exchange_blocks(mine, out, block, rank_ * block);
+  return exchange_blocks(mine, out, mine.total() / size_, true);
 }
 
 /// The ranks' shares of a reduction, one each: all give the others what is theirs, and the own share is combined in `to`. `part(r)` is rank
 /// r's share here; `most` elements are in the largest one.
 template <class Part>
 Status Segment::reduce_shares(Part part, uint64_t most, const Work& w, std::byte* to) {
-  const auto slot = [&](uint32_t giver, uint32_t of) { return offered(giver, kChunk) + (of > giver ? of - 1 : of) * most * w.type.size; };
+  const auto slot = [&](uint32_t giver, uint32_t of) {
+    return offered(giver, plan_.chunk) + (of > giver ? of - 1 : of) * most * w.type.size;
+  };
   const auto give = [&](std::byte*) {
     for (uint32_t r = 0; r < size_; ++r)
       if (r != rank_) copy_bytes(slot(rank_, r), part(r).address, part(r).count * w.type.size);
   };
-  if (const Status s = exchange(kChunk, give, [](uint32_t, const std::byte*) {}); s != Status::ok) return s;
+  if (const Status s = exchange(plan_.chunk, give, [](uint32_t, const std::byte*) {}); s != Status::ok) return s;
   const auto operand = [&](uint32_t r) { return r == rank_ ? part(r).address : slot(r, rank_); };
   combine({part(rank_).count, w.type, w.op, w.order}, operand, 0, static_cast<int32_t>(size_), to, spare_for(w.order));
   return Status::ok;
@@ -298,7 +347,7 @@ Status Segment::allreduce_shared_out(const std::byte* in, std::byte* out, const 
     const auto take = [&](uint32_t r, const std::byte* theirs) {
       if (r != rank_ || own != sums) copy_bytes(out + from(r) * unit, theirs, part(r).count * unit);
     };
-    if (const Status s = exchange(kChunk, give, take); s != Status::ok) return s;
+    if (const Status s = exchange(plan_.chunk, give, take); s != Status::ok) return s;
   }
   return Status::ok;
 }
@@ -320,44 +369,53 @@ Status Segment::reduce_scatter(const void* in, void* out, uint64_t count, const 
 
 /// Waits until the slot of reduce number n is free: until the root of then, who says so, has collected what was there. Senders that are
 /// ahead look at its line only when they need to.
-Status Segment::await_root(uint32_t root, uint64_t n) {
-  if (n <= kShares) return Status::ok;
-  if (collected_.root == root && collected_.reduce >= n - kShares) return Status::ok;
-  const auto& word = desk(root).collected.sequence;
-  const Status status = wait_for(word, n - kShares);
-  collected_ = {root, word.load(std::memory_order_relaxed)};
+Status Segment::await_root(uint64_t n, bool brief) {
+  const uint64_t slots = slots_of(brief);
+  if (n <= slots) return Status::ok;
+  Reduces& known = reduces_[brief];
+  const uint32_t root = known.roots[n % slots];
+  if (known.root == root && known.collected >= n - slots) return Status::ok;
+  const auto& word = desk(root).collected[brief].sequence;
+  const Status status = wait_for(word, n - slots);
+  known.root = root;
+  known.collected = word.load(std::memory_order_relaxed);
   return status;
 }
 
-/// Calls the lines of a reduce to come here while the one before is at work, as senders may be ahead.
-void Segment::expect(uint64_t n, uint64_t bytes) {
-  if (size_ > kFlat || bytes > kShort) return;  // long operands may be half written
-  const size_t slot = n % kShares;
-  for (uint32_t r = 0; r < size_; ++r) {
-    if (r == rank_) continue;
-    Line& line = desk(r).share[slot];
-    __builtin_prefetch(&line);
-    if (bytes > kInline) __builtin_prefetch(share_area(r, slot));
-  }
+/// Tells of what this rank has collected before reduce n, some at a time, but no later than half the slots after: nobody waits for more of
+/// one that has come as far as itself, so that the rank that is furthest behind always goes on.
+void Segment::tell_collected(uint64_t n, bool brief) {
+  Reduces& own = reduces_[brief];
+  if (own.done == own.told || n < own.told + slots_of(brief) / 2) return;
+  own.told = own.done;
+  desk(rank_).collected[brief].sequence.store(own.told, std::memory_order_release);
 }
 
 Status Segment::reduce_chunk(const std::byte* in, std::byte* out, const Work& work, uint32_t root) {
-  const uint64_t n = ++reduces_, bytes = work.count * work.type.size;
-  const size_t slot = n % kShares;
-  auto operand = [&](uint32_t r) { return data(desk(r).share[slot], share_area(r, slot), bytes); };
-  if (const Status s = await_root(roots_[slot], n); s != Status::ok) return s;
-  roots_[slot] = root;
-  copy_bytes(operand(rank_), in, bytes);
-  desk(rank_).share[slot].sequence.store(n, std::memory_order_release);
-  if (rank_ != root) return Status::ok;
-  expect(n + 2, bytes);
+  const uint64_t bytes = work.count * work.type.size;
+  const bool brief = is_brief(bytes);
+  Reduces& own = reduces_[brief];
+  const uint64_t n = ++own.number;
+  tell_collected(n, brief);
+  if (const Status s = await_root(n, brief); s != Status::ok) return s;
+  own.roots[n % slots_of(brief)] = root;
+  const Place mine = share(rank_, n, brief);
+  const bool in_place = in == out;  // partial results would fall upon the operand
+  if (rank_ != root || in_place) copy_bytes(mine.data, in, bytes);
+  if (rank_ != root) {
+    mine.sequence.store(n, std::memory_order_release);
+    if (brief) claim(share(rank_, n + kClaimed, brief), bytes);
+    return Status::ok;
+  }
   Status status = Status::ok;
   auto arrived = [&](uint32_t r) -> const std::byte* {
-    status = wait_for(desk(r).share[slot].sequence, n);
-    return status == Status::ok ? operand(r) : nullptr;
+    if (r == rank_) return in_place ? mine.data : in;
+    const Place theirs = share(r, n, brief);
+    status = wait_for(theirs.sequence, n);
+    return status == Status::ok ? theirs.data : nullptr;
   };
   if (!combine(work, arrived, 0, static_cast<int32_t>(size_), out, spare_for(work.order))) return status;
-  desk(rank_).collected.sequence.store(n, std::memory_order_release);
+  own.done = n;
   return Status::ok;
 }
 

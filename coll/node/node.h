@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +11,7 @@
 
 #include "coll/order.h"
 #include "pml/lane.h"
+#include "pml/patience.h"
 #include "runtime/op/op.h"
 
 namespace weft::coll::node {
@@ -35,12 +37,12 @@ class Segment {
   Status reduce(const void* in, void* out, uint64_t count, const type::Datatype&, const op::Op&, int root, Order);
 
   /// Each rank's block to all: `out` has as many elements as `in`, of each rank, one after another. `in` may be the own place in it.
-  /// Here and in the next one a rank gives at most `most_exchanged` bytes.
+  /// Here and in the next one all meet once for each slot's worth that a rank gives.
   Status allgather(const pml::Buffer& in, const pml::Buffer& out);
   /// To each rank a block; both have `count` elements a rank. `in` may be `out`.
   Status alltoall(const pml::Buffer& in, const pml::Buffer& out);
   /// To each rank `count` elements of the sums of `in`, which has as many for each. `in` may begin where `out` does. An element of each
-  /// rank takes at most `most_exchanged` bytes; all meet once for each so many.
+  /// rank takes at most `most_exchanged` bytes.
   Status reduce_scatter(const void* in, void* out, uint64_t count, const type::Datatype&, const op::Op&);
   static constexpr uint64_t most_exchanged = 16384;
 
@@ -54,19 +56,32 @@ class Segment {
     uint64_t unused;
     std::byte data[48];
   };
-  static constexpr uint64_t kShares = 8;     ///< reduces under way: who only sends runs ahead of the root
-  static constexpr uint64_t kShort = 512;    ///< bytes of an operand that is called early
-  static constexpr uint64_t kShare = 16384;  ///< bytes of an operand of these
+  /// Something short on its own, many of which may stand for others to take: who is ahead need not wait for their turns on a shared CPU.
+  struct alignas(64) Brief {
+    static constexpr uint64_t most = 512;
+    std::atomic<uint64_t> sequence;
+    uint64_t unused;
+    std::byte data[most];
+  };
+  static constexpr uint64_t kBriefs = 64;  ///< short reduces, and short broadcast pieces, under way
+  static constexpr uint64_t kClaimed = 6;  ///< of these, who writes them claims the one so far ahead: as many pass while a line comes
+  static constexpr uint64_t kShares = 8;   ///< other reduces under way: who only sends runs ahead of the root
+  static constexpr uint64_t kPieces = 8;   ///< other broadcast pieces under way
+  static constexpr bool is_brief(uint64_t bytes) { return bytes <= Brief::most; }
+  /// Slots of a kind, half of which are given back at a time: who waits for room pulls the line that tells it from its writer.
+  static constexpr uint64_t slots_of(bool brief) { return brief ? kBriefs : kShares; }
+  static_assert(kShares == kPieces);
   /// What a rank writes.
   struct Desk {
     Line barrier;
-    Line offer[2];        ///< its operand of an allreduce, or what it gives to an exchange
-    Line share[kShares];  ///< its operands of the latest reduces
-    Line partial[2];      ///< a leader's: what its group gives to an allreduce
-    Line outcome[2];      ///< a leader's: the result, for its group
-    Line released;        ///< a leader's: the latest barrier that all have come to
-    Line consumed;        ///< the latest broadcast piece it has taken
-    Line collected;       ///< the latest reduce that it has done as a root
+    Line offer[2];         ///< its operand of an allreduce, or what it gives to an exchange
+    Line share[kShares];   ///< its operands of the latest reduces
+    Line partial[2];       ///< a leader's: what its group gives to an allreduce
+    Line outcome[2];       ///< a leader's: the result, for its group
+    Line released;         ///< a leader's: the latest barrier that all have come to
+    Line consumed[2];      ///< the latest broadcast piece of each kind it has taken, as far as it has told
+    Line collected[2];     ///< the latest reduce of each kind that it has done as a root, as far as it has told
+    Brief brief[kBriefs];  ///< its short operands of the latest reduces
   };
   struct Header {
     uint64_t nonce;
@@ -74,33 +89,56 @@ class Segment {
     alignas(64) std::atomic<uint64_t> released;
     alignas(64) std::atomic<uint64_t> offers;
     Line result[2];
+    Brief brief[kBriefs];  ///< short broadcast pieces
   };
   static constexpr uint64_t kInline = sizeof(Line::data);
-  static constexpr uint64_t kChunk = 32768;  ///< bytes of an operand slot
-  static_assert(most_exchanged <= kChunk);
-  static constexpr uint64_t kAreas = 2 * kChunk + kShares * kShare;  ///< bytes of a rank's slots
-  static constexpr uint64_t kPieces = 8;                             ///< broadcast pieces under way
-  static constexpr uint64_t kPiece = 8192;
   static constexpr uint64_t kSharedOut = 8192;  ///< bytes of an allreduce up to which all combine all
   static constexpr uint32_t kFlat = 8;          ///< up to so many ranks, each looks at all others itself
 
-  Segment(pml::Team&, std::byte* memory, size_t bytes, bool roomy, uint32_t group);
-  static size_t bytes_for(uint32_t ranks, uint32_t group);
+  /// What rank 0 decides of a segment: slots that keep to the caches, or, where each meeting costs switches, hold more.
+  struct Plan {
+    uint32_t group = 0;  ///< ranks that meet among themselves first; 0: there are no groups
+    uint64_t chunk = 0;  ///< bytes of a slot for what a rank offers
+    uint64_t share = 0;  ///< bytes of an operand of a reduce
+    uint64_t piece = 0;  ///< bytes of a broadcast's piece
+
+    Plan() = default;
+    Plan(uint32_t ranks, bool crowded, uint32_t group);
+    size_t bytes(uint32_t ranks) const;
+    uint64_t areas() const { return 2 * chunk + kShares * share; }  ///< bytes of a rank's slots
+  };
+  struct Ticket;
+  Segment(pml::Team&, std::byte* memory, bool roomy, const Plan&);
   /// As far as this rank knows.
   static bool crowded(const boot::Job& job) { return job.node_ranks.size() > job.cpus; }
   Header& header() { return *reinterpret_cast<Header*>(memory_); }
   Desk& desk(uint32_t rank) { return desks_[rank]; }
   std::byte* data(Line& line, std::byte* area, uint64_t bytes) { return bytes <= kInline ? line.data : area; }
-  std::byte* offer_area(uint32_t rank, int parity) { return areas_ + rank * kAreas + static_cast<uint32_t>(parity) * kChunk; }
+  std::byte* offer_area(uint32_t rank, int parity) { return areas_ + rank * plan_.areas() + static_cast<uint32_t>(parity) * plan_.chunk; }
   /// What a rank gives in this round.
   std::byte* offered(uint32_t rank, uint64_t bytes) {
     const int parity = static_cast<int>(allreduces_ & 1);
     return data(desk(rank).offer[parity], offer_area(rank, parity), bytes);
   }
-  std::byte* share_area(uint32_t rank, uint64_t slot) { return areas_ + rank * kAreas + 2 * kChunk + slot * kShare; }
-  std::byte* result_area(int parity) { return areas_ + size_ * kAreas + static_cast<uint32_t>(parity) * kChunk; }
+  /// Something that stands for others to take.
+  struct Place {
+    std::atomic<uint64_t>& sequence;
+    std::byte* data;
+  };
+  static Place place_in(Brief& brief) { return {brief.sequence, brief.data}; }
+  /// A rank's operand of a reduce.
+  Place share(uint32_t rank, uint64_t n, bool brief) {
+    if (brief) return place_in(desk(rank).brief[n % kBriefs]);
+    const uint64_t slot = n % kShares;
+    return {desk(rank).share[slot].sequence, areas_ + rank * plan_.areas() + 2 * plan_.chunk + slot * plan_.share};
+  }
+  Place piece(uint64_t n, bool brief) {
+    if (brief) return place_in(header().brief[n % kBriefs]);
+    return {pieces_[n % kPieces].sequence, piece_areas_ + n % kPieces * plan_.piece};
+  }
+  std::byte* result_area(int parity) { return areas_ + size_ * plan_.areas() + static_cast<uint32_t>(parity) * plan_.chunk; }
   std::byte* group_area(uint32_t g, int kind, int parity) {
-    return areas_ + size_ * kAreas + (2 + 4 * g + static_cast<uint32_t>(2 * kind + parity)) * kChunk;
+    return areas_ + size_ * plan_.areas() + (2 + 4 * g + static_cast<uint32_t>(2 * kind + parity)) * plan_.chunk;
   }
   static uint32_t groups(uint32_t ranks, uint32_t group) { return group ? (ranks + group - 1) / group : 0; }
   uint32_t leader(uint32_t rank) const { return rank - rank % group_; }
@@ -126,42 +164,50 @@ class Segment {
   std::byte* scratch();
   template <class Give, class Take>
   Status exchange(uint64_t bytes, Give give, Take take);
-  Status exchange_blocks(type::Cursor mine, const pml::Buffer& out, uint64_t block, uint64_t at);
+  Status exchange_blocks(type::Cursor mine, const pml::Buffer& out, uint64_t block, bool to_each);
   /// A rank's share of what is reduced: its first element here, and how many there are.
   struct Share {
     const std::byte* address;
     uint64_t count;
   };
   /// Most elements of a share: those of all others fit a slot.
-  uint64_t most_shared(uint64_t unit) const { return kChunk / (size_ - 1) / unit; }
+  uint64_t most_shared(uint64_t unit) const { return plan_.chunk / (size_ - 1) / unit; }
   template <class Part>
   Status reduce_shares(Part part, uint64_t most, const Work&, std::byte* to);
   Status allreduce_shared_out(const std::byte* in, std::byte* out, const Work&);
-  Status await_readers(uint64_t piece);
-  Status await_root(uint32_t root, uint64_t n);
-  void expect(uint64_t n, uint64_t bytes);
+  Status await_readers(uint64_t piece, bool brief);
+  Status await_root(uint64_t n, bool brief);
+  static void claim(const Place&, uint64_t bytes);
+  void tell_collected(uint64_t n, bool brief);
 
   pml::Lane& lane_;
   const uint32_t rank_, size_;
   std::byte* const memory_;
-  const size_t bytes_;
   const bool roomy_;
-  const uint32_t group_;  // ranks that meet among themselves first; 0: there are no groups
+  const Plan plan_;
+  const uint32_t group_ = plan_.group;
   Desk* desks_;
   Line* pieces_;  // kPieces of them
   std::byte* piece_areas_;
   std::byte* areas_;
   std::vector<std::byte> spare_;    // partial results of orders that have several at once
   std::vector<std::byte> scratch_;  // a share's result
-  int spins_;
+  pml::Patience patience_;          // looks at a line before others may run
   // How far this rank is, equal on all ranks between calls.
-  uint64_t barriers_ = 0, allreduces_ = 0 /* and exchanges */, reduces_ = 0, broadcasts_ = 0;
-  uint32_t roots_[kShares] = {};  // of the latest reduces, by their slots
-  struct {
-    uint32_t root = 0;
-    uint64_t reduce = 0;
-  } collected_;                // up to which this root is known to have collected
-  uint64_t all_consumed_ = 0;  // pieces that all ranks are known to have taken
+  uint64_t barriers_ = 0, allreduces_ = 0;  // and exchanges
+  /// Reduces of a kind.
+  struct Reduces {
+    uint64_t number = 0;
+    std::array<uint32_t, kBriefs> roots = {};  ///< of the latest ones, by their slots
+    uint32_t root = 0;                         ///< this one is known
+    uint64_t collected = 0;                    ///< to have collected so far
+    uint64_t done = 0, told = 0;               ///< the latest ones that this rank has collected, and has told of
+  } reduces_[2];
+  /// Broadcast pieces of a kind.
+  struct Broadcasts {
+    uint64_t number = 0;
+    uint64_t all_consumed = 0;  ///< all ranks are known to have taken so many
+  } broadcasts_[2];
 };
 
 }  // namespace weft::coll::node

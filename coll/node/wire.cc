@@ -26,10 +26,9 @@ config::Integer group_setting("coll", "group", "0",
 
 /// What rank 0 tells: which file descriptor of which process; the nonce shows that it is the right one (process numbers mean
 /// something else in another container).
-struct Ticket {
+struct Pass {
   uint64_t nonce = 0;
   int32_t process = 0, descriptor = -1;
-  uint32_t group = 0;  ///< Segment::group_
 };
 
 class Mail {
@@ -59,7 +58,7 @@ std::byte* map(int descriptor, size_t bytes) {
   return memory == MAP_FAILED ? nullptr : static_cast<std::byte*>(memory);
 }
 
-std::byte* open_ticket(const Ticket& ticket, size_t bytes) {
+std::byte* open_pass(const Pass& ticket, size_t bytes) {
   if (ticket.descriptor < 0) return nullptr;
   char path[64];
   std::snprintf(path, sizeof path, "/proc/%d/fd/%d", ticket.process, ticket.descriptor);
@@ -75,7 +74,7 @@ std::byte* open_ticket(const Ticket& ticket, size_t bytes) {
   return memory;
 }
 
-std::byte* make(Ticket& ticket, size_t bytes) {
+std::byte* make(Pass& ticket, size_t bytes) {
   ticket.descriptor = memfd_create("weft-node", MFD_CLOEXEC);
   if (ticket.descriptor < 0) return nullptr;
   std::byte* memory = ftruncate(ticket.descriptor, static_cast<off_t>(bytes)) == 0 ? map(ticket.descriptor, bytes) : nullptr;
@@ -100,6 +99,7 @@ uint32_t group_for(uint32_t size, bool crowded) {
 enum class Answer : uint8_t { none, crowded, roomy };
 
 /// Rank 0: what all say.
+template <class Ticket>
 Answer invite(Mail& mail, Ticket& ticket, uint32_t size, Answer mine) {
   Answer all = mine;
   for (uint32_t r = 1; r < size; ++r) mail.send(r, ticket);
@@ -113,6 +113,10 @@ Answer invite(Mail& mail, Ticket& ticket, uint32_t size, Answer mine) {
 
 }  // namespace
 
+struct Segment::Ticket : Pass {
+  Plan plan;
+};
+
 std::unique_ptr<Segment> Segment::wire(pml::Team& team, int tag) {
   const uint32_t size = team.size();
   const bool shares_cpu = crowded(team.lane().boot().job());
@@ -124,23 +128,22 @@ std::unique_ptr<Segment> Segment::wire(pml::Team& team, int tag) {
   const auto answer = [&] { return !memory ? Answer::none : shares_cpu ? Answer::crowded : Answer::roomy; };
   Answer all = Answer::none;
   if (team.rank() == 0) {
-    ticket.group = group_for(size, shares_cpu);
-    if (usable) memory = make(ticket, bytes_for(size, ticket.group));
+    ticket.plan = Plan(size, shares_cpu, group_for(size, shares_cpu));
+    if (usable) memory = make(ticket, ticket.plan.bytes(size));
     all = invite(mail, ticket, size, answer());
     if (ticket.descriptor >= 0) close(ticket.descriptor);
   } else if (mail.receive(0, ticket)) {
-    if (usable) memory = open_ticket(ticket, bytes_for(size, ticket.group));
+    if (usable) memory = open_pass(ticket, ticket.plan.bytes(size));
     Answer mine = answer();
     mail.send(0, mine);
     if (!mail.receive(0, all)) all = Answer::none;
   }
-  const size_t bytes = bytes_for(size, ticket.group);
-  if (all != Answer::none) return std::unique_ptr<Segment>(new Segment(team, memory, bytes, all == Answer::roomy, ticket.group));
-  if (memory) munmap(memory, bytes);
+  if (all != Answer::none) return std::unique_ptr<Segment>(new Segment(team, memory, all == Answer::roomy, ticket.plan));
+  if (memory) munmap(memory, ticket.plan.bytes(size));
   log(Level::info, "collectives of %u ranks on this node go by messages: no shared segment", size);
   return nullptr;
 }
 
-Segment::~Segment() { munmap(memory_, bytes_); }
+Segment::~Segment() { munmap(memory_, plan_.bytes(size_)); }
 
 }  // namespace weft::coll::node

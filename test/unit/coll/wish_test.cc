@@ -179,7 +179,10 @@ TEST_CASE("decisions say by whose word") {
   CHECK_FALSE(decide({.pattern = Pattern::barrier, .size = 6}, {}, false).node);
   Agreed large_of_two{.pattern = Pattern::allreduce, .size = 2, .bytes = 1 << 20};
   CHECK(wants_node(large_of_two, {}, {}, true));
-  CHECK_FALSE(wants_node(large_of_two, {}, {}, false));  // meetings cost switches
+  CHECK(wants_node(large_of_two, {}, {}, false));
+  const Agreed large_of_four{.pattern = Pattern::allreduce, .size = 4, .bytes = 1 << 20};
+  CHECK_FALSE(wants_node(large_of_four, {}, {}, true));
+  CHECK(wants_node(large_of_four, {}, {}, false));  // messages cost more switches than meetings
   CHECK_FALSE(decide({.pattern = Pattern::gather, .size = 6}, {}, true).node);
   const Setting setting("allreduce:64K-1M=ring;reduce=node;barrier=dissemination");
   CHECK(decide(a, {}, true).unusable);
