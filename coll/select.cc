@@ -134,8 +134,10 @@ bool node_kernel_pays(const Agreed& a, uint64_t bytes, bool roomy) {
     case Pattern::allreduce: return meet_at_will || meet_rather || bytes <= node_reduction_limit(a);
     // One meeting instead of several rounds; beyond, what all read of all counts more. Measured with up to 32 ranks.
     case Pattern::allgather:
-      return meet_rather || (meet_once && (a.size <= 8 || (a.size <= 64 && bytes * static_cast<uint64_t>(a.size) <= 128 * kKiB)));
-    case Pattern::alltoall: return a.size <= 64 && (meet_once || (meet_rather && bytes <= 512 * kKiB));
+      return meet_at_will || meet_rather ||
+             (meet_once && (a.size <= 8 || (a.size <= 64 && bytes * static_cast<uint64_t>(a.size) <= 128 * kKiB)));
+    case Pattern::alltoall:
+      return a.size <= 64 && (meet_once || (meet_at_will && bytes <= 32 * kKiB) || (meet_rather && bytes <= 512 * kKiB));
     case Pattern::reduce_scatter: return meet_at_will || meet_rather || (a.size <= 64 && bytes <= node::Segment::most_exchanged);
     default: return false;
   }

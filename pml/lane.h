@@ -507,6 +507,7 @@ class Lane final : private btl::Sink {
   void sort_wires();
   int run_later_work();
   uint64_t awake_for(bool silent) const;
+  int spins_for(bool silent);
   Status wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, bool silent);
   bool sleep(uint64_t limit_ns, bool (*done)(void*), void* argument);
   bool arm_all();

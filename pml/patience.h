@@ -13,7 +13,7 @@ class Patience {
   /// Looks: at least so many, at most so many.
   constexpr Patience(int least, int most) : least_(least), most_(most), now_(least) {}
 
-  /// Looks that the wait which begins now should make.
+  /// Looks that should be made before leaving, from now on.
   int looks() { return ++waits_ % kTryEvery == 0 ? most_ : now_; }
   /// What was waited for came after so many looks.
   void helped(int used) { now_ = std::clamp(2 * used, now_, most_); }

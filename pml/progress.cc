@@ -172,24 +172,29 @@ uint64_t Lane::awake_for(bool silent) const {
   return silent ? kAwakeUnwoken_ns : kAwakeCrowded_ns;
 }
 
+/// Rounds before an idle wait yields. Whoever waits silently has looked at what it waits for often enough.
+int Lane::spins_for(bool silent) { return !crowded_ ? kSpinRounds : silent ? 0 : patience_.looks(); }
+
 Status Lane::wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, bool silent) {
   const uint64_t start = limit_ns == kForever ? 0 : now_ns();
   const uint64_t awake_ns = awake_for(silent);
   int spins = -1, idle = 0;
-  bool in_vain = false;  // spinning has been
   uint64_t idle_since = 0, waiting_since = 0;
   for (;;) {
     bool others;
     {
       std::lock_guard hold(lock_);
-      if (spins < 0) spins = !crowded_ ? kSpinRounds : silent ? 0 : patience_.looks();
+      if (spins < 0) spins = spins_for(silent);
       const int events = round(idle > spins && idle % kThoroughEvery == 0);
-      if (done(argument)) {
-        if (!in_vain) patience_.helped(idle);
-        return Status::ok;
+      const bool ready = done(argument);
+      if ((ready || events) && idle <= spins) patience_.helped(idle);
+      if (ready) return Status::ok;
+      if (events) {
+        if (idle > spins) spins = spins_for(silent);
+        idle = 0;
+      } else if (++idle == spins + 1 && !silent) {
+        patience_.failed();
       }
-      idle = events ? 0 : idle + 1;
-      if (idle > spins && !std::exchange(in_vain, true) && !silent) patience_.failed();
       others = others_due();
     }
     if (others || idle > spins) [[unlikely]]

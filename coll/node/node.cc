@@ -397,11 +397,13 @@ Status Segment::reduce_chunk(const std::byte* in, std::byte* out, const Work& wo
   Reduces& own = reduces_[brief];
   const uint64_t n = ++own.number;
   tell_collected(n, brief);
-  if (const Status s = await_root(n, brief); s != Status::ok) return s;
-  own.roots[n % slots_of(brief)] = root;
   const Place mine = share(rank_, n, brief);
   const bool in_place = in == out;  // partial results would fall upon the operand
-  if (rank_ != root || in_place) copy_bytes(mine.data, in, bytes);
+  if (rank_ != root || in_place) {
+    if (const Status s = await_root(n, brief); s != Status::ok) return s;
+    copy_bytes(mine.data, in, bytes);
+  }
+  own.roots[n % slots_of(brief)] = root;
   if (rank_ != root) {
     mine.sequence.store(n, std::memory_order_release);
     if (brief) claim(share(rank_, n + kClaimed, brief), bytes);
