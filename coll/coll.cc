@@ -327,13 +327,17 @@ int run_exact(TeamState& s, const Call& c) {
 }  // namespace
 
 int run(TeamState& s, const Call& c) {
+  if (const Agreed* a = s.like_latest(c)) {
+    record(s, c, *a);
+    return s.run_like_latest(c);
+  }
   if (to_be_exact(s, c)) [[unlikely]]
     return run_exact(s, exact(s, c));
   if (const int error = refused(s, c)) return error;
   const Agreed a = agree(s, c);
-  record(s, c, a);
   if (moves_nothing(a)) [[unlikely]]
     return MPI_SUCCESS;
+  record(s, c, a);
   if (s.ledger()) [[unlikely]]
     return run_noted(s, c, a);
   bool node = false;

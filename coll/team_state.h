@@ -47,15 +47,41 @@ class TeamState {
   int run_schedule(const Call&, const Agreed&);
   std::string prefer(std::string_view words);
   Reproducible reproducible() const { return reproducible_; }
-  void make_reproducible(Reproducible r) { reproducible_ = r; }
+  void make_reproducible(Reproducible r) {
+    reproducible_ = r;
+    latest_.here = false;
+  }
   /// Where calls are noted; null: nowhere.
   Ledger* ledger() const { return ledger_; }
   /// The line of the ledger that a call stands in. `node`: it has run in shared memory.
   Ledger::Key line_of(const Call&, const Agreed&, Ledger::Form, bool node);
   /// Runs the call in shared memory if that is for all ranks to do. All ranks decide alike.
   bool try_node(const Call&, const Agreed&, int& error);
+  /// What all know of a call that is like the latest one in shared memory, and so goes the same way; null: it has to be looked at.
+  const Agreed* like_latest(const Call& c) {
+    if (!latest_.here || latest_.what != c.what || latest_.op != c.op || latest_.count != reduced_count(c) || c.terms > 0) return nullptr;
+    if (latest_.type != (c.out_type ? c.out_type : c.in_type) || preferred_ || user_speaks()) return nullptr;
+    latest_.agreed.root = c.root;
+    return &latest_.agreed;
+  }
+  /// Runs such a call.
+  int run_like_latest(const Call&);
 
  private:
+  /// The latest barrier, broadcast or reduction that ran in shared memory; types and operations are predefined ones, which stay what they
+  /// are.
+  struct Latest {
+    bool here = false;
+    Collective what = Collective::barrier;
+    const op::Op* op = nullptr;
+    const type::Datatype* type = nullptr;
+    uint64_t count = 0;
+    Agreed agreed;
+  };
+  void remember(const Call&, const Agreed&);
+  const void* operand(const Call& c) const {
+    return c.in_place && (c.what != Collective::reduce || c.root == static_cast<int>(team_.rank())) ? c.out : c.in;
+  }
   void know_hosts() {
     if (!knows_hosts_) [[unlikely]]
       learn_hosts();
@@ -96,6 +122,7 @@ class TeamState {
   std::unique_ptr<const NodeWords> node_words_;    // null: the table says nothing
   std::unique_ptr<const NodeOrders> node_orders_;  // null: there has been no ordered call
   std::unique_ptr<node::Segment> node_;
+  Latest latest_;
   Scratch wide_;  // operands of reduce_here() and scatter_sums_here()
 };
 
