@@ -22,7 +22,7 @@ Segment::Plan::Plan(uint32_t ranks, bool crowded, uint32_t in_group)
     : group(in_group),
       chunk(crowded ? std::clamp(std::bit_floor((uint64_t{1} << 20) / ranks), uint64_t{128} << 10, uint64_t{256} << 10) : 32 << 10),
       share(crowded ? 64 << 10 : 16 << 10),
-      piece(crowded ? 32 << 10 : 8 << 10) {}
+      piece(crowded ? 32 << 10 : 16 << 10) {}
 
 size_t Segment::Plan::bytes(uint32_t ranks) const {
   return page_up(sizeof(Header) + ranks * sizeof(Desk) + kPieces * sizeof(Line)) + kPieces * piece + ranks * areas() +
