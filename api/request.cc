@@ -162,6 +162,10 @@ int conclude(MPI_Request* handle, MPI_Status* status, bool consume) {
     return error;
   }
   *handle = MPI_REQUEST_NULL;
+  if (r.request_kind != RequestKind::generalized) [[likely]] {
+    drop(&r);
+    return error;
+  }
   free_error = MPI_SUCCESS;
   drop(&r);
   return error ? error : std::exchange(free_error, MPI_SUCCESS);

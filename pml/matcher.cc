@@ -59,10 +59,12 @@ Transfer* Matcher::search(const btl::Header& h) {
 }
 
 void Matcher::insert_behind(Transfer& receive) {
-  if (only_) {
-    insert(*only_);
-    only_ = nullptr;
+  while (Transfer* first = alike_.head) {
+    alike_.head = first->next;
+    insert(*first);
   }
+  alike_ = {};
+  alike_count_ = 0;
   insert(receive);
 }
 
@@ -133,13 +135,9 @@ void Matcher::take(Unexpected& u) {
 
 bool Matcher::cancel(Transfer& receive) {
   if (receive.stage != Stage::posted) return false;
-  if (only_ == &receive) {
-    only_ = nullptr;
-    return true;
-  }
-  if (only_) return false;
-  unlink(chain_of(receive), receive);
-  --posted_;
+  const bool alike = alike_.head != nullptr;
+  unlink(alike ? alike_ : chain_of(receive), receive);
+  --(alike ? alike_count_ : posted_);
   return true;
 }
 

@@ -10,8 +10,9 @@
 
 namespace weft::pml {
 
-/// One per lane; all calls under the lane's lock. Posted receives without wildcards are found by a hash of (context, source,
-/// tag), those with wildcards in a list per context; of two that match, the one posted first wins. Arrived messages stand in
+/// One per lane; all calls under the lane's lock. Posted receives that are all for the same messages stand in one list, as where one
+/// rank streams to another. Otherwise those without wildcards are found by a hash of (context, source, tag), those with wildcards in a list
+/// per context; of two that match, the one posted first wins. Arrived messages stand in
 /// a list by (context, source, tag) and in one by context, so that a receive with wildcards sees them in order of arrival.
 class Matcher {
  public:
@@ -20,18 +21,18 @@ class Matcher {
 
   /// The posted receive that a message goes to, taken out; null: none.
   Transfer* arrived(const btl::Header& h) {
-    if (only_) {
-      if (!matches(*only_, h)) return nullptr;
-      Transfer* receive = only_;
-      only_ = nullptr;
-      return receive;
-    }
-    return posted_ ? search(h) : nullptr;
+    Transfer* const first = alike_.head;
+    if (!first) return posted_ ? search(h) : nullptr;
+    if (!matches(*first, h)) return nullptr;
+    alike_.head = first->next;
+    (first->next ? first->next->prev : alike_.tail) = nullptr;
+    --alike_count_;
+    return first;
   }
 
   /// The same receive, left where it is.
   Transfer* awaits(const btl::Header& h) const {
-    if (only_) return matches(*only_, h) ? only_ : nullptr;
+    if (alike_.head) return matches(*alike_.head, h) ? alike_.head : nullptr;
     return posted_ ? look(h) : nullptr;
   }
 
@@ -46,8 +47,8 @@ class Matcher {
         return found;
       }
     }
-    if (!only_ && !posted_)
-      only_ = &receive;
+    if (!posted_ && (!alike_.head || asks_alike(*alike_.head, receive)))
+      stand_behind(receive);
     else
       insert_behind(receive);
     return nullptr;
@@ -66,7 +67,7 @@ class Matcher {
   template <class Visit>
   void each_unexpected(Visit&& visit);
 
-  uint64_t posted() const { return posted_ + (only_ ? 1 : 0); }
+  uint64_t posted() const { return posted_ + alike_count_; }
   uint64_t unexpected() const { return unexpected_; }
   /// One line per posted receive and waiting message, for reports of hangs; at most `limit` of each.
   std::string dump(size_t limit = 20) const;
@@ -81,6 +82,9 @@ class Matcher {
   static bool matches(const Transfer& r, const btl::Header& h) {
     return r.match_context == h.context && (r.source == h.source || r.source == any_source) && (r.tag == h.tag || r.tag == any_tag);
   }
+  static bool asks_alike(const Transfer& a, const Transfer& b) {
+    return a.match_context == b.match_context && a.source == b.source && a.tag == b.tag;
+  }
   static bool wild(const Transfer& r) { return r.source == any_source || r.tag == any_tag; }
   static uint64_t mix(Context context, int32_t source, int32_t tag) {
     const uint64_t key = (context * 0x9e3779b97f4a7c15u) ^ (uint64_t{static_cast<uint32_t>(source)} << 32 | static_cast<uint32_t>(tag));
@@ -94,12 +98,20 @@ class Matcher {
 
   Transfer* look(const btl::Header&) const;
   Transfer* search(const btl::Header&);
+  void stand_behind(Transfer& receive) {
+    receive.next = nullptr;
+    receive.prev = alike_.tail;
+    (alike_.tail ? alike_.tail->next : alike_.head) = &receive;
+    alike_.tail = &receive;
+    ++alike_count_;
+  }
   void insert_behind(Transfer&);
   void insert(Transfer&);
   void grow_exact();
   void grow_kept();
 
-  Transfer* only_ = nullptr;  // the one posted receive there is; more than one stand in the chains
+  Chain<Transfer> alike_;     // posted receives, all for the same messages; any others among them, and all stand in the chains
+  uint64_t alike_count_ = 0;  // there
   uint64_t posted_ = 0;       // in the chains
   uint64_t unexpected_ = 0;
   uint64_t next_order_ = 0;
@@ -112,14 +124,16 @@ class Matcher {
 
 template <class Visit>
 void Matcher::each_posted(Visit&& visit) {
-  if (only_) visit(*only_);
+  const auto walk = [&](const Chain<Transfer>& chain) {
+    for (Transfer* r = chain.head; r;) {
+      Transfer* next = r->next;
+      visit(*r);
+      r = next;
+    }
+  };
+  walk(alike_);
   for (auto* table : {&exact_, &wild_})
-    for (auto& chain : *table)
-      for (Transfer* r = chain.head; r;) {
-        Transfer* next = r->next;
-        visit(*r);
-        r = next;
-      }
+    for (auto& chain : *table) walk(chain);
 }
 
 template <class Visit>

@@ -173,31 +173,11 @@ class Producer {
   bool push(const Header& h, bool alone, Write&& write) {
     if (tail_ == limit_ && !refresh()) [[unlikely]]
       return false;
+    if (h.length > kSlotPayload) return push_long(h, alone, write);
     Slot& slot = slots_[tail_ & (shape_.slots - 1)];
-    if (h.length <= kSlotPayload) {
-      write(slot.payload, 0, h.length);
-      store(slot, h, h.length);
-      claim_line(&slots_[(tail_ + kClaimed) & (shape_.slots - 1)]);
-    } else {
-      Placement::Place place = placement_.next(h.length);
-      uint32_t word = h.length;
-      if (place.next > touched_ && spread(place)) [[unlikely]] {
-        placement_.restart();
-        place = placement_.next(h.length);
-        word |= kRestartBit;
-      }
-      if (placement_.total() + place.taken > bulk_limit_) {
-        refresh();
-        if (placement_.total() + place.taken > bulk_limit_) return false;
-      }
-      placement_.advance(place);
-      if (alone && h.length >= kGrowsFrom) {
-        grow(slot, h, word, bulk_ + place.offset, write);
-      } else {
-        write(bulk_ + place.offset, 0, h.length);
-        store(slot, h, word);
-      }
-    }
+    write(slot.payload, 0, h.length);
+    store(slot, h, h.length);
+    claim_line(&slots_[(tail_ + kClaimed) & (shape_.slots - 1)]);
     ++tail_;
     return true;
   }
@@ -214,6 +194,30 @@ class Producer {
     slot.kind = h.kind;
     slot.flags = h.flags;
     slot.word.store(word | phase(tail_), std::memory_order_release);
+  }
+  template <class Write>
+  [[gnu::noinline]] bool push_long(const Header& h, bool alone, Write& write) {
+    Slot& slot = slots_[tail_ & (shape_.slots - 1)];
+    Placement::Place place = placement_.next(h.length);
+    uint32_t word = h.length;
+    if (place.next > touched_ && spread(place)) [[unlikely]] {
+      placement_.restart();
+      place = placement_.next(h.length);
+      word |= kRestartBit;
+    }
+    if (placement_.total() + place.taken > bulk_limit_) {
+      refresh();
+      if (placement_.total() + place.taken > bulk_limit_) return false;
+    }
+    placement_.advance(place);
+    if (alone && h.length >= kGrowsFrom) {
+      grow(slot, h, word, bulk_ + place.offset, write);
+    } else {
+      write(bulk_ + place.offset, 0, h.length);
+      store(slot, h, word);
+    }
+    ++tail_;
+    return true;
   }
   template <class Write>
   [[gnu::noinline]] void grow(Slot& slot, const Header& h, uint32_t word, std::byte* to, Write& write) {
