@@ -140,6 +140,17 @@ void drop(Request* r) {
     release(r);
 }
 
+/// Drops the user's reference; returns what the free function says, if this calls one. Only generalized requests have one.
+int drop_user(Request& r) {
+  if (r.request_kind != RequestKind::generalized) [[likely]] {
+    drop(&r);
+    return MPI_SUCCESS;
+  }
+  free_error = MPI_SUCCESS;
+  drop(&r);
+  return std::exchange(free_error, MPI_SUCCESS);
+}
+
 /// Reports a completed request; `consume` ends it as wait and test do. Returns its error.
 int conclude(MPI_Request* handle, MPI_Status* status, bool consume) {
   Request& r = *decode(*handle);
@@ -162,13 +173,8 @@ int conclude(MPI_Request* handle, MPI_Status* status, bool consume) {
     return error;
   }
   *handle = MPI_REQUEST_NULL;
-  if (r.request_kind != RequestKind::generalized) [[likely]] {
-    drop(&r);
-    return error;
-  }
-  free_error = MPI_SUCCESS;
-  drop(&r);
-  return error ? error : std::exchange(free_error, MPI_SUCCESS);
+  const int end = drop_user(r);
+  return error ? error : end;
 }
 
 int failed_wait(Status status) {
@@ -422,9 +428,7 @@ int Request_get_status_some(int incount, const MPI_Request requests[], int* outc
 int Request_free(MPI_Request* request) {
   Request* r = decode(*request);
   *request = MPI_REQUEST_NULL;
-  free_error = MPI_SUCCESS;
-  drop(r);
-  return std::exchange(free_error, MPI_SUCCESS);
+  return drop_user(*r);
 }
 
 int Cancel(MPI_Request* request) {

@@ -329,7 +329,7 @@ int run_exact(TeamState& s, const Call& c) {
 int run(TeamState& s, const Call& c) {
   if (const Agreed* a = s.like_latest(c)) {
     record(s, c, *a);
-    return s.run_like_latest(c);
+    return s.run_here(c, *a);
   }
   if (to_be_exact(s, c)) [[unlikely]]
     return run_exact(s, exact(s, c));

@@ -94,8 +94,8 @@ void narrow(const Call& c, const void* from, void* to, uint64_t count) {
 
 const type::Datatype& working_type(const Call& c) {
   if (const auto exact = exact_sum(c)) return exact->accumulator();
-  const type::Datatype* const wide = c.op && widens.get() ? op::wide_type(*c.op, reduced_type(c)) : nullptr;
-  return wide ? *wide : reduced_type(c);
+  const type::Datatype* const wide = c.op ? op::wide_type(*c.op, reduced_type(c)) : nullptr;
+  return wide && widens.get() ? *wide : reduced_type(c);
 }
 
 std::byte* Scratch::take(size_t bytes) {

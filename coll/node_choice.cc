@@ -113,6 +113,12 @@ bool TeamState::try_node(const Call& c, const Agreed& a, int& error) {
     node_state_ = node_ ? Node::ready : Node::impossible;
     if (!node_ || !node_wanted(a)) return false;  // now it is known how roomy the node is
   }
+  error = run_here(c, a);
+  remember(c, a);
+  return true;
+}
+
+int TeamState::run_here(const Call& c, const Agreed& a) {
   Status status = Status::ok;
   const void* const in = operand(c);
   switch (a.pattern) {
@@ -123,31 +129,16 @@ bool TeamState::try_node(const Call& c, const Agreed& a, int& error) {
     case Pattern::reduce_scatter: status = scatter_sums_here(c, in); break;
     default: status = reduce_here(c, a, in); break;
   }
-  error = status == Status::ok ? MPI_SUCCESS : fail(status);
-  remember(c, a);
-  return true;
+  return status == Status::ok ? MPI_SUCCESS : fail(status);
 }
 
 void TeamState::remember(const Call& c, const Agreed& a) {
   const bool plain = !c.op || (c.op->predefined && c.terms == 0 && !op::wide_type(*c.op, reduced_type(c)));
-  const type::Datatype* const type = c.out_type ? c.out_type : c.in_type;
+  const type::Datatype* const type = type_of(c);
   const bool known =
       a.pattern == Pattern::barrier || a.pattern == Pattern::bcast || a.pattern == Pattern::reduce || a.pattern == Pattern::allreduce;
   latest_.here = known && plain && (!type || type->predefined) && !a.ordered && !groups_ && !ledger_;
   if (latest_.here) latest_ = {.here = true, .what = c.what, .op = c.op, .type = type, .count = reduced_count(c), .agreed = a};
-}
-
-int TeamState::run_like_latest(const Call& c) {
-  Status status;
-  switch (c.what) {
-    case Collective::barrier: status = node_->barrier(); break;
-    case Collective::bcast: status = node_->bcast({c.out, c.out_count, c.out_type}, c.root); break;
-    case Collective::reduce:
-      status = node_->reduce(operand(c), c.out, reduced_count(c), reduced_type(c), *c.op, c.root, Order::chain);
-      break;
-    default: status = node_->allreduce(operand(c), c.out, c.out_count, *c.out_type, *c.op, Order::chain); break;
-  }
-  return status == Status::ok ? MPI_SUCCESS : fail(status);
 }
 
 }  // namespace weft::coll

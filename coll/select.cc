@@ -121,7 +121,8 @@ uint64_t node_reduction_limit(const Agreed& a) {
 uint64_t given_bytes(const Agreed& a) { return a.pattern == Pattern::alltoall ? a.bytes * static_cast<uint64_t>(a.size) : a.bytes; }
 
 /// True if the thresholds say so.
-bool node_kernel_pays(const Agreed& a, uint64_t bytes, bool roomy) {
+bool node_kernel_pays(const Agreed& a, bool roomy) {
+  const uint64_t bytes = a.bytes;
   const bool meet_at_will = roomy && a.size == 2;  // meetings cost next to nothing
   // Messages cost more switches than meetings, between which each rank works for as long as it has something to do.
   const bool meet_rather = !roomy && a.size <= 64;
@@ -269,7 +270,7 @@ bool node_takes(const Agreed& a) {
 bool wants_node(const Agreed& a, const Word& user, const Word& table, bool roomy) {
   for (const Word* word : {&user, &table})
     if (word->anything) return word->node;
-  return node_kernel_pays(a, a.bytes, roomy);
+  return node_kernel_pays(a, roomy);
 }
 
 Decision decide(const Agreed& a, const Topology& topology, bool one_node, const Word& user) {

@@ -60,12 +60,12 @@ class TeamState {
   /// What all know of a call that is like the latest one in shared memory, and so goes the same way; null: it has to be looked at.
   const Agreed* like_latest(const Call& c) {
     if (!latest_.here || latest_.what != c.what || latest_.op != c.op || latest_.count != reduced_count(c) || c.terms > 0) return nullptr;
-    if (latest_.type != (c.out_type ? c.out_type : c.in_type) || preferred_ || user_speaks()) return nullptr;
+    if (latest_.type != type_of(c) || preferred_ || user_speaks()) return nullptr;
     latest_.agreed.root = c.root;
     return &latest_.agreed;
   }
-  /// Runs such a call.
-  int run_like_latest(const Call&);
+  /// Runs a call in shared memory.
+  int run_here(const Call&, const Agreed&);
 
  private:
   /// The latest barrier, broadcast or reduction that ran in shared memory; types and operations are predefined ones, which stay what they
@@ -79,6 +79,7 @@ class TeamState {
     Agreed agreed;
   };
   void remember(const Call&, const Agreed&);
+  static const type::Datatype* type_of(const Call& c) { return c.out_type ? c.out_type : c.in_type; }
   const void* operand(const Call& c) const {
     return c.in_place && (c.what != Collective::reduce || c.root == static_cast<int>(team_.rank())) ? c.out : c.in;
   }

@@ -59,12 +59,7 @@ Transfer* Matcher::search(const btl::Header& h) {
 }
 
 void Matcher::insert_behind(Transfer& receive) {
-  while (Transfer* first = alike_.head) {
-    alike_.head = first->next;
-    insert(*first);
-  }
-  alike_ = {};
-  alike_count_ = 0;
+  while (Transfer* first = alike_.pop_front()) insert(*first);
   insert(receive);
 }
 
@@ -135,9 +130,12 @@ void Matcher::take(Unexpected& u) {
 
 bool Matcher::cancel(Transfer& receive) {
   if (receive.stage != Stage::posted) return false;
-  const bool alike = alike_.head != nullptr;
-  unlink(alike ? alike_ : chain_of(receive), receive);
-  --(alike ? alike_count_ : posted_);
+  if (alike_.empty()) {
+    unlink(chain_of(receive), receive);
+    --posted_;
+  } else {
+    alike_.remove(receive);
+  }
   return true;
 }
 

@@ -21,18 +21,13 @@ class Matcher {
 
   /// The posted receive that a message goes to, taken out; null: none.
   Transfer* arrived(const btl::Header& h) {
-    Transfer* const first = alike_.head;
-    if (!first) return posted_ ? search(h) : nullptr;
-    if (!matches(*first, h)) return nullptr;
-    alike_.head = first->next;
-    (first->next ? first->next->prev : alike_.tail) = nullptr;
-    --alike_count_;
-    return first;
+    if (alike_.empty()) return posted_ ? search(h) : nullptr;
+    return matches(*alike_.front(), h) ? alike_.pop_front() : nullptr;
   }
 
   /// The same receive, left where it is.
   Transfer* awaits(const btl::Header& h) const {
-    if (alike_.head) return matches(*alike_.head, h) ? alike_.head : nullptr;
+    if (!alike_.empty()) return matches(*alike_.front(), h) ? alike_.front() : nullptr;
     return posted_ ? look(h) : nullptr;
   }
 
@@ -47,8 +42,8 @@ class Matcher {
         return found;
       }
     }
-    if (!posted_ && (!alike_.head || asks_alike(*alike_.head, receive)))
-      stand_behind(receive);
+    if (!posted_ && (alike_.empty() || asks_alike(*alike_.front(), receive)))
+      alike_.push_back(receive);
     else
       insert_behind(receive);
     return nullptr;
@@ -67,7 +62,7 @@ class Matcher {
   template <class Visit>
   void each_unexpected(Visit&& visit);
 
-  uint64_t posted() const { return posted_ + alike_count_; }
+  uint64_t posted() const { return posted_ + alike_.size(); }
   uint64_t unexpected() const { return unexpected_; }
   /// One line per posted receive and waiting message, for reports of hangs; at most `limit` of each.
   std::string dump(size_t limit = 20) const;
@@ -98,21 +93,13 @@ class Matcher {
 
   Transfer* look(const btl::Header&) const;
   Transfer* search(const btl::Header&);
-  void stand_behind(Transfer& receive) {
-    receive.next = nullptr;
-    receive.prev = alike_.tail;
-    (alike_.tail ? alike_.tail->next : alike_.head) = &receive;
-    alike_.tail = &receive;
-    ++alike_count_;
-  }
   void insert_behind(Transfer&);
   void insert(Transfer&);
   void grow_exact();
   void grow_kept();
 
-  Chain<Transfer> alike_;     // posted receives, all for the same messages; any others among them, and all stand in the chains
-  uint64_t alike_count_ = 0;  // there
-  uint64_t posted_ = 0;       // in the chains
+  TransferList alike_;   // posted receives, all for the same messages; any others among them, and all stand in the chains
+  uint64_t posted_ = 0;  // in the chains
   uint64_t unexpected_ = 0;
   uint64_t next_order_ = 0;
   int exact_shift_, kept_shift_;
@@ -124,16 +111,16 @@ class Matcher {
 
 template <class Visit>
 void Matcher::each_posted(Visit&& visit) {
-  const auto walk = [&](const Chain<Transfer>& chain) {
-    for (Transfer* r = chain.head; r;) {
+  const auto walk = [&](Transfer* first) {
+    for (Transfer* r = first; r;) {
       Transfer* next = r->next;
       visit(*r);
       r = next;
     }
   };
-  walk(alike_);
+  walk(alike_.front());
   for (auto* table : {&exact_, &wild_})
-    for (auto& chain : *table) walk(chain);
+    for (auto& chain : *table) walk(chain.head);
 }
 
 template <class Visit>

@@ -12,11 +12,6 @@
 // of the producer's. So the consumer, who knows by then where it belongs, copies one piece out while the next is copied in.
 #pragma once
 
-#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
-#include <cpuid.h>
-#define WEFT_STRING_COPY 1
-#endif
-
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -36,7 +31,7 @@ constexpr uint32_t kGrowsBit = 1u << 30;         ///< the payload follows its sl
 constexpr uint32_t kRestartBit = 1u << 29;       ///< the payload lies at the beginning of the area: nothing else is in it
 constexpr uint32_t kTouch = 4096, kBrief = 256;  ///< the area is taken into use by so much; short payloads begin it again
 constexpr uint32_t kGrowsFrom = 32 << 10;        ///< payloads that grow are no shorter
-constexpr uint32_t kClaimed = 6;
+constexpr uint32_t kClaimed = 6;                 ///< who writes slots claims the one so far ahead: as many pass while a line comes
 constexpr uint32_t kPieceFrom = 8 << 10, kPiece = 16 << 10;  ///< by so much at a time: a quarter of the payload within these
 
 /// One message as it lies in memory: a Header whose length word doubles as the ready flag, and a short payload.
@@ -130,26 +125,9 @@ inline void copy_short(std::byte* to, const std::byte* from, uint32_t n) {
   }
 }
 
-#ifdef WEFT_STRING_COPY
-/// Does the processor announce fast string copies (ERMS)?
-inline const bool fast_string_copy = [] {
-  unsigned a, b, c, d;
-  return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & 1u << 9);
-}();
-#endif
-
-/// Copies a longer payload into a ring, whose lines the consumer's cache holds. From some size on the processor's string copy is
-/// clearly ahead there, because it takes whole lines without reading them first (a third less time at 1 KiB, AMD Zen 5).
-inline void copy_long(std::byte* to, const std::byte* from, size_t n) {
-#ifdef WEFT_STRING_COPY
-  constexpr size_t string_copy_from = 512;
-  if (n >= string_copy_from && fast_string_copy) {
-    asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(n) : : "memory");
-    return;
-  }
-#endif
-  std::memcpy(to, from, n);
-}
+/// Copies a longer payload into a ring, whose lines the consumer's cache holds: string copies are ahead sooner than elsewhere (a third less
+/// time at 1 KiB, AMD Zen 5).
+inline void copy_long(std::byte* to, const std::byte* from, size_t n) { copy_bytes<512>(to, from, n); }
 
 /// The sending side. Ring memory starts zeroed.
 class Producer {

@@ -20,12 +20,12 @@ constexpr size_t page_up(size_t n) { return (n + 4095) & ~size_t{4095}; }
 
 Segment::Plan::Plan(uint32_t ranks, bool crowded, uint32_t in_group)
     : group(in_group),
-      chunk(crowded ? std::clamp(std::bit_floor((uint64_t{1} << 20) / ranks), uint64_t{128} << 10, uint64_t{256} << 10) : 32 << 10),
+      chunk(crowded ? std::clamp(std::bit_floor((uint64_t{1} << 20) / ranks), kChunkCrowded, 2 * kChunkCrowded) : kChunk),
       share(crowded ? 64 << 10 : 16 << 10),
       piece(crowded ? 32 << 10 : 16 << 10) {}
 
 size_t Segment::Plan::bytes(uint32_t ranks) const {
-  return page_up(sizeof(Header) + ranks * sizeof(Desk) + kPieces * sizeof(Line)) + kPieces * piece + ranks * areas() +
+  return page_up(sizeof(Header) + ranks * sizeof(Desk) + kLongs * sizeof(Line)) + kLongs * piece + ranks * areas() +
          (2 + 4 * groups(ranks, group)) * chunk;
 }
 
@@ -39,8 +39,8 @@ Segment::Segment(pml::Team& team, std::byte* memory, bool roomy, const Plan& pla
       patience_(crowded(team.lane().boot().job()) ? 4 : kLooks, kLooks) {
   desks_ = reinterpret_cast<Desk*>(memory + sizeof(Header));
   pieces_ = reinterpret_cast<Line*>(desks_ + size_);
-  piece_areas_ = memory + page_up(sizeof(Header) + size_ * sizeof(Desk) + kPieces * sizeof(Line));
-  areas_ = piece_areas_ + kPieces * plan_.piece;
+  piece_areas_ = memory + page_up(sizeof(Header) + size_ * sizeof(Desk) + kLongs * sizeof(Line));
+  areas_ = piece_areas_ + kLongs * plan_.piece;
 }
 
 template <class Ready>
@@ -63,7 +63,7 @@ inline Status Segment::wait_for(const std::atomic<uint64_t>& word, uint64_t at_l
 
 Status Segment::barrier() {
   const uint64_t n = ++barriers_;
-  if (group_) return barrier_in_groups(n);
+  if (plan_.group) return barrier_in_groups(n);
   if (size_ > kFlat) {
     // One counter: a rank waits once, however many there are.
     if (header().arrivals.fetch_add(1, std::memory_order_acq_rel) + 1 == n * size_) {
@@ -91,7 +91,7 @@ Status Segment::barrier_in_groups(uint64_t n) {
     if (const Status s = wait_for(desk(r).barrier.sequence, n); s != Status::ok) return s;
   }
   desk(rank_).barrier.sequence.store(n, std::memory_order_release);
-  for (uint32_t r = 0; r < size_; r += group_) {
+  for (uint32_t r = 0; r < size_; r += plan_.group) {
     if (const Status s = wait_for(desk(r).barrier.sequence, n); s != Status::ok) return s;
   }
   desk(rank_).released.sequence.store(n, std::memory_order_release);
@@ -188,8 +188,8 @@ Status Segment::allreduce_chunk(const std::byte* in, std::byte* out, const Work&
   auto operand = [&](uint32_t r) { return offered(r, bytes); };
   copy_bytes(operand(rank_), in, bytes);
   auto fold = [&](std::byte* to) { combine(work, operand, 0, static_cast<int32_t>(size_), to, spare_for(work.order)); };
-  if (group_ && work.order == Order::chain) return allreduce_in_groups(n, out, work);
-  if (size_ <= kFlat || group_) {
+  if (plan_.group && work.order == Order::chain) return allreduce_in_groups(n, out, work);
+  if (size_ <= kFlat || plan_.group) {
     desk(rank_).offer[parity].sequence.store(n, std::memory_order_release);
     for (uint32_t r = 0; r < size_; ++r) {
       if (const Status s = wait_for(desk(r).offer[parity].sequence, n); s != Status::ok) return s;
@@ -216,7 +216,7 @@ Status Segment::allreduce_in_groups(uint64_t n, std::byte* out, const Work& work
   const uint64_t bytes = work.count * work.type.size;
   const int parity = static_cast<int>(n & 1);
   const uint32_t first = leader(rank_), last = end_of_group();
-  const auto place = [&](Line& line, uint32_t lead, int kind) { return data(line, group_area(lead / group_, kind, parity), bytes); };
+  const auto place = [&](Line& line, uint32_t lead, int kind) { return data(line, group_area(lead / plan_.group, kind, parity), bytes); };
   Line& outcome = desk(first).outcome[parity];
   desk(rank_).offer[parity].sequence.store(n, std::memory_order_release);
   if (rank_ != first) {
@@ -230,9 +230,9 @@ Status Segment::allreduce_in_groups(uint64_t n, std::byte* out, const Work& work
     return status == Status::ok ? offered(r, bytes) : nullptr;
   };
   const auto of_group = [&](uint32_t g) -> const std::byte* {
-    Line& line = desk(g * group_).partial[parity];
+    Line& line = desk(g * plan_.group).partial[parity];
     status = wait_for(line.sequence, n);
-    return status == Status::ok ? place(line, g * group_, 0) : nullptr;
+    return status == Status::ok ? place(line, g * plan_.group, 0) : nullptr;
   };
   const auto publish = [&](Line& line, int kind, const std::byte* what) {
     copy_bytes(place(line, first, kind), what, bytes);
@@ -241,7 +241,7 @@ Status Segment::allreduce_in_groups(uint64_t n, std::byte* out, const Work& work
   const std::byte* sum = combine(work, of_rank, static_cast<int32_t>(first), static_cast<int32_t>(last), out, nullptr);
   if (!sum) return status;
   publish(desk(first).partial[parity], 0, sum);
-  sum = combine(work, of_group, 0, static_cast<int32_t>(groups(size_, group_)), out, nullptr);
+  sum = combine(work, of_group, 0, static_cast<int32_t>(groups(size_, plan_.group)), out, nullptr);
   if (!sum) return status;
   publish(outcome, 1, sum);
   return Status::ok;
@@ -267,7 +267,7 @@ Status Segment::exchange(uint64_t bytes, Give give, Take take) {
   const uint64_t n = ++allreduces_;
   give(offered(rank_, bytes));
   desk(rank_).offer[n & 1].sequence.store(n, std::memory_order_release);
-  if (size_ > kFlat && !group_) header().offers.fetch_add(1, std::memory_order_acq_rel);  // where allreduce counts who has come
+  if (size_ > kFlat && !plan_.group) header().offers.fetch_add(1, std::memory_order_acq_rel);  // where allreduce counts who has come
   for (uint32_t i = 0, r = rank_; i < size_; ++i, r = r + 1 == size_ ? 0 : r + 1) {
     if (const Status s = wait_for(desk(r).offer[n & 1].sequence, n); s != Status::ok) return s;
     take(r, offered(r, bytes));

@@ -20,6 +20,19 @@ namespace weft::coll::node {
 /// same sizes, types and roots. A kernel's wait progresses the lane, yields on crowded nodes, and ends when the job does.
 class Segment {
  public:
+  /// What rank 0 decides of a segment: slots that keep to the caches, or, where each meeting costs switches, hold more.
+  struct Plan {
+    uint32_t group = 0;  ///< ranks that meet among themselves first; 0: there are no groups
+    uint64_t chunk = 0;  ///< bytes of a slot for what a rank offers
+    uint64_t share = 0;  ///< bytes of an operand of a reduce
+    uint64_t piece = 0;  ///< bytes of a broadcast's piece
+
+    Plan() = default;
+    Plan(uint32_t ranks, bool crowded, uint32_t group);
+    size_t bytes(uint32_t ranks) const;
+    uint64_t areas() const { return 2 * chunk + kLongs * share; }  ///< bytes of a rank's slots
+  };
+
   /// Wires a segment; collective over the team, by messages with `tag`. Null on all ranks if it fails on one of them.
   static std::unique_ptr<Segment> wire(pml::Team&, int tag);
   ~Segment();
@@ -65,17 +78,15 @@ class Segment {
   };
   static constexpr uint64_t kBriefs = 64;  ///< short reduces, and short broadcast pieces, under way
   static constexpr uint64_t kClaimed = 6;  ///< of these, who writes them claims the one so far ahead: as many pass while a line comes
-  static constexpr uint64_t kShares = 8;   ///< other reduces under way: who only sends runs ahead of the root
-  static constexpr uint64_t kPieces = 8;   ///< other broadcast pieces under way
+  static constexpr uint64_t kLongs = 8;    ///< other reduces, and other broadcast pieces, under way: who only sends runs ahead
   static constexpr bool is_brief(uint64_t bytes) { return bytes <= Brief::most; }
   /// Slots of a kind, half of which are given back at a time: who waits for room pulls the line that tells it from its writer.
-  static constexpr uint64_t slots_of(bool brief) { return brief ? kBriefs : kShares; }
-  static_assert(kShares == kPieces);
+  static constexpr uint64_t slots_of(bool brief) { return brief ? kBriefs : kLongs; }
   /// What a rank writes.
   struct Desk {
     Line barrier;
     Line offer[2];         ///< its operand of an allreduce, or what it gives to an exchange
-    Line share[kShares];   ///< its operands of the latest reduces
+    Line share[kLongs];    ///< its operands of the latest reduces
     Line partial[2];       ///< a leader's: what its group gives to an allreduce
     Line outcome[2];       ///< a leader's: the result, for its group
     Line released;         ///< a leader's: the latest barrier that all have come to
@@ -91,23 +102,12 @@ class Segment {
     Line result[2];
     Brief brief[kBriefs];  ///< short broadcast pieces
   };
+  static constexpr uint64_t kChunk = 32 << 10, kChunkCrowded = 128 << 10;  ///< least bytes of a slot for what a rank offers
+  static_assert(most_exchanged <= kChunk);
   static constexpr uint64_t kInline = sizeof(Line::data);
   static constexpr uint64_t kSharedOut = 8192;  ///< bytes of an allreduce up to which all combine all
   static constexpr uint32_t kFlat = 8;          ///< up to so many ranks, each looks at all others itself
 
-  /// What rank 0 decides of a segment: slots that keep to the caches, or, where each meeting costs switches, hold more.
-  struct Plan {
-    uint32_t group = 0;  ///< ranks that meet among themselves first; 0: there are no groups
-    uint64_t chunk = 0;  ///< bytes of a slot for what a rank offers
-    uint64_t share = 0;  ///< bytes of an operand of a reduce
-    uint64_t piece = 0;  ///< bytes of a broadcast's piece
-
-    Plan() = default;
-    Plan(uint32_t ranks, bool crowded, uint32_t group);
-    size_t bytes(uint32_t ranks) const;
-    uint64_t areas() const { return 2 * chunk + kShares * share; }  ///< bytes of a rank's slots
-  };
-  struct Ticket;
   Segment(pml::Team&, std::byte* memory, bool roomy, const Plan&);
   /// As far as this rank knows.
   static bool crowded(const boot::Job& job) { return job.node_ranks.size() > job.cpus; }
@@ -129,20 +129,20 @@ class Segment {
   /// A rank's operand of a reduce.
   Place share(uint32_t rank, uint64_t n, bool brief) {
     if (brief) return place_in(desk(rank).brief[n % kBriefs]);
-    const uint64_t slot = n % kShares;
+    const uint64_t slot = n % kLongs;
     return {desk(rank).share[slot].sequence, areas_ + rank * plan_.areas() + 2 * plan_.chunk + slot * plan_.share};
   }
   Place piece(uint64_t n, bool brief) {
     if (brief) return place_in(header().brief[n % kBriefs]);
-    return {pieces_[n % kPieces].sequence, piece_areas_ + n % kPieces * plan_.piece};
+    return {pieces_[n % kLongs].sequence, piece_areas_ + n % kLongs * plan_.piece};
   }
   std::byte* result_area(int parity) { return areas_ + size_ * plan_.areas() + static_cast<uint32_t>(parity) * plan_.chunk; }
   std::byte* group_area(uint32_t g, int kind, int parity) {
     return areas_ + size_ * plan_.areas() + (2 + 4 * g + static_cast<uint32_t>(2 * kind + parity)) * plan_.chunk;
   }
   static uint32_t groups(uint32_t ranks, uint32_t group) { return group ? (ranks + group - 1) / group : 0; }
-  uint32_t leader(uint32_t rank) const { return rank - rank % group_; }
-  uint32_t end_of_group() const { return std::min(size_, leader(rank_) + group_); }
+  uint32_t leader(uint32_t rank) const { return rank - rank % plan_.group; }
+  uint32_t end_of_group() const { return std::min(size_, leader(rank_) + plan_.group); }
 
   template <class Ready>
   Status wait(Ready ready);
@@ -185,9 +185,8 @@ class Segment {
   std::byte* const memory_;
   const bool roomy_;
   const Plan plan_;
-  const uint32_t group_ = plan_.group;
   Desk* desks_;
-  Line* pieces_;  // kPieces of them
+  Line* pieces_;  // kLongs of them
   std::byte* piece_areas_;
   std::byte* areas_;
   std::vector<std::byte> spare_;    // partial results of orders that have several at once

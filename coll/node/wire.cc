@@ -26,9 +26,10 @@ config::Integer group_setting("coll", "group", "0",
 
 /// What rank 0 tells: which file descriptor of which process; the nonce shows that it is the right one (process numbers mean
 /// something else in another container).
-struct Pass {
+struct Ticket {
   uint64_t nonce = 0;
   int32_t process = 0, descriptor = -1;
+  Segment::Plan plan;
 };
 
 class Mail {
@@ -58,7 +59,7 @@ std::byte* map(int descriptor, size_t bytes) {
   return memory == MAP_FAILED ? nullptr : static_cast<std::byte*>(memory);
 }
 
-std::byte* open_pass(const Pass& ticket, size_t bytes) {
+std::byte* open_ticket(const Ticket& ticket, size_t bytes) {
   if (ticket.descriptor < 0) return nullptr;
   char path[64];
   std::snprintf(path, sizeof path, "/proc/%d/fd/%d", ticket.process, ticket.descriptor);
@@ -74,7 +75,7 @@ std::byte* open_pass(const Pass& ticket, size_t bytes) {
   return memory;
 }
 
-std::byte* make(Pass& ticket, size_t bytes) {
+std::byte* make(Ticket& ticket, size_t bytes) {
   ticket.descriptor = memfd_create("weft-node", MFD_CLOEXEC);
   if (ticket.descriptor < 0) return nullptr;
   std::byte* memory = ftruncate(ticket.descriptor, static_cast<off_t>(bytes)) == 0 ? map(ticket.descriptor, bytes) : nullptr;
@@ -99,7 +100,6 @@ uint32_t group_for(uint32_t size, bool crowded) {
 enum class Answer : uint8_t { none, crowded, roomy };
 
 /// Rank 0: what all say.
-template <class Ticket>
 Answer invite(Mail& mail, Ticket& ticket, uint32_t size, Answer mine) {
   Answer all = mine;
   for (uint32_t r = 1; r < size; ++r) mail.send(r, ticket);
@@ -112,10 +112,6 @@ Answer invite(Mail& mail, Ticket& ticket, uint32_t size, Answer mine) {
 }
 
 }  // namespace
-
-struct Segment::Ticket : Pass {
-  Plan plan;
-};
 
 std::unique_ptr<Segment> Segment::wire(pml::Team& team, int tag) {
   const uint32_t size = team.size();
@@ -133,7 +129,7 @@ std::unique_ptr<Segment> Segment::wire(pml::Team& team, int tag) {
     all = invite(mail, ticket, size, answer());
     if (ticket.descriptor >= 0) close(ticket.descriptor);
   } else if (mail.receive(0, ticket)) {
-    if (usable) memory = open_pass(ticket, ticket.plan.bytes(size));
+    if (usable) memory = open_ticket(ticket, ticket.plan.bytes(size));
     Answer mine = answer();
     mail.send(0, mine);
     if (!mail.receive(0, all)) all = Answer::none;

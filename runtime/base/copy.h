@@ -13,16 +13,20 @@ namespace detail {
 extern const bool fast_strings;
 }  // namespace detail
 
-/// memcpy for data on its way between processes. Ranges do not overlap.
-inline void copy_bytes(void* to, const void* from, size_t n) {
-  constexpr size_t worth_it = 1024;  // below, the start-up of the microcode costs more than it saves
-  if (n >= worth_it && detail::fast_strings)
+/// memcpy for data on its way between processes. Ranges do not overlap. Below kWorthIt bytes the start-up of the microcode costs more than
+/// it saves.
+template <size_t kWorthIt = 1024>
+void copy_bytes(void* to, const void* from, size_t n) {
+  if (n >= kWorthIt && detail::fast_strings)
     asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(n) : : "memory");
   else
     std::memcpy(to, from, n);
 }
 #else
-inline void copy_bytes(void* to, const void* from, size_t n) { std::memcpy(to, from, n); }
+template <size_t = 0>
+void copy_bytes(void* to, const void* from, size_t n) {
+  std::memcpy(to, from, n);
+}
 #endif
 
 /// memcpy for sizes that are small more often than not: those of the shortest messages without a call.

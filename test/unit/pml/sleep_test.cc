@@ -27,7 +27,6 @@ std::vector<Bed> beds() { return {{"self,shm", {}, true}, {"self,tcp", {}, true}
 
 }  // namespace
 
-// A matched probe takes its message when it says that there is one.
 TEST_CASE("patience: as many looks as have helped lately, and now and then as many as can", "[sleep]") {
   pml::Patience patience(4, 100);
   CHECK(patience.looks() == 4);
@@ -48,6 +47,7 @@ TEST_CASE("patience: as many looks as have helped lately, and now and then as ma
   CHECK((all > 5 && all < 50));
 }
 
+// A matched probe takes its message when it says that there is one.
 TEST_CASE("who waits is not asked again after saying that the wait is over") {
   const Sleepy sleepy;
   run_ranks(1, beds().front(), true, [](Rank& me) {
