@@ -81,6 +81,7 @@ Result<Node> Node::parse(std::string_view text) {
     while (!line.empty()) {
       auto instance = CpuSet::parse(take(line, ' '));
       if (!instance) return instance.failure();
+      if (instance->empty()) return Failure{"an instance of " + resource.name + " without CPUs"};
       resource.instances.push_back(std::move(*instance));
     }
     if (resource.name.empty() || resource.instances.empty()) return Failure{"a resource without a name or without instances"};
