@@ -36,6 +36,7 @@ broken() { # broken WHAT: a failure, with what the job has said
   die "$1: no table"
 }
 
+mkdir -p "$work"
 for shape; do [ "${shape%%x*}" -eq 1 ] || can_bed || skip "$why_not"; done
 for run in 1 2 3; do
   rm -rf "${work:?}/$run"
