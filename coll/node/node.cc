@@ -18,24 +18,24 @@ constexpr size_t page_up(size_t n) { return (n + 4095) & ~size_t{4095}; }
 
 }  // namespace
 
-Segment::Plan::Plan(uint32_t ranks, bool crowded, uint32_t in_group)
-    : group(in_group),
+Segment::Plan::Plan(uint32_t ranks, bool crowded, bool in_groups)
+    : grouped(in_groups),
       chunk(crowded ? std::clamp(std::bit_floor((uint64_t{1} << 20) / ranks), kChunkCrowded, 2 * kChunkCrowded) : kChunk),
       share(crowded ? 64 << 10 : 16 << 10),
       piece(crowded ? 32 << 10 : 16 << 10) {}
 
 size_t Segment::Plan::bytes(uint32_t ranks) const {
-  return page_up(sizeof(Header) + ranks * sizeof(Desk) + kLongs * sizeof(Line)) + kLongs * piece + ranks * areas() +
-         (2 + 4 * groups(ranks, group)) * chunk;
+  return page_up(sizeof(Header) + ranks * sizeof(Desk) + kLongs * sizeof(Line)) + kLongs * piece + ranks * areas() + 2 * chunk;
 }
 
-Segment::Segment(pml::Team& team, std::byte* memory, bool roomy, const Plan& plan)
+Segment::Segment(pml::Team& team, std::byte* memory, bool roomy, const Plan& plan, std::span<const int32_t> groups)
     : lane_(team.lane()),
       rank_(team.rank()),
       size_(team.size()),
       memory_(memory),
       roomy_(roomy),
       plan_(plan),
+      groups_(groups.empty() ? std::nullopt : std::optional<Hosts>(groups)),
       patience_(crowded(team.lane().boot().job()) ? 4 : kLooks, kLooks) {
   desks_ = reinterpret_cast<Desk*>(memory + sizeof(Header));
   pieces_ = reinterpret_cast<Line*>(desks_ + size_);
@@ -63,7 +63,7 @@ inline Status Segment::wait_for(const std::atomic<uint64_t>& word, uint64_t at_l
 
 Status Segment::barrier() {
   const uint64_t n = ++barriers_;
-  if (plan_.group) return barrier_in_groups(n);
+  if (groups_) return barrier_in_groups(n);
   if (size_ > kFlat) {
     // One counter: a rank waits once, however many there are.
     if (header().arrivals.fetch_add(1, std::memory_order_acq_rel) + 1 == n * size_) {
@@ -82,17 +82,19 @@ Status Segment::barrier() {
 /// A group's ranks tell their leader, the leaders each other, and each its group: three lines after one another, however many ranks there
 /// are. A counter would pass from rank to rank.
 Status Segment::barrier_in_groups(uint64_t n) {
-  const uint32_t first = leader(rank_), last = end_of_group();
-  if (rank_ != first) {
+  const int32_t group = groups_->of(static_cast<Rank>(rank_));
+  const auto has_come = [&](uint32_t r) { return wait_for(desk(r).barrier.sequence, n); };
+  if (const uint32_t leader = leader_of(group); rank_ != leader) {
     desk(rank_).barrier.sequence.store(n, std::memory_order_release);
-    return wait_for(desk(first).released.sequence, n);
+    return wait_for(desk(leader).released.sequence, n);
   }
-  for (uint32_t r = first + 1; r < last; ++r) {
-    if (const Status s = wait_for(desk(r).barrier.sequence, n); s != Status::ok) return s;
+  for (const Rank r : groups_->on(group)) {
+    if (r == static_cast<Rank>(rank_)) continue;
+    if (const Status s = has_come(static_cast<uint32_t>(r)); s != Status::ok) return s;
   }
   desk(rank_).barrier.sequence.store(n, std::memory_order_release);
-  for (uint32_t r = 0; r < size_; r += plan_.group) {
-    if (const Status s = wait_for(desk(r).barrier.sequence, n); s != Status::ok) return s;
+  for (int32_t g = 0; g < groups_->count(); ++g) {
+    if (const Status s = has_come(leader_of(g)); s != Status::ok) return s;
   }
   desk(rank_).released.sequence.store(n, std::memory_order_release);
   return Status::ok;
@@ -188,8 +190,8 @@ Status Segment::allreduce_chunk(const std::byte* in, std::byte* out, const Work&
   auto operand = [&](uint32_t r) { return offered(r, bytes); };
   copy_bytes(operand(rank_), in, bytes);
   auto fold = [&](std::byte* to) { combine(work, operand, 0, static_cast<int32_t>(size_), to, spare_for(work.order)); };
-  if (plan_.group && work.order == Order::chain) return allreduce_in_groups(n, out, work);
-  if (size_ <= kFlat || plan_.group) {
+  if (by_groups(work.order, work.op)) return allreduce_in_groups(n, out, work);
+  if (size_ <= kFlat || groups_) {
     desk(rank_).offer[parity].sequence.store(n, std::memory_order_release);
     for (uint32_t r = 0; r < size_; ++r) {
       if (const Status s = wait_for(desk(r).offer[parity].sequence, n); s != Status::ok) return s;
@@ -215,35 +217,38 @@ Status Segment::allreduce_chunk(const std::byte* in, std::byte* out, const Work&
 Status Segment::allreduce_in_groups(uint64_t n, std::byte* out, const Work& work) {
   const uint64_t bytes = work.count * work.type.size;
   const int parity = static_cast<int>(n & 1);
-  const uint32_t first = leader(rank_), last = end_of_group();
-  const auto place = [&](Line& line, uint32_t lead, int kind) { return data(line, group_area(lead / plan_.group, kind, parity), bytes); };
-  Line& outcome = desk(first).outcome[parity];
+  const std::vector<Rank>& group = groups_->on(groups_->of(static_cast<Rank>(rank_)));
+  const auto leader = static_cast<uint32_t>(group.front());
+  const auto place = [&](Line& line, uint32_t of, Sum which) { return data(line, sum_area(of, which, parity), bytes); };
+  Line& outcome = desk(leader).outcome[parity];
   desk(rank_).offer[parity].sequence.store(n, std::memory_order_release);
-  if (rank_ != first) {
+  if (rank_ != leader) {
     if (const Status s = wait_for(outcome.sequence, n); s != Status::ok) return s;
-    copy_bytes(out, place(outcome, first, 1), bytes);
+    copy_bytes(out, place(outcome, leader, Sum::of_all), bytes);
     return Status::ok;
   }
   Status status = Status::ok;
-  const auto of_rank = [&](uint32_t r) -> const std::byte* {
+  const auto of_member = [&](uint32_t i) -> const std::byte* {
+    const auto r = static_cast<uint32_t>(group[i]);
     status = wait_for(desk(r).offer[parity].sequence, n);
     return status == Status::ok ? offered(r, bytes) : nullptr;
   };
   const auto of_group = [&](uint32_t g) -> const std::byte* {
-    Line& line = desk(g * plan_.group).partial[parity];
+    const uint32_t of = leader_of(static_cast<int32_t>(g));
+    Line& line = desk(of).partial[parity];
     status = wait_for(line.sequence, n);
-    return status == Status::ok ? place(line, g * plan_.group, 0) : nullptr;
+    return status == Status::ok ? place(line, of, Sum::of_group) : nullptr;
   };
-  const auto publish = [&](Line& line, int kind, const std::byte* what) {
-    copy_bytes(place(line, first, kind), what, bytes);
+  const auto publish = [&](Line& line, Sum which, const std::byte* what) {
+    copy_bytes(place(line, leader, which), what, bytes);
     line.sequence.store(n, std::memory_order_release);
   };
-  const std::byte* sum = combine(work, of_rank, static_cast<int32_t>(first), static_cast<int32_t>(last), out, nullptr);
+  const std::byte* sum = combine(work, of_member, 0, static_cast<int32_t>(group.size()), out, nullptr);
   if (!sum) return status;
-  publish(desk(first).partial[parity], 0, sum);
-  sum = combine(work, of_group, 0, static_cast<int32_t>(groups(size_, plan_.group)), out, nullptr);
+  publish(desk(leader).partial[parity], Sum::of_group, sum);
+  sum = combine(work, of_group, 0, groups_->count(), out, nullptr);
   if (!sum) return status;
-  publish(outcome, 1, sum);
+  publish(outcome, Sum::of_all, sum);
   return Status::ok;
 }
 
@@ -267,7 +272,7 @@ Status Segment::exchange(uint64_t bytes, Give give, Take take) {
   const uint64_t n = ++allreduces_;
   give(offered(rank_, bytes));
   desk(rank_).offer[n & 1].sequence.store(n, std::memory_order_release);
-  if (size_ > kFlat && !plan_.group) header().offers.fetch_add(1, std::memory_order_acq_rel);  // where allreduce counts who has come
+  if (size_ > kFlat && !groups_) header().offers.fetch_add(1, std::memory_order_acq_rel);  // where allreduce counts who has come
   for (uint32_t i = 0, r = rank_; i < size_; ++i, r = r + 1 == size_ ? 0 : r + 1) {
     if (const Status s = wait_for(desk(r).offer[n & 1].sequence, n); s != Status::ok) return s;
     take(r, offered(r, bytes));

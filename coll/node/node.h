@@ -7,8 +7,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <vector>
 
+#include "coll/hosts.h"
 #include "coll/order.h"
 #include "pml/lane.h"
 #include "pml/patience.h"
@@ -22,15 +25,15 @@ class Segment {
  public:
   /// What rank 0 decides of a segment: slots that keep to the caches, or, where each meeting costs switches, hold more.
   struct Plan {
-    uint32_t group = 0;  ///< ranks that meet among themselves first; 0: there are no groups
-    uint64_t chunk = 0;  ///< bytes of a slot for what a rank offers
-    uint64_t share = 0;  ///< bytes of an operand of a reduce
-    uint64_t piece = 0;  ///< bytes of a broadcast's piece
+    bool grouped = false;  ///< some ranks meet among themselves first
+    uint64_t chunk = 0;    ///< bytes of a slot for what a rank offers
+    uint64_t share = 0;    ///< bytes of an operand of a reduce
+    uint64_t piece = 0;    ///< bytes of a broadcast's piece
 
     Plan() = default;
-    Plan(uint32_t ranks, bool crowded, uint32_t group);
+    Plan(uint32_t ranks, bool crowded, bool grouped);
     size_t bytes(uint32_t ranks) const;
-    uint64_t areas() const { return 2 * chunk + kLongs * share; }  ///< bytes of a rank's slots
+    uint64_t areas() const { return (grouped ? 6 : 2) * chunk + kLongs * share; }  ///< bytes of a rank's slots
   };
 
   /// Wires a segment; collective over the team, by messages with `tag`. Null on all ranks if it fails on one of them.
@@ -108,7 +111,8 @@ class Segment {
   static constexpr uint64_t kSharedOut = 8192;  ///< bytes of an allreduce up to which all combine all
   static constexpr uint32_t kFlat = 8;          ///< up to so many ranks, each looks at all others itself
 
-  Segment(pml::Team&, std::byte* memory, bool roomy, const Plan&);
+  /// `groups`: by rank, numbers of groups; empty: there are none.
+  Segment(pml::Team&, std::byte* memory, bool roomy, const Plan&, std::span<const int32_t> groups);
   /// As far as this rank knows.
   static bool crowded(const boot::Job& job) { return job.node_ranks.size() > job.cpus; }
   Header& header() { return *reinterpret_cast<Header*>(memory_); }
@@ -137,12 +141,17 @@ class Segment {
     return {pieces_[n % kLongs].sequence, piece_areas_ + n % kLongs * plan_.piece};
   }
   std::byte* result_area(int parity) { return areas_ + size_ * plan_.areas() + static_cast<uint32_t>(parity) * plan_.chunk; }
-  std::byte* group_area(uint32_t g, int kind, int parity) {
-    return areas_ + size_ * plan_.areas() + (2 + 4 * g + static_cast<uint32_t>(2 * kind + parity)) * plan_.chunk;
+  /// A leader's slots for results: of its group, of all.
+  enum class Sum : uint8_t { of_group, of_all };
+  std::byte* sum_area(uint32_t leader, Sum which, int parity) {
+    const uint64_t slot = 2 * static_cast<uint64_t>(which) + static_cast<uint64_t>(parity);
+    return areas_ + leader * plan_.areas() + kLongs * plan_.share + (2 + slot) * plan_.chunk;
   }
-  static uint32_t groups(uint32_t ranks, uint32_t group) { return group ? (ranks + group - 1) / group : 0; }
-  uint32_t leader(uint32_t rank) const { return rank - rank % plan_.group; }
-  uint32_t end_of_group() const { return std::min(size_, leader(rank_) + plan_.group); }
+  uint32_t leader_of(int32_t group) const { return static_cast<uint32_t>(groups_->on(group).front()); }
+  /// Can operands be combined by groups? Theirs are together then, so that those of operations that do not commute have to be adjacent.
+  bool by_groups(Order order, const op::Op& op) const {
+    return groups_ && order == Order::chain && (op.commutative || groups_->in_blocks());
+  }
 
   template <class Ready>
   Status wait(Ready ready);
@@ -185,6 +194,7 @@ class Segment {
   std::byte* const memory_;
   const bool roomy_;
   const Plan plan_;
+  const std::optional<Hosts> groups_;  // of ranks that meet among themselves first
   Desk* desks_;
   Line* pieces_;  // kLongs of them
   std::byte* piece_areas_;

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "coll/node/groups.h"
 #include "coll/node/node.h"
 #include "runtime/base/log.h"
 #include "runtime/config/config.h"
@@ -19,10 +20,11 @@ namespace weft::coll::node {
 
 namespace {
 
-config::Integer group_setting("coll", "group", "0",
-                              "Ranks of a host that meet among themselves in shared memory before their leaders do, in barriers and short "
-                              "allreduces, if there are more of them. "
-                              "0: 8 where each rank has a CPU of its own, else no groups, as each meeting costs a switch. 1: no groups.");
+config::Integer group_setting(
+    "coll", "group", "0",
+    "Most ranks of a host that meet among themselves in shared memory before their leaders do, in barriers and short "
+    "allreduces: neighbours in caches and NUMA nodes, if they are bound. "
+    "0: 8 where each rank has a CPU of its own, else no groups, as each meeting costs a switch. 1: no groups.");
 
 /// What rank 0 tells: which file descriptor of which process; the nonce shows that it is the right one (process numbers mean
 /// something else in another container).
@@ -36,19 +38,27 @@ class Mail {
  public:
   Mail(pml::Team& team, int tag) : team_(team), tag_(tag) {}
   template <class T>
+  bool send(uint32_t to, std::span<T> values) {
+    return team_.lane().send(team_, static_cast<int>(to), tag_, pml::Traffic::collective, buffer(values)) == Status::ok;
+  }
+  template <class T>
+  bool receive(uint32_t from, std::span<T> values) {
+    pml::Outcome outcome;
+    return team_.lane().receive(team_, static_cast<int>(from), tag_, pml::Traffic::collective, buffer(values), outcome) == Status::ok;
+  }
+  template <class T>
   bool send(uint32_t to, T& value) {
-    return team_.lane().send(team_, static_cast<int>(to), tag_, pml::Traffic::collective, buffer(value)) == Status::ok;
+    return send(to, std::span(&value, 1));
   }
   template <class T>
   bool receive(uint32_t from, T& value) {
-    pml::Outcome outcome;
-    return team_.lane().receive(team_, static_cast<int>(from), tag_, pml::Traffic::collective, buffer(value), outcome) == Status::ok;
+    return receive(from, std::span(&value, 1));
   }
 
  private:
   template <class T>
-  pml::Buffer buffer(T& value) {
-    return {&value, sizeof value, &type::of(type::Basic::byte)};
+  pml::Buffer buffer(std::span<T> values) {
+    return {values.data(), values.size_bytes(), &type::of(type::Basic::byte)};
   }
   pml::Team& team_;
   int tag_;
@@ -89,52 +99,82 @@ std::byte* make(Ticket& ticket, size_t bytes) {
   return memory;
 }
 
-/// How many ranks make a group: 8, neighbours mostly, often share a cache.
-uint32_t group_for(uint32_t size, bool crowded) {
+/// How many ranks make a group at most; 0: there are none.
+uint32_t most_in_group(uint32_t size, bool crowded) {
   const int64_t wish = group_setting.get();
-  const uint32_t group = wish > 0 ? static_cast<uint32_t>(std::min<int64_t>(wish, size)) : crowded ? 1 : 8;
-  return group > 1 && group < size && (wish > 0 || size > 8) ? group : 0;
+  const uint32_t most = wish > 0 ? static_cast<uint32_t>(std::min<int64_t>(wish, size)) : crowded ? 1 : 8;
+  return most > 1 && most < size && (wish > 0 || size > 8) ? most : 0;
 }
 
-/// What a rank says of the segment: it has none, or has it, and does or does not share its CPU. Of all ranks the least counts.
-enum class Answer : uint8_t { none, crowded, roomy };
+/// What can be said of the segment: a rank has none, or has it, and does or does not share its CPU. Of all ranks the least counts.
+enum class State : uint8_t { none, crowded, roomy };
 
-/// Rank 0: what all say.
-Answer invite(Mail& mail, Ticket& ticket, uint32_t size, Answer mine) {
-  Answer all = mine;
+/// What each rank answers.
+struct Answer {
+  State state = State::none;
+  Spot spot;
+};
+
+/// What all learn at the end.
+struct Verdict {
+  State state = State::none;
+  std::vector<int32_t> groups;  ///< by rank, if the plan has them
+};
+
+/// Rank 0: asks all.
+Verdict invite(Mail& mail, Ticket& ticket, uint32_t size, Answer mine, uint32_t most) {
+  Verdict verdict{mine.state, {}};
+  std::vector<Spot> spots(size, mine.spot);
   for (uint32_t r = 1; r < size; ++r) mail.send(r, ticket);
   for (uint32_t r = 1; r < size; ++r) {
-    Answer theirs = Answer::none;
-    all = mail.receive(r, theirs) ? std::min(all, theirs) : Answer::none;
+    Answer theirs;
+    verdict.state = mail.receive(r, theirs) ? std::min(verdict.state, theirs.state) : State::none;
+    spots[r] = theirs.spot;
   }
-  for (uint32_t r = 1; r < size; ++r) mail.send(r, all);
-  return all;
+  if (most) verdict.groups = group_ranks(spots, most);
+  for (uint32_t r = 1; r < size; ++r) {
+    mail.send(r, verdict.state);
+    if (most) mail.send(r, std::span(verdict.groups));
+  }
+  return verdict;
+}
+
+/// Another rank: answers, and learns what all have.
+Verdict accept(Mail& mail, const Ticket& ticket, uint32_t size, Answer mine) {
+  Verdict verdict;
+  mail.send(0, mine);
+  if (!mail.receive(0, verdict.state)) return {};
+  if (ticket.plan.grouped) verdict.groups.resize(size);
+  return verdict.groups.empty() || mail.receive(0, std::span(verdict.groups)) ? verdict : Verdict{};
 }
 
 }  // namespace
 
 std::unique_ptr<Segment> Segment::wire(pml::Team& team, int tag) {
   const uint32_t size = team.size();
-  const bool shares_cpu = crowded(team.lane().boot().job());
+  const boot::Job& job = team.lane().boot().job();
+  const bool shares_cpu = crowded(job);
   bool usable = true;
   for (uint32_t r = 0; r < size; ++r) usable &= r == team.rank() || team.lane().same_node(team, r);
   Mail mail(team, tag);
   Ticket ticket;
   std::byte* memory = nullptr;
-  const auto answer = [&] { return !memory ? Answer::none : shares_cpu ? Answer::crowded : Answer::roomy; };
-  Answer all = Answer::none;
+  const auto answer = [&] {
+    return Answer{!memory ? State::none : shares_cpu ? State::crowded : State::roomy, ticket.plan.grouped ? own_spot(job) : Spot{}};
+  };
+  Verdict all;
   if (team.rank() == 0) {
-    ticket.plan = Plan(size, shares_cpu, group_for(size, shares_cpu));
+    const uint32_t most = most_in_group(size, shares_cpu);
+    ticket.plan = Plan(size, shares_cpu, most > 0);
     if (usable) memory = make(ticket, ticket.plan.bytes(size));
-    all = invite(mail, ticket, size, answer());
+    all = invite(mail, ticket, size, answer(), most);
     if (ticket.descriptor >= 0) close(ticket.descriptor);
   } else if (mail.receive(0, ticket)) {
     if (usable) memory = open_ticket(ticket, ticket.plan.bytes(size));
-    Answer mine = answer();
-    mail.send(0, mine);
-    if (!mail.receive(0, all)) all = Answer::none;
+    all = accept(mail, ticket, size, answer());
   }
-  if (all != Answer::none) return std::unique_ptr<Segment>(new Segment(team, memory, all == Answer::roomy, ticket.plan));
+  if (all.state != State::none)
+    return std::unique_ptr<Segment>(new Segment(team, memory, all.state == State::roomy, ticket.plan, all.groups));
   if (memory) munmap(memory, ticket.plan.bytes(size));
   log(Level::info, "collectives of %u ranks on this node go by messages: no shared segment", size);
   return nullptr;

@@ -32,14 +32,6 @@ std::array<int64_t, Place::kLevels> path_of(const Place& p) {
   return path;
 }
 
-int32_t* slot_of(Place& place, std::string_view resource) {
-  if (resource == "Package") return &place.package;
-  if (resource == "NUMANode") return &place.numa;
-  if (resource == "L3Cache") return &place.l3;
-  if (resource == "L2Cache") return &place.l2;
-  return resource == "Core" ? &place.core : nullptr;
-}
-
 }  // namespace
 
 Placement::Placement(std::span<const Place> places) : ranks_(static_cast<int32_t>(places.size())) {
@@ -79,10 +71,11 @@ Place own_place(const boot::Job& job, const std::string& network, std::string& w
   const auto node = topo::Node::parse(job.topology);
   if (!node) return place;
   const topo::CpuSet bound = topo::CpuSet::of_this_thread();
-  for (const topo::Resource& resource : node->resources) {
-    int32_t* const slot = slot_of(place, resource.name);
-    if (const auto instance = resource.instance_around(bound); slot && instance) *slot = static_cast<int32_t>(*instance);
-  }
+  place.package = node->instance_around("Package", bound);
+  place.numa = node->instance_around("NUMANode", bound);
+  place.l3 = node->instance_around("L3Cache", bound);
+  place.l2 = node->instance_around("L2Cache", bound);
+  place.core = node->instance_around("Core", bound);
   return place;
 }
 

@@ -121,7 +121,7 @@ inline std::string name_of(Bootstrap& boot, ProcessId who) {
 Result<std::unique_ptr<Bootstrap>> open();
 
 /// `size` bootstraps joined in one process, for unit tests with ranks as threads. `nodes` > 1 spreads them block-wise over
-/// pretended nodes.
-std::vector<std::unique_ptr<Bootstrap>> open_fake(uint32_t size, uint32_t nodes = 1);
+/// pretended nodes, each with hardware as `topology` describes it (Job::topology).
+std::vector<std::unique_ptr<Bootstrap>> open_fake(uint32_t size, uint32_t nodes = 1, std::string topology = {});
 
 }  // namespace weft::boot

@@ -17,7 +17,8 @@ using Callback = std::function<void(ProcessId)>;
 /// What the ranks of one fake job share. Everything below `mutex_` is guarded by it.
 class World final : public FakeJob {
  public:
-  World(uint32_t size, uint32_t nodes) : size_(size), nodes_(nodes), staged_(size), dead_(size), failing_(size), callbacks_(size) {}
+  World(uint32_t size, uint32_t nodes, std::string topology)
+      : size_(size), nodes_(nodes), topology_(std::move(topology)), staged_(size), dead_(size), failing_(size), callbacks_(size) {}
 
   Job describe(uint32_t rank) const;
   void put(uint32_t rank, std::string_view name, std::span<const std::byte> value);
@@ -39,6 +40,7 @@ class World final : public FakeJob {
   using Store = std::map<std::string, Blob, std::less<>>;
 
   const uint32_t size_, nodes_;
+  const std::string topology_;
   const std::string name_ = unique_name();
   mutable std::mutex mutex_;
   std::condition_variable changed_;
@@ -73,6 +75,7 @@ Job World::describe(uint32_t rank) const {
   job.host = "node" + std::to_string(job.node);
   job.secret = std::string(64, 'f');
   job.launcher = "in-process fake";
+  job.topology = topology_;
   job.cpus = std::max(1u, std::thread::hardware_concurrency());
   return job;
 }
@@ -215,13 +218,15 @@ class FakeBootstrap final : public Bootstrap {
 
 }  // namespace
 
-Fake open_fake_job(uint32_t size, uint32_t nodes) {
-  auto world = std::make_shared<World>(size, std::clamp(nodes, 1u, size));
+Fake open_fake_job(uint32_t size, uint32_t nodes, std::string topology) {
+  auto world = std::make_shared<World>(size, std::clamp(nodes, 1u, size), std::move(topology));
   Fake fake{{}, world};
   for (uint32_t rank = 0; rank < size; rank++) fake.ranks.push_back(std::make_unique<FakeBootstrap>(world, rank));
   return fake;
 }
 
-std::vector<std::unique_ptr<Bootstrap>> open_fake(uint32_t size, uint32_t nodes) { return open_fake_job(size, nodes).ranks; }
+std::vector<std::unique_ptr<Bootstrap>> open_fake(uint32_t size, uint32_t nodes, std::string topology) {
+  return open_fake_job(size, nodes, std::move(topology)).ranks;
+}
 
 }  // namespace weft::boot

@@ -41,6 +41,6 @@ struct Fake {
 };
 
 /// As open_fake(), with the handle that injects faults.
-Fake open_fake_job(uint32_t size, uint32_t nodes = 1);
+Fake open_fake_job(uint32_t size, uint32_t nodes = 1, std::string topology = {});
 
 }  // namespace weft::boot

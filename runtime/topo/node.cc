@@ -90,6 +90,12 @@ Result<Node> Node::parse(std::string_view text) {
   return node;
 }
 
+int32_t Node::instance_around(std::string_view resource, const CpuSet& bound) const {
+  const auto found = std::ranges::find(resources, resource, &Resource::name);
+  const auto instance = found == resources.end() ? std::nullopt : found->instance_around(bound);
+  return instance ? static_cast<int32_t>(*instance) : -1;
+}
+
 std::string Node::to_string() const {
   std::string text;
   for (const Resource& resource : resources) {

@@ -44,6 +44,8 @@ struct Node {
 
   /// Empty for an empty text: a launcher other than ours told nothing.
   static Result<Node> parse(std::string_view text);
+  /// The instance of a resource, by its name, that `bound` lies in; -1: there is none.
+  int32_t instance_around(std::string_view resource, const CpuSet& bound) const;
   /// What parse() reads.
   std::string to_string() const;
 };

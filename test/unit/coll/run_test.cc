@@ -1,4 +1,6 @@
 // Collectives on real lanes against a sequential model: each algorithm, all modes, sizes, layouts, in place or not.
+#include <sched.h>
+
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
@@ -7,9 +9,11 @@
 #include <random>
 #include <sstream>
 
+#include "coll/node/groups.h"
 #include "include/mpi.h"
 #include "runtime/base/error.h"
 #include "runtime/config/config.h"
+#include "runtime/topo/cpu_set.h"
 #include "runtime/type/construct.h"
 #include "runtime/type/predefined.h"
 #include "test/unit/coll/world.h"
@@ -521,6 +525,56 @@ TEST_CASE("kernels in shared memory, by groups") {
   }
   force("0", "WEFT_COLL_GROUP");
   force("");
+}
+
+TEST_CASE("kernels in shared memory, by groups of ranks that share a cache") {
+  const std::string cpus = topo::CpuSet::of_this_thread().to_string();
+  const uint32_t first = static_cast<uint32_t>(std::stoul(cpus)),
+                 last = static_cast<uint32_t>(std::stoul(cpus.substr(cpus.find_last_of(",-") + 1)));
+  const std::string topology = "L3Cache " + std::to_string(first) + " " + std::to_string(last) + "\n";
+  force("barrier=node;allreduce=node;allgather=node");
+  force("4", "WEFT_COLL_GROUP");
+  for (Pattern p : {Pattern::barrier, Pattern::allreduce, Pattern::allgather}) {
+    INFO(to_string(p));
+    const auto body = [&](RankWorld& w) {
+      cpu_set_t mine;
+      CPU_ZERO(&mine);
+      CPU_SET(w.rank % 2 ? last : first, &mine);
+      if (sched_setaffinity(0, sizeof mine, &mine)) return std::string("not bound");
+      if (node::own_spot(w.lane.boot().job()).cache != (first == last ? 0 : w.rank % 2)) return std::string("in the wrong cache");
+      for (const Case& c : cases(p, w.size, 17)) {
+        const std::string wrong = perform(w, c);
+        if (!wrong.empty()) return wrong;
+      }
+      return std::string();
+    };
+    CHECK(on_ranks(7, body, 1, false, topology) == "");
+  }
+  force("0", "WEFT_COLL_GROUP");
+  force("");
+}
+
+TEST_CASE("ranks are grouped by what they are bound to") {
+  using node::Spot;
+  const auto groups = [](const std::vector<Spot>& spots, uint32_t most) {
+    std::string text;
+    for (const int32_t g : node::group_ranks(spots, most)) text += (text.empty() ? "" : " ") + std::to_string(g);
+    return text;
+  };
+  const auto times = [](size_t n, const std::function<Spot(int32_t)>& spot) {
+    std::vector<Spot> all;
+    for (size_t r = 0; r < n; ++r) all.push_back(spot(static_cast<int32_t>(r)));
+    return all;
+  };
+  CHECK(groups(std::vector<Spot>(11), 4) == "0 0 0 3 3 3 3 7 7 7 7");                                     // nothing is known
+  CHECK(groups(times(8, [](int32_t r) { return Spot{r % 2, r % 2, r % 2}; }), 4) == "0 1 0 1 0 1 0 1");   // dealt out to packages
+  CHECK(groups(times(12, [](int32_t r) { return Spot{0, 0, r / 6}; }), 8) == "0 0 0 0 0 0 6 6 6 6 6 6");  // whole caches
+  CHECK(groups(times(12, [](int32_t r) { return Spot{0, 0, r / 3}; }), 8) == "0 0 0 0 0 0 6 6 6 6 6 6");  // several caches
+  CHECK(groups(times(10, [](int32_t) { return Spot{0, 0, 0}; }), 8) == "0 0 0 0 0 5 5 5 5 5");            // a large cache is cut
+  CHECK(groups(times(8, [](int32_t r) { return Spot{r / 4, r / 2, r}; }), 4) == "0 0 2 2 4 4 6 6");       // NUMA nodes
+  CHECK(groups(times(8, [](int32_t r) { return Spot{r / 4, r, r}; }), 4) == "0 0 0 0 4 4 4 4");           // ... with a rank each: packages
+  CHECK(groups(times(8, [](int32_t r) { return Spot{r, r, r}; }), 4) == "0 0 0 0 4 4 4 4");
+  CHECK(groups({{0, 0, 1}, {-1, -1, -1}, {0, 0, 1}, {0, 0, 0}}, 3) == "0 1 0 0");
 }
 
 TEST_CASE("kernels in shared memory for 64 ranks") {

@@ -24,8 +24,9 @@ struct RankWorld {
 };
 
 /// Runs `body` on `size` ranks; returns the first complaint, empty if there is none.
-inline std::string on_ranks(uint32_t size, const std::function<std::string(RankWorld&)>& body, uint32_t nodes = 1, bool threads = false) {
-  auto boots = boot::open_fake(size, nodes);
+inline std::string on_ranks(uint32_t size, const std::function<std::string(RankWorld&)>& body, uint32_t nodes = 1, bool threads = false,
+                            const std::string& topology = {}) {
+  auto boots = boot::open_fake(size, nodes, topology);
   std::mutex lock;
   std::string complaint;
   auto complain = [&](const std::string& text) {
