@@ -124,12 +124,13 @@ void PlainRequest::destroy(Request& request) { plain_pool().destroy(static_cast<
 // Completion
 
 bool is_complete(const Request& r) { return r.complete.load(std::memory_order_acquire); }
-/// Null handles and inactive requests count as complete, with an empty status.
-bool counts(MPI_Request handle) {
-  if (handle == MPI_REQUEST_NULL) return false;
-  const Request& r = *decode(handle);
-  return r.active || !r.persistent;
+/// The request of a handle, null of MPI_REQUEST_NULL. The entry has found the handle to be good.
+Request* request_of(MPI_Request handle) {
+  return handle == MPI_REQUEST_NULL ? nullptr : static_cast<Request*>(reinterpret_cast<Object*>(handle));
 }
+/// Null handles and inactive requests count as complete, with an empty status.
+bool counts(const Request* r) { return r && (r->active || !r->persistent); }
+bool counts(MPI_Request handle) { return counts(request_of(handle)); }
 
 /// Drops the user's reference. The only holder needs no atomic operation to know that it is the last.
 void drop(Request* r) {
@@ -151,9 +152,9 @@ int drop_user(Request& r) {
   return std::exchange(free_error, MPI_SUCCESS);
 }
 
-/// Reports a completed request; `consume` ends it as wait and test do. Returns its error.
-int conclude(MPI_Request* handle, MPI_Status* status, bool consume) {
-  Request& r = *decode(*handle);
+/// conclude() where there is more to it.
+[[gnu::noinline]] int conclude_at_length(MPI_Request* handle, MPI_Status* status, bool consume) {
+  Request& r = *request_of(*handle);
   int error;
   if (r.ops->query) {
     Outcome outcome = r.outcome;
@@ -177,6 +178,18 @@ int conclude(MPI_Request* handle, MPI_Status* status, bool consume) {
   return error ? error : end;
 }
 
+/// Reports a completed request; `consume` ends it as wait and test do. Returns its error.
+int conclude(MPI_Request* handle, MPI_Status* status, bool consume) {
+  Request& r = *request_of(*handle);
+  if (r.kind == Kind::freed) [[unlikely]]
+    return fail(MPI_ERR_REQUEST, "a request stands twice among those to be completed");
+  if (!consume || r.request_kind > RequestKind::collective || r.outcome.error) return conclude_at_length(handle, status, consume);
+  set_status(status, r.outcome);
+  *handle = MPI_REQUEST_NULL;
+  drop(&r);
+  return MPI_SUCCESS;
+}
+
 int failed_wait(Status status) {
   fail(MPI_ERR_OTHER, "the job is being torn down: %s", to_string(status));
   return MPI_ERR_OTHER;
@@ -189,14 +202,18 @@ struct Set {
   MPI_Status* statuses;
 
   MPI_Status* status(int i) const { return statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : statuses + i; }
-  bool done(int i) const { return !counts(requests[i]) || is_complete(*decode(requests[i])); }
+  bool done(int i) const {
+    const Request* r = request_of(requests[i]);
+    return !r || is_complete(*r) || !counts(r);
+  }
   /// The first request that counts and is complete, -1 if there is none; `any` tells whether any counts.
   int first_complete(bool& any) const {
     any = false;
     for (int i = 0; i < count; ++i) {
-      if (!counts(requests[i])) continue;
+      const Request* r = request_of(requests[i]);
+      if (!counts(r)) continue;
       any = true;
-      if (is_complete(*decode(requests[i]))) return i;
+      if (is_complete(*r)) return i;
     }
     return -1;
   }
@@ -239,7 +256,8 @@ int conclude_some(const Set& set, int* outcount, int* indices, bool consume) {
   int found = 0;
   bool failed = false;
   for (int i = 0; i < set.count; ++i) {
-    if (!counts(set.requests[i]) || !is_complete(*decode(set.requests[i]))) continue;
+    const Request* r = request_of(set.requests[i]);
+    if (!counts(r) || !is_complete(*r)) continue;
     MPI_Status* status = set.status(found);
     const int error = conclude(&set.requests[i], status, consume);
     if (error && !failed && set.statuses != MPI_STATUSES_IGNORE)
@@ -275,7 +293,7 @@ bool try_once(pml::Lane& where, Ready ready) {
 pml::Lane& lane_of(const Set& set) {
   for (int i = 0; i < set.count; ++i)
     if (!set.done(i))
-      if (pml::Lane* of = decode(set.requests[i])->lane) return *of;
+      if (pml::Lane* of = request_of(set.requests[i])->lane) return *of;
   return lane();
 }
 
@@ -308,7 +326,7 @@ int Wait(MPI_Request* request, MPI_Status* status) {
     set_empty(status);
     return MPI_SUCCESS;
   }
-  Request& r = *decode(*request);
+  Request& r = *request_of(*request);
   if (const Status ended = r.lane->wait(r); ended != Status::ok) [[unlikely]]
     return failed_wait(ended);
   return conclude(request, status, true);
@@ -320,7 +338,7 @@ int Test(MPI_Request* request, int* flag, MPI_Status* status) {
     set_empty(status);
     return MPI_SUCCESS;
   }
-  Request& r = *decode(*request);
+  Request& r = *request_of(*request);
   *flag = try_once(*r.lane, [&] { return is_complete(r); });
   return *flag ? conclude(request, status, true) : MPI_SUCCESS;
 }

@@ -108,7 +108,7 @@ struct TransferOps {
       t.lane->start_send(t);
     } else {
       t.source = t.dest;
-      t.lane->start_receive(t);
+      t.lane->post(t);
     }
   }
   static bool cancel(Request& request) {
@@ -247,62 +247,7 @@ void Lane::discharge(Team& team) {
 
 // Transfers
 
-Transfer* Lane::take_transfer(RequestKind kind) {
-  Transfer* t = free_transfers_;
-  if (!t) return transfers().make(kind, &TransferOps::table, this);
-  free_transfers_ = t->next;
-  t->kind = Kind::request;
-  t->references.store(1, std::memory_order_relaxed);
-  t->complete.store(false, std::memory_order_relaxed);
-  t->request_kind = kind;
-  return t;
-}
-
-/// Leaves the transfer as take_transfer() hands it out, but for the kind and the reference.
-void Lane::recycle(Transfer& t) {
-  if (t.type_retained) {
-    release(const_cast<type::Datatype*>(t.buffer.type));
-    t.type_retained = false;
-  }
-  t.kind = Kind::freed;
-  t.predefined = t.user_freed = false;
-  t.persistent = false;
-  t.active = true;
-  t.team_owner = nullptr;
-  t.drop_owner = nullptr;
-  t.outcome = {};
-  t.on_done = nullptr;
-  t.context = nullptr;
-  t.stage = Stage::idle;
-  t.orphan = false;
-  t.mode = Mode::standard;
-  t.peer = nullptr;
-  t.prev = nullptr;
-  t.next = free_transfers_;
-  free_transfers_ = &t;
-}
-
-Transfer& Lane::prepare(RequestKind kind, Team& team, int rank, int tag, Traffic traffic, const Buffer& buffer) {
-  Transfer& t = *take_transfer(kind);
-  const bool sends = kind == RequestKind::send || kind == RequestKind::persistent_send;
-  t.match_context = context_of(team.context(), traffic);
-  t.source = sends ? static_cast<int32_t>(team.rank()) : rank;
-  t.tag = tag;
-  t.dest = rank;
-  t.team = &team;
-  use(t, buffer);
-  return t;
-}
-
-/// Gives a transfer its memory. The user may free the datatype before the transfer has ended.
-void Lane::use(Transfer& t, const Buffer& buffer) {
-  t.buffer = buffer;
-  t.capacity = buffer.count * buffer.type->size;
-  t.base = buffer.type->contiguous ? static_cast<std::byte*>(buffer.address) + buffer.type->origin : nullptr;
-  if (buffer.type->predefined) return;
-  retain(const_cast<type::Datatype*>(buffer.type));
-  t.type_retained = true;
-}
+Transfer* Lane::make_transfer(RequestKind kind) { return transfers().make(kind, &TransferOps::table, this); }
 
 /// Gives the bulk part back, as far as the transport does not work with it any more.
 void Lane::release_bulk(Transfer& t) {

@@ -124,25 +124,32 @@ class Lane final : private btl::Sink {
   boot::Bootstrap& boot() { return boot_; }
 
   // Blocking. Outcome.error is the MPI error class; Status says how the wait ended, and fail() has its text.
-  Status send(Team& team, int dest, int tag, Traffic traffic, const Buffer& buffer, Mode mode = Mode::standard) {
+  [[gnu::always_inline]] Status send(Team& team, int dest, int tag, Traffic traffic, const Buffer& buffer, Mode mode = Mode::standard) {
     if (dest >= 0 && !lock_.enabled() && buffer.type->contiguous && mode != Mode::synchronous) [[likely]]
       if (send_quickly(team, dest, tag, traffic, buffer, obs::What::send)) [[likely]]
         return Status::ok;
-    return send_slowly(team, dest, tag, traffic, buffer, mode);
+    return send_slowly(team, dest, tag, traffic, Buffer(buffer), mode);  // a copy, so that the caller's need not be in memory
   }
   Status receive(Team&, int source, int tag, Traffic, const Buffer&, Outcome&);
 
   /// Nonblocking. The request has one reference, the caller's. It may be complete on return, and is then possibly shared with
   /// other such requests (`predefined`): set nothing in a request that is complete.
   Request* isend(Team&, int dest, int tag, Traffic, const Buffer&, Mode = Mode::standard);
-  Request* ireceive(Team&, int source, int tag, Traffic, const Buffer&);
+  [[gnu::always_inline]] Request* ireceive(Team& team, int source, int tag, Traffic traffic, const Buffer& buffer) {
+    if (source == proc_null || lock_.enabled()) [[unlikely]]
+      return ireceive_slowly(team, source, tag, traffic, Buffer(buffer));
+    return &ireceive_here(team, source, tag, traffic, buffer);
+  }
 
   /// As isend. Where messages cost less together than one by one, all but the first few small ones to a peer since the last round of
   /// progress wait for the next, or until there are enough of them. Their request is shared: set nothing in it.
-  Request* isend_among_others(Team& team, int dest, int tag, Traffic traffic, const Buffer& buffer, Mode mode) {
+  [[gnu::always_inline]] Request* isend_among_others(Team& team, int dest, int tag, Traffic traffic, const Buffer& buffer, Mode mode) {
     if (gathering_.load(std::memory_order_relaxed) && dest >= 0) [[unlikely]]
-      if (Request* together = gather(team, dest, tag, traffic, buffer, mode)) return together;
-    return isend(team, dest, tag, traffic, buffer, mode);
+      if (Request* together = gather(team, dest, tag, traffic, Buffer(buffer), mode)) return together;
+    if (dest >= 0 && !lock_.enabled() && may_send_quickly(buffer, mode)) [[likely]]
+      if (send_quickly(team, dest, tag, traffic, buffer, obs::What::isend)) [[likely]]
+        return sent_;
+    return isend(team, dest, tag, traffic, Buffer(buffer), mode);
   }
 
   /// The request of a send that is complete: shared, needs no release.
@@ -290,8 +297,11 @@ class Lane final : private btl::Sink {
   Peer& peer(ProcessId seat);
 
   // sending (send.cc)
+  bool may_send_quickly(const Buffer& buffer, Mode mode) const {
+    return phase_ != Phase::polling && buffer.type->contiguous && mode != Mode::synchronous;
+  }
   template <bool kGather = false>
-  bool send_quickly(Team& team, int dest, int tag, Traffic traffic, const Buffer& buffer, obs::What what) {
+  [[gnu::always_inline]] bool send_quickly(Team& team, int dest, int tag, Traffic traffic, const Buffer& buffer, obs::What what) {
     const auto rank = static_cast<uint32_t>(dest);
     Peer& to = team.peer(rank);
     const uint64_t bytes = buffer.count * buffer.type->size;
@@ -319,8 +329,6 @@ class Lane final : private btl::Sink {
       to.quick_below = 0;
   }
   Status send_slowly(Team&, int dest, int tag, Traffic, const Buffer&, Mode);
-  Transfer& prepare(RequestKind, Team&, int rank, int tag, Traffic, const Buffer&);
-  static void use(Transfer&, const Buffer&);
   void start_send(Transfer&);
   Status emit(Transfer&);
   Status emit_eager(Transfer&, Peer&);
@@ -349,7 +357,24 @@ class Lane final : private btl::Sink {
   Status receive_slowly(Team&, int source, int tag, Traffic, const Buffer&, Outcome&);
   static Status received_badly(const Transfer&);
   Status give_up_receive(Transfer&, Status);
-  void start_receive(Transfer&);
+  Request* ireceive_slowly(Team&, int source, int tag, Traffic, const Buffer&);
+  [[gnu::always_inline]] Transfer& ireceive_here(Team& team, int source, int tag, Traffic traffic, const Buffer& buffer) {
+    Transfer& t = prepare(RequestKind::receive, team, source, tag, traffic, buffer);
+    ring_.add(obs::What::ireceive, t.match_context, source, tag, t.capacity).type = buffer.type->abi_handle;
+    if (team.promises().exact_length && traffic == Traffic::user) [[unlikely]]
+      t.on_done = check_length;
+    post(t);
+    return t;
+  }
+  /// Brings a receive to the matcher.
+  [[gnu::always_inline]] void post(Transfer& t) {
+    t.stage = Stage::posted;
+    if (Unexpected* found = matcher_.post(t)) return take_up(t, *found);
+    if (any_failed_ || !hungry_.empty()) [[unlikely]]
+      await(t);
+  }
+  void take_up(Transfer&, Unexpected&);
+  void await(Transfer&);
   void matched(Transfer&, const btl::Header&, Peer&, const std::byte* payload);
   void deliver(Transfer&, const btl::Header&, const std::byte* data, uint64_t bytes);
   void take_credit(Peer& from, uint64_t bytes) {
@@ -366,6 +391,7 @@ class Lane final : private btl::Sink {
   void in_turn(Peer&, const btl::Header&, const std::byte* payload);
   static void check_length(Request& receive);
   Team* team_of(Context) const;
+  void arrived_otherwise(Peer&, const btl::Header&, const std::byte* payload);
   void arrived_early(Peer&, const btl::Header&, const std::byte* payload);
   void drain_early(Peer&);
   void fill(Outcome&, const Unexpected&) const;
@@ -525,9 +551,62 @@ class Lane final : private btl::Sink {
   void watch(Request&);
   void unwatch(Request&);
 
-  // transfers
-  Transfer* take_transfer(RequestKind);
-  void recycle(Transfer&);
+  // transfers: the pool is the lane's, its memory comes from one of the process
+  Transfer* make_transfer(RequestKind);
+  Transfer* take_transfer(RequestKind kind) {
+    Transfer* t = free_transfers_;
+    if (!t) [[unlikely]]
+      return make_transfer(kind);
+    free_transfers_ = t->next;
+    t->kind = Kind::request;
+    t->references.store(1, std::memory_order_relaxed);
+    t->complete.store(false, std::memory_order_relaxed);
+    t->request_kind = kind;
+    return t;
+  }
+  /// Leaves the transfer as take_transfer() hands it out, but for the kind and the reference.
+  void recycle(Transfer& t) {
+    if (t.type_retained) [[unlikely]] {
+      release(const_cast<type::Datatype*>(t.buffer.type));
+      t.type_retained = false;
+    }
+    t.kind = Kind::freed;
+    t.predefined = t.user_freed = false;
+    t.persistent = false;
+    t.active = true;
+    t.team_owner = nullptr;
+    t.drop_owner = nullptr;
+    t.outcome = {};
+    t.on_done = nullptr;
+    t.context = nullptr;
+    t.stage = Stage::idle;
+    t.orphan = false;
+    t.mode = Mode::standard;
+    t.peer = nullptr;
+    t.prev = nullptr;
+    t.next = free_transfers_;
+    free_transfers_ = &t;
+  }
+  [[gnu::always_inline]] Transfer& prepare(RequestKind kind, Team& team, int rank, int tag, Traffic traffic, const Buffer& buffer) {
+    Transfer& t = *take_transfer(kind);
+    t.match_context = context_of(team.context(), traffic);
+    t.source = kind == RequestKind::send || kind == RequestKind::persistent_send ? static_cast<int32_t>(team.rank()) : rank;
+    t.tag = tag;
+    t.dest = rank;
+    t.team = &team;
+    use(t, buffer);
+    return t;
+  }
+  /// Gives a transfer its memory. The user may free the datatype before the transfer has ended.
+  static void use(Transfer& t, const Buffer& buffer) {
+    t.buffer = buffer;
+    t.capacity = buffer.count * buffer.type->size;
+    t.base = buffer.type->contiguous ? static_cast<std::byte*>(buffer.address) + buffer.type->origin : nullptr;
+    if (buffer.type->predefined) [[likely]]
+      return;
+    retain(const_cast<type::Datatype*>(buffer.type));
+    t.type_retained = true;
+  }
 
   // What every message touches.
   LaneLock lock_;

@@ -44,6 +44,18 @@ uint64_t message_bytes(const btl::Header& h, const std::byte* payload) {
 
 // Posting
 
+/// A receive has found its message.
+void Lane::take_up(Transfer& t, Unexpected& found) {
+  matched(t, found.header, *found.peer, found.payload);
+  discard(found);
+}
+
+/// What a receive that has found nothing has to do where not all is well.
+void Lane::await(Transfer& t) {
+  if (any_failed_) refuse_if_failed(t);
+  if (!hungry_.empty() && t.stage == Stage::posted) make_room(*t.team, t.source);
+}
+
 /// Blocking receives of contiguous data use one transfer of the lane's own, which needs neither taking nor giving back.
 Status Lane::receive(Team& team, int source, int tag, Traffic traffic, const Buffer& buffer, Outcome& outcome) {
   if (source == proc_null || lock_.enabled() || !buffer.type->contiguous) [[unlikely]]
@@ -59,7 +71,7 @@ Status Lane::receive(Team& team, int source, int tag, Traffic traffic, const Buf
   t.outcome.error = 0;
   t.complete.store(false, std::memory_order_relaxed);
   ring_.add(obs::What::receive, t.match_context, source, tag, t.capacity).type = buffer.type->abi_handle;
-  start_receive(t);
+  post(t);
   if (!crowded_)
     for (int i = 0; i < kQuickRounds && t.stage != Stage::done; ++i) round(false);
   if (t.stage != Stage::done) [[unlikely]]
@@ -107,15 +119,10 @@ Status Lane::give_up_receive(Transfer& t, Status status) {
   return status;
 }
 
-Request* Lane::ireceive(Team& team, int source, int tag, Traffic traffic, const Buffer& buffer) {
+Request* Lane::ireceive_slowly(Team& team, int source, int tag, Traffic traffic, const Buffer& buffer) {
   if (source == proc_null) return nowhere_;
   std::lock_guard hold(lock_);
-  Transfer& t = prepare(RequestKind::receive, team, source, tag, traffic, buffer);
-  ring_.add(obs::What::ireceive, t.match_context, source, tag, t.capacity).type = buffer.type->abi_handle;
-  if (team.promises().exact_length && traffic == Traffic::user) [[unlikely]]
-    t.on_done = check_length;
-  start_receive(t);
-  return &t;
+  return &ireceive_here(team, source, tag, traffic, buffer);
 }
 
 Request* Lane::receive_init(Team& team, int source, int tag, const Buffer& buffer) {
@@ -125,19 +132,6 @@ Request* Lane::receive_init(Team& team, int source, int tag, const Buffer& buffe
   t.active = false;
   if (team.promises().exact_length) t.on_done = check_length;
   return &t;
-}
-
-void Lane::start_receive(Transfer& t) {
-  t.stage = Stage::posted;
-  if (Unexpected* found = matcher_.post(t)) {
-    matched(t, found->header, *found->peer, found->payload);
-    discard(*found);
-    return;
-  }
-  if (any_failed_) [[unlikely]]
-    refuse_if_failed(t);
-  if (!hungry_.empty() && t.stage == Stage::posted) [[unlikely]]
-    make_room(*t.team, t.source);
 }
 
 Request* Lane::ireceive(Message* message, const Buffer& buffer) {
@@ -152,8 +146,7 @@ Request* Lane::ireceive(Message* message, const Buffer& buffer) {
   use(t, buffer);
   if (const Team* team = team_of(found.header.context); team && team->promises().exact_length) t.on_done = check_length;
   t.team_owner = message->team_owner;
-  matched(t, found.header, *found.peer, found.payload);
-  discard(found);
+  take_up(t, found);
   Message::destroy(message);
   return &t;
 }
@@ -235,18 +228,22 @@ void* Lane::meet(ProcessId from) { return &peer(from); }
 
 void Lane::arrived(void* cookie, const btl::Header& h, const std::byte* payload) {
   Peer& from = *static_cast<Peer*>(cookie);
-  if (h.kind == static_cast<uint8_t>(MessageKind::eager) && h.flags == 0 && h.sequence == from.expected) [[likely]] {
+  const bool plain = h.kind == static_cast<uint8_t>(MessageKind::eager) && h.flags == 0;
+  if (!plain || h.sequence != from.expected || from.landing || !from.early.empty()) [[unlikely]]
+    return arrived_otherwise(from, h, payload);
+  ++from.expected;
+  Transfer* const t = matcher_.arrived(h);
+  if (!t) return keep(from, h, payload);
+  deliver(*t, h, payload, h.length);
+  take_credit(from, h.length);
+}
+
+/// What is not the next short message.
+[[gnu::noinline]] void Lane::arrived_otherwise(Peer& from, const btl::Header& h, const std::byte* payload) {
+  if (from.landing && h.sequence == from.expected && h.flags == 0 && h.kind == static_cast<uint8_t>(MessageKind::eager)) {
     ++from.expected;
-    if (from.landing) [[unlikely]] {
-      landed(from, h);
-    } else if (Transfer* t = matcher_.arrived(h)) [[likely]] {
-      deliver(*t, h, payload, h.length);
-      take_credit(from, h.length);
-    } else {
-      keep(from, h, payload);
-    }
-    if (!from.early.empty()) [[unlikely]]
-      drain_early(from);
+    landed(from, h);
+    if (!from.early.empty()) drain_early(from);
     return;
   }
   if (!well_formed(h)) [[unlikely]]

@@ -33,7 +33,7 @@ Status Lane::send_slowly(Team& team, int dest, int tag, Traffic traffic, const B
 Request* Lane::isend(Team& team, int dest, int tag, Traffic traffic, const Buffer& buffer, Mode mode) {
   std::lock_guard hold(lock_);
   if (dest == proc_null) return sent_;
-  if (phase_ != Phase::polling && buffer.type->contiguous && mode != Mode::synchronous) [[likely]]
+  if (may_send_quickly(buffer, mode)) [[likely]]
     if (send_quickly(team, dest, tag, traffic, buffer, obs::What::isend)) [[likely]]
       return sent_;
   Transfer& t = prepare(RequestKind::send, team, dest, tag, traffic, buffer);

@@ -172,7 +172,10 @@ class TransferList {
   }
   Transfer* pop_front() {
     Transfer* t = head_;
-    if (t) remove(*t);
+    if (!t) return nullptr;
+    head_ = t->next;
+    (head_ ? head_->prev : tail_) = nullptr;
+    t->next = nullptr;
     return t;
   }
 
