@@ -38,6 +38,10 @@ class Cell:
     def ratio(self, algorithm):
         return self.ns[algorithm] / self.ns[self.best]
 
+    def known(self, algorithm):
+        """It, or what is chosen anyway if not all runs have measured it."""
+        return algorithm if algorithm in self.ns else self.chosen
+
     def by_model(self, weft, machine):
         """What the model holds for the cheapest of those that were measured."""
         command = [weft, "explain", self.name, "--ranks", str(self.ranks), "--hosts", str(self.hosts), "--machine", machine, "--json"]
@@ -73,7 +77,7 @@ def choices(cells, weft, table, machine):
     found = {"thresholds": [c.chosen for c in cells]}
     if weft:
         found["the model"] = [c.by_model(weft, machine) if c.hosts > 1 else c.chosen for c in cells]
-    found["the table"] = [table.get((c.name, c.bytes), c.chosen) for c in cells]
+    found["the table"] = [c.known(table.get((c.name, c.bytes))) for c in cells]
     return found
 
 
