@@ -391,6 +391,7 @@ class Lane final : private btl::Sink {
   void in_turn(Peer&, const btl::Header&, const std::byte* payload);
   static void check_length(Request& receive);
   Team* team_of(Context) const;
+  void after_arrival(Peer&);
   void arrived_otherwise(Peer&, const btl::Header&, const std::byte* payload);
   void arrived_early(Peer&, const btl::Header&, const std::byte* payload);
   void drain_early(Peer&);

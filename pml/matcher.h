@@ -25,6 +25,9 @@ class Matcher {
     return matches(*alike_.front(), h) ? alike_.pop_front() : nullptr;
   }
 
+  /// The same, if it is the first one of those that are alike.
+  Transfer* next_alike(const btl::Header& h) { return !alike_.empty() && matches(*alike_.front(), h) ? alike_.pop_front() : nullptr; }
+
   /// The same receive, left where it is.
   Transfer* awaits(const btl::Header& h) const {
     if (!alike_.empty()) return matches(*alike_.front(), h) ? alike_.front() : nullptr;

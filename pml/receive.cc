@@ -232,10 +232,26 @@ void Lane::arrived(void* cookie, const btl::Header& h, const std::byte* payload)
   if (!plain || h.sequence != from.expected || from.landing || !from.early.empty()) [[unlikely]]
     return arrived_otherwise(from, h, payload);
   ++from.expected;
-  Transfer* const t = matcher_.arrived(h);
-  if (!t) return keep(from, h, payload);
-  deliver(*t, h, payload, h.length);
-  take_credit(from, h.length);
+  // All calls of what is short and simple come last, so that it needs no registers to be saved.
+  Transfer* const t = matcher_.next_alike(h);
+  if (!t) return match_or_keep(from, h, payload);
+  if (!t->base || h.length > std::min(kShortCopy, t->capacity) || t->on_done || t->watched || t->orphan) [[unlikely]]
+    return matched(*t, h, from, payload);
+  t->outcome.source = h.source;
+  t->outcome.tag = h.tag;
+  t->outcome.bytes = h.length;
+  copy_short(t->base, payload, h.length);
+  t->stage = Stage::done;
+  t->complete.store(true, std::memory_order_release);
+  from.consumed += static_cast<int64_t>(h.length) + kMessageCost;
+  if (from.consumed >= give_back_at_ || sleepers_.load(std::memory_order_relaxed)) [[unlikely]]
+    after_arrival(from);
+}
+
+/// What may follow an arrival.
+void Lane::after_arrival(Peer& from) {
+  rouse();
+  if (from.consumed >= give_back_at_) give_credit(from);
 }
 
 /// What is not the next short message.

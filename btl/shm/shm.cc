@@ -111,12 +111,10 @@ class ShmEndpoint final : public Endpoint {
         segment_(std::move(segment)) {}
 
   Status try_inline(const Header& h, const void* payload) override {
-    return push(h, [&](std::byte* to, uint32_t from, uint32_t n) {
-      if (n <= kSlotPayload)
-        copy_short(to, static_cast<const std::byte*>(payload) + from, n);
-      else
-        copy_long(to, static_cast<const std::byte*>(payload) + from, n);
-    });
+    if (producer_.push_short(h, payload)) [[likely]]
+      return tell();
+    return push(h,
+                [payload](std::byte* to, uint32_t from, uint32_t n) { copy_long(to, static_cast<const std::byte*>(payload) + from, n); });
   }
   Status send(const Header& h, type::Cursor& cursor) override {
     if (cursor.contiguous()) {
@@ -142,23 +140,28 @@ class ShmEndpoint final : public Endpoint {
 
  private:
   template <class Write>
-  Status push(const Header& h, Write&& write) {
+  [[gnu::noinline]] Status push(const Header& h, Write&& write) {
     const bool goes_alone = alone(h);
     if (!producer_.push(h, goes_alone, write)) [[unlikely]] {
       if (const Status status = no_room(); status != Status::ok) return status;
       if (!producer_.push(h, goes_alone, write)) return Status::again;
     }
+    return tell();
+  }
+  /// Of something pushed.
+  Status tell() {
     if (fenced_) full_fence();
     if (sleeping_->load(std::memory_order_relaxed)) [[unlikely]]
-      wake();
+      return wake();
     return Status::ok;
   }
   /// Whoever has heard something since it sent its latest long message here does not send a stream of them.
   bool alone(const Header& h);
   Status start(copy::Transfer&& transfer);
   [[gnu::cold, gnu::noinline]] Status no_room();
-  [[gnu::noinline]] void wake() {
+  [[gnu::noinline]] Status wake() {
     if (sleeping_->exchange(0, std::memory_order_acq_rel)) bell_.ring();
+    return Status::ok;
   }
   Result<void> make_ring();
 

@@ -48,7 +48,8 @@ std::vector<Ranks> grouped(std::span<const Spot> spots, const std::vector<Ranks>
     }
     const size_t parts = (unit.size() + most - 1) / most;
     for (size_t i = 0; i < parts; ++i)
-      groups.emplace_back(unit.begin() + static_cast<long>(unit.size() * i / parts), unit.begin() + static_cast<long>(unit.size() * (i + 1) / parts));
+      groups.emplace_back(unit.begin() + static_cast<long>(unit.size() * i / parts),
+                          unit.begin() + static_cast<long>(unit.size() * (i + 1) / parts));
   }
   return groups;
 }

@@ -29,13 +29,34 @@ void copy_bytes(void* to, const void* from, size_t n) {
 }
 #endif
 
-/// memcpy for sizes that are small more often than not: those of the shortest messages without a call.
-inline void copy_few(void* to, const void* from, size_t n) {
-  if (n == 8)
+inline constexpr size_t kShortCopy = 64;
+/// Copies up to kShortCopy bytes without a call.
+inline void copy_short(void* target, const void* source, size_t n) {
+  auto* const to = static_cast<std::byte*>(target);
+  const auto* const from = static_cast<const std::byte*>(source);
+  if (n >= 16) {
+    std::memcpy(to, from, 16);
+    if (n > 32) std::memcpy(to + 16, from + 16, 16);
+    if (n > 48) std::memcpy(to + 32, from + 32, 16);
+    std::memcpy(to + n - 16, from + n - 16, 16);
+  } else if (n >= 8) {
     std::memcpy(to, from, 8);
-  else if (n == 4)
+    std::memcpy(to + n - 8, from + n - 8, 8);
+  } else if (n >= 4) {
     std::memcpy(to, from, 4);
-  else if (n)
+    std::memcpy(to + n - 4, from + n - 4, 4);
+  } else if (n) {
+    to[0] = from[0];
+    to[n / 2] = from[n / 2];
+    to[n - 1] = from[n - 1];
+  }
+}
+
+/// memcpy for sizes that are small more often than not.
+inline void copy_few(void* to, const void* from, size_t n) {
+  if (n <= kShortCopy)
+    copy_short(to, from, n);
+  else
     std::memcpy(to, from, n);
 }
 

@@ -1,5 +1,6 @@
-// Results, failures with texts, pools that recognise stale handles, reference counts.
+// Results, failures with texts, pools that recognise stale handles, reference counts, copies.
 #include <catch2/catch.hpp>
+#include <cstring>
 #include <random>
 #include <set>
 #include <string>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "include/mpi.h"
+#include "runtime/base/copy.h"
 #include "runtime/base/error.h"
 #include "runtime/base/object.h"
 #include "runtime/base/process_id.h"
@@ -165,4 +167,16 @@ TEST_CASE("process ids order by job, then rank") {
   CHECK(ProcessId{0, 9} < ProcessId{1, 0});
   CHECK(ProcessId{1, 2}.packed() == ((1ull << 32) | 2));
   CHECK(std::hash<ProcessId>{}({1, 2}) != std::hash<ProcessId>{}({2, 1}));
+}
+
+TEST_CASE("short copies copy exactly", "[copy]") {
+  for (size_t n = 0; n <= kShortCopy; ++n) {
+    std::byte from[kShortCopy], to[kShortCopy + 2];
+    for (size_t i = 0; i < kShortCopy; ++i) from[i] = std::byte(i + 1);
+    std::memset(to, 0, sizeof to);
+    copy_short(to + 1, from, n);
+    CHECK(to[0] == std::byte{0});
+    for (size_t i = 0; i < n; ++i) REQUIRE(to[i + 1] == from[i]);
+    CHECK(to[n + 1] == std::byte{0});
+  }
 }

@@ -137,18 +137,6 @@ TEST_CASE("ring: short payloads keep to few lines while they are taken in time",
   CHECK(furthest(1000, 3000, 40) > 2 * kTouch);  // as many as are under way take their room
 }
 
-TEST_CASE("ring: short copies copy exactly", "[shm]") {
-  for (uint32_t n = 0; n <= kSlotPayload; ++n) {
-    std::byte from[kSlotPayload], to[kSlotPayload + 2];
-    for (uint32_t i = 0; i < kSlotPayload; ++i) from[i] = std::byte(i + 1);
-    std::memset(to, 0, sizeof to);
-    copy_short(to + 1, from, n);
-    CHECK(to[0] == std::byte{0});
-    for (uint32_t i = 0; i < n; ++i) REQUIRE(to[i + 1] == from[i]);
-    CHECK(to[n + 1] == std::byte{0});
-  }
-}
-
 TEST_CASE("ring: a length that no sender writes breaks it, and nothing is read", "[shm]") {
   constexpr uint32_t bytes = 16 << 10;
   Memory memory(bytes);
