@@ -162,8 +162,15 @@ class Producer {
     Slot& slot = slots_[tail_ & (shape_.slots - 1)];
     write(slot.payload, 0, h.length);
     store(slot, h, h.length);
-    claim_line(&slots_[(tail_ + kClaimed) & (shape_.slots - 1)]);
+    claim_slot();
     ++tail_;
+  }
+  void claim_slot() const { claim_line(&slots_[(tail_ + kClaimed) & (shape_.slots - 1)]); }
+  /// The lines of a payload like the one that lies there, some messages later.
+  void claim_payload(const Placement::Place& place) const {
+    const uint32_t from = place.offset + kClaimed * place.taken;
+    if (from + place.taken > touched_) return;
+    for (uint32_t i = 0; i < place.taken; i += uint32_t{kLine}) claim_line(bulk_ + from + i);
   }
   template <class Write>
   bool push_long(const Header& h, bool alone, Write& write) {
@@ -185,6 +192,10 @@ class Producer {
     } else {
       write(bulk_ + place.offset, 0, h.length);
       store(slot, h, word);
+      if (place.taken <= kBrief) {
+        claim_slot();
+        claim_payload(place);
+      }
     }
     ++tail_;
     return true;
