@@ -120,26 +120,39 @@ void Segment::claim(const Place& place, uint64_t bytes) {
   if (bytes > kInline) claim_line(place.data + kInline);
 }
 
+/// `move` writes the piece where it is to stand, at the root, and reads it elsewhere.
+template <bool kBrief, class Move>
+inline Status Segment::bcast_piece(uint64_t bytes, bool sends, Move move) {
+  constexpr uint64_t slots = slots_of(kBrief);
+  const uint64_t n = ++broadcasts_[kBrief].number;
+  const Place place = piece(n, kBrief);
+  if (sends) {
+    if (n > slots) {
+      if (const Status s = await_readers(n - slots, kBrief); s != Status::ok) return s;
+    }
+    move(place.data);
+    place.sequence.store(n, std::memory_order_release);
+    if (kBrief) claim(piece(n + kClaimed, kBrief), bytes);
+  } else {
+    if (const Status s = wait_for(place.sequence, n); s != Status::ok) return s;
+    move(place.data);
+  }
+  if (n % (slots / 2) == 0) desk(rank_).consumed[kBrief].sequence.store(n, std::memory_order_release);
+  return Status::ok;
+}
+
 Status Segment::bcast(const pml::Buffer& buffer, int root) {
-  type::Cursor cursor(buffer.address, buffer.count, *buffer.type);
   const bool sends = rank_ == static_cast<uint32_t>(root);
+  if (const uint64_t bytes = buffer.count * buffer.type->size; bytes && is_brief(bytes) && buffer.type->contiguous) {
+    std::byte* const data = static_cast<std::byte*>(buffer.address) + buffer.type->origin;
+    return bcast_piece<true>(bytes, sends, [=](std::byte* place) { copy_few(sends ? place : data, sends ? data : place, bytes); });
+  }
+  type::Cursor cursor(buffer.address, buffer.count, *buffer.type);
   while (cursor.left() > 0) {
     const uint64_t bytes = std::min(cursor.left(), plan_.piece);
-    const bool brief = is_brief(bytes);
-    const uint64_t n = ++broadcasts_[brief].number, slots = slots_of(brief);
-    const Place place = piece(n, brief);
-    if (sends) {
-      if (n > slots) {
-        if (const Status s = await_readers(n - slots, brief); s != Status::ok) return s;
-      }
-      cursor.pack(place.data, bytes);
-      place.sequence.store(n, std::memory_order_release);
-      if (brief) claim(piece(n + kClaimed, brief), bytes);
-    } else {
-      if (const Status s = wait_for(place.sequence, n); s != Status::ok) return s;
-      cursor.unpack(place.data, bytes);
-    }
-    if (n % (slots / 2) == 0) desk(rank_).consumed[brief].sequence.store(n, std::memory_order_release);
+    const auto move = [&](std::byte* place) { sends ? cursor.pack(place, bytes) : cursor.unpack(place, bytes); };
+    const Status s = is_brief(bytes) ? bcast_piece<true>(bytes, sends, move) : bcast_piece<false>(bytes, sends, move);
+    if (s != Status::ok) return s;
   }
   return Status::ok;
 }
@@ -147,6 +160,15 @@ Status Segment::bcast(const pml::Buffer& buffer, int root) {
 /// The operands of some ranks in one; null: one of them does not come any more. The result is in `to`, or the only operand where it was.
 template <class Operand>
 const std::byte* Segment::combine(const Work& w, Operand operand, int32_t first, int32_t last, std::byte* to, std::byte* spare) {
+  if (w.order == Order::chain) {
+    const std::byte* sum = operand(static_cast<uint32_t>(last - 1));
+    for (int32_t r = last - 2; r >= first && sum; --r) {
+      const std::byte* const left = operand(static_cast<uint32_t>(r));
+      if (left) op::apply3(w.op, w.type, left, sum, to, w.count);
+      sum = left ? to : nullptr;
+    }
+    return sum;
+  }
   if (last - first == 1) return operand(static_cast<uint32_t>(first));
   const int32_t middle = parting(w.order, static_cast<int32_t>(size_), first, last);
   const std::byte* const right = combine(w, operand, middle, last, to, spare);
@@ -253,9 +275,10 @@ Status Segment::allreduce_in_groups(uint64_t n, std::byte* out, const Work& work
 }
 
 Status Segment::reduce(const void* in, void* out, uint64_t count, const type::Datatype& type, const op::Op& op, int root, Order order) {
-  const uint64_t step = plan_.share / type.size;
   const auto* from = static_cast<const std::byte*>(in);
   auto* to = static_cast<std::byte*>(out);
+  if (count && count * type.size <= plan_.share) return reduce_chunk(from, to, {count, type, op, order}, static_cast<uint32_t>(root));
+  const uint64_t step = plan_.share / type.size;
   for (uint64_t done = 0; done < count; done += step) {
     const uint64_t offset = done * type.size;
     const Status s = reduce_chunk(from + offset, to ? to + offset : nullptr, {std::min(step, count - done), type, op, order},
@@ -378,7 +401,7 @@ Status Segment::await_root(uint64_t n, bool brief) {
   const uint64_t slots = slots_of(brief);
   if (n <= slots) return Status::ok;
   Reduces& known = reduces_[brief];
-  const uint32_t root = known.roots[n % slots];
+  const uint32_t root = known.roots[n & (slots - 1)];
   if (known.root == root && known.collected >= n - slots) return Status::ok;
   const auto& word = desk(root).collected[brief].sequence;
   const Status status = wait_for(word, n - slots);
@@ -406,9 +429,12 @@ Status Segment::reduce_chunk(const std::byte* in, std::byte* out, const Work& wo
   const bool in_place = in == out;  // partial results would fall upon the operand
   if (rank_ != root || in_place) {
     if (const Status s = await_root(n, brief); s != Status::ok) return s;
-    copy_bytes(mine.data, in, bytes);
+    if (brief)
+      copy_few(mine.data, in, bytes);
+    else
+      copy_bytes(mine.data, in, bytes);
   }
-  own.roots[n % slots_of(brief)] = root;
+  own.roots[n & (slots_of(brief) - 1)] = root;
   if (rank_ != root) {
     mine.sequence.store(n, std::memory_order_release);
     if (brief) claim(share(rank_, n + kClaimed, brief), bytes);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -85,6 +86,7 @@ class Segment {
   static constexpr bool is_brief(uint64_t bytes) { return bytes <= Brief::most; }
   /// Slots of a kind, half of which are given back at a time: who waits for room pulls the line that tells it from its writer.
   static constexpr uint64_t slots_of(bool brief) { return brief ? kBriefs : kLongs; }
+  static_assert(std::has_single_bit(kBriefs) && std::has_single_bit(kLongs));
   /// What a rank writes.
   struct Desk {
     Line barrier;
@@ -184,6 +186,8 @@ class Segment {
   template <class Part>
   Status reduce_shares(Part part, uint64_t most, const Work&, std::byte* to);
   Status allreduce_shared_out(const std::byte* in, std::byte* out, const Work&);
+  template <bool kBrief, class Move>
+  Status bcast_piece(uint64_t bytes, bool sends, Move move);
   Status await_readers(uint64_t piece, bool brief);
   Status await_root(uint64_t n, bool brief);
   static void claim(const Place&, uint64_t bytes);
