@@ -26,6 +26,7 @@
 #include "pml/peer.h"
 #include "pml/prices.h"
 #include "pml/request.h"
+#include "pml/rover.h"
 #include "pml/team.h"
 #include "pml/transfer.h"
 #include "runtime/boot/boot.h"
@@ -655,6 +656,7 @@ class Lane final : private btl::Sink {
   uint32_t next_context_ = 0;
   bool any_failed_ = false;
   bool crowded_ = false;
+  Rover rover_;
   Patience patience_{16, 300};          // rounds of waits on a crowded node
   std::atomic<bool> gathering_{false};  // there are wires that can hold messages back; read without the lock
   bool closed_ = false;

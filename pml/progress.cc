@@ -177,7 +177,7 @@ int Lane::spins_for(bool silent) { return !crowded_ ? kSpinRounds : silent ? 0 :
 
 Status Lane::wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, bool silent) {
   const uint64_t start = limit_ns == kForever ? 0 : now_ns();
-  const uint64_t awake_ns = awake_for(silent);
+  uint64_t awake_ns = awake_for(silent);
   int spins = -1, idle = 0;
   uint64_t idle_since = 0, waiting_since = 0;
   for (;;) {
@@ -209,11 +209,13 @@ Status Lane::wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, b
     if (!waiting_since) waiting_since = now;
     if (now - idle_since < awake_ns) {
       sched_yield();
+      if (crowded_ && !lock_.enabled()) rover_.yielded(now);
       continue;
     }
     uint64_t longest = silent ? std::clamp((now - waiting_since) / kNapOfWait, kNap_ns, kShortSleep_ns) : kSleep_ns;
     if (limit_ns != kForever) longest = std::min(longest, limit_ns - (now - start));
     if (sleep(longest, done, argument)) return Status::ok;
+    if (silent) awake_ns = std::min(awake_ns, longest / kNapOfWait);  // the CPU is left to others, and seen to be free
     idle = spins;  // one look, and a short time awake: who was woken is likely to be needed again soon
   }
 }

@@ -88,12 +88,14 @@ uint32_t usable_cpus(const std::string& root) {
 
 void start_at(size_t place) {
   const std::vector<uint32_t> cpus = CpuSet::of_this_thread().cpus();
-  if (cpus.size() < 2 || cpus.back() >= CPU_SETSIZE) return;
+  if (cpus.size() > 1) move_to(cpus[place % cpus.size()]);
+}
+
+void move_to(uint32_t cpu) {
   cpu_set_t all, one;
-  CPU_ZERO(&all);
-  for (const uint32_t cpu : cpus) CPU_SET(cpu, &all);
+  if (cpu >= CPU_SETSIZE || sched_getaffinity(0, sizeof all, &all) != 0) return;  // with more CPUs than that the kernel refuses
   CPU_ZERO(&one);
-  CPU_SET(cpus[place % cpus.size()], &one);
+  CPU_SET(cpu, &one);
   if (sched_setaffinity(0, sizeof one, &one) == 0) sched_setaffinity(0, sizeof all, &all);
 }
 

@@ -20,5 +20,7 @@ constexpr bool crowded(size_t ranks, size_t cpus) { return ranks > 2 * cpus; }
 /// Moves the calling thread to one of its CPUs, chosen by `place` in turn, and leaves it free to be moved on: threads that start together
 /// are distributed as it happens, and may long stay so, two that work together on one CPU. Without effect where it may run on one only.
 void start_at(size_t place);
+/// The same, to a CPU that it may run on.
+void move_to(uint32_t cpu);
 
 }  // namespace weft::topo

@@ -1,11 +1,14 @@
-// CPU limits of control groups, read from made-up /proc and /sys trees.
+// CPU limits of control groups and idle CPUs, read from made-up /proc and /sys trees; moving between CPUs.
+#include <sched.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
 
+#include "runtime/topo/cpu_set.h"
 #include "runtime/topo/cpus.h"
+#include "runtime/topo/idle.h"
 
 using namespace weft::topo;
 namespace fs = std::filesystem;
@@ -59,4 +62,39 @@ TEST_CASE("cgroup CPU limits", "[topo]") {
     tree.file("sys/fs/cgroup/cpu.max", "-5 0\n");
     CHECK(tree.limit() == UINT32_MAX);
   }
+}
+
+TEST_CASE("idle CPUs", "[topo]") {
+  Tree tree;
+  const std::string root = tree.root.string();
+  const CpuSet all = *CpuSet::parse("0-3");
+  IdleCpus idle;
+  CHECK_FALSE(idle.find(all, root));  // there is no /proc/stat
+  const auto count = [&](const std::string& first, const std::string& second) {
+    tree.file("proc/stat", "cpu  9 9 9 900 9 9 9 9 0 0\ncpu0 " + first + "\ncpu2 " + second + "\nintr 5\n");
+  };
+  count("100 0 0 500 0 0 0 0 0 0", "100 0 0 500 0 0 0 0 0 0");
+  CHECK_FALSE(idle.find(all, root));  // at first
+  count("103 0 1 500 0 0 0 0 0 0", "102 0 0 501 1 0 0 0 0 0");
+  CHECK(idle.find(all, root) == 2u);
+  CHECK_FALSE(idle.find(*CpuSet::parse("0-1"), root));
+  CHECK_FALSE(idle.find(*CpuSet::parse("3"), root));
+  count("104 0 0 600 0 0 0 0 0 0", "110 0 0 502 1 0 0 0 0 0");
+  CHECK(idle.find(all, root) == 0u);
+  idle.forget();
+  CHECK_FALSE(idle.find(all, root));
+  count("4 0 0 6 0 0 0 0 0 0", "110 0 0 502 1 0 0 0 0 0");  // a CPU that was away
+  CHECK_FALSE(idle.find(all, root));
+  tree.file("proc/stat", "cpux 1 2\ncpu\ncpu1\ncpu99999999999 1 1 1 1 1\n");
+  CHECK_FALSE(idle.find(all, root));
+}
+
+TEST_CASE("threads move to a CPU of theirs and stay free", "[topo]") {
+  const CpuSet mine = CpuSet::of_this_thread();
+  for (const uint32_t cpu : mine.cpus()) {
+    move_to(cpu);
+    CHECK(CpuSet::of_this_thread() == mine);
+  }
+  move_to(1u << 20);
+  CHECK(CpuSet::of_this_thread() == mine);
 }

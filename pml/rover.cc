@@ -1,0 +1,44 @@
+#include "pml/rover.h"
+
+#include <sched.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/topo/cpus.h"
+
+namespace weft::pml {
+namespace {
+
+/// Times that others got the CPU while this thread wanted it: yields with an effect, above all.
+uint64_t switches() {
+  rusage usage;
+  return getrusage(RUSAGE_THREAD, &usage) == 0 ? static_cast<uint64_t>(usage.ru_nivcsw) : 0;
+}
+
+/// Does somebody share this CPU right now? Another rank in the same place may just have left it.
+bool shares() {
+  constexpr int kTries = 8;
+  const uint64_t before = switches();
+  for (int i = 0; i < kTries; ++i) sched_yield();
+  return switches() - before >= kTries / 2;
+}
+
+}  // namespace
+
+void Rover::look(uint64_t now) {
+  const uint64_t yields = std::exchange(yields_, 0), before = std::exchange(switches_, switches());
+  look_at_ = now + (kPause_ns << (std::clamp(vain_, kEagerLooks, kEagerLooks + kMostDoublings) - kEagerLooks));
+  const bool alone = switches_ - before < yields / 2;
+  if (alone || vain_ % kEagerLooks == 0) idle_.forget();
+  vain_ = alone ? 0 : vain_ + 1;
+  if (alone) return;
+  const topo::CpuSet cpus = topo::CpuSet::of_this_thread();
+  const auto free = cpus.count() > 1 ? idle_.find(cpus) : std::nullopt;
+  if (!free || !shares()) return;
+  topo::move_to(*free);
+  vain_ = 0;  // what is known is forgotten with the next look
+}
+
+}  // namespace weft::pml
