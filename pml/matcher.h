@@ -22,7 +22,7 @@ class Matcher {
   /// The posted receive that a message goes to, taken out; null: none.
   Transfer* arrived(const btl::Header& h) {
     if (alike_.empty()) return posted_ ? search(h) : nullptr;
-    return matches(*alike_.front(), h) ? alike_.pop_front() : nullptr;
+    return next_alike(h);
   }
 
   /// The same, if it is the first one of those that are alike.
