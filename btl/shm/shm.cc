@@ -113,8 +113,9 @@ class ShmEndpoint final : public Endpoint {
   Status try_inline(const Header& h, const void* payload) override {
     if (producer_.push_short(h, payload)) [[likely]]
       return tell();
-    return push(h,
-                [payload](std::byte* to, uint32_t from, uint32_t n) { copy_long(to, static_cast<const std::byte*>(payload) + from, n); });
+    return push(h, [payload](std::byte* to, uint32_t from, uint32_t n) {
+      if (n) copy_long(to, static_cast<const std::byte*>(payload) + from, n);  // of no data there may be no address
+    });
   }
   Status send(const Header& h, type::Cursor& cursor) override {
     if (cursor.contiguous()) {
