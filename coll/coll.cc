@@ -58,13 +58,15 @@ int refused(const TeamState& s, const Call& c) {
 /// Do all ranks know that there is no data? Nobody has to meet for that (MPI-5.0 6.1: only a barrier keeps ranks together).
 bool moves_nothing(const Agreed& a) { return a.bytes == 0 && !a.uneven && a.front == 0 && a.pattern != Pattern::barrier; }
 
-/// The same at a glance, of collectives that all ranks call with the same counts.
+/// Can ranks, or the blocks of one, differ in how much they have?
+bool is_uneven(Collective what) {
+  return what == Collective::gatherv || what == Collective::scatterv || what == Collective::allgatherv || what == Collective::alltoallv ||
+         what == Collective::alltoallw || what == Collective::reduce_scatter || among_neighbors(pattern_of(what));
+}
+
+/// moves_nothing() at a glance, where counts say it.
 bool counts_nothing(const TeamState& s, const Call& c) {
-  constexpr auto bit = [](Collective what) { return uint32_t{1} << static_cast<unsigned>(what); };
-  constexpr uint32_t kCounted = bit(Collective::bcast) | bit(Collective::gather) | bit(Collective::scatter) | bit(Collective::allgather) |
-                                bit(Collective::alltoall) | bit(Collective::reduce) | bit(Collective::allreduce) |
-                                bit(Collective::reduce_scatter_block) | bit(Collective::scan) | bit(Collective::exscan);
-  return (c.in_count | c.out_count) == 0 && bit(c.what) & kCounted && !s.groups();
+  return (c.in_count | c.out_count) == 0 && c.what != Collective::barrier && !s.groups() && !is_uneven(c.what);
 }
 
 /// Leaves the operation in the lane's ring.
@@ -118,9 +120,7 @@ Agreed agree(const TeamState& s, const Call& c) {
   a.root = rooted(pattern) ? root_of(s, c) : 0;
   a.bytes = agreed_bytes(c, static_cast<size_t>(array_length(s, c)), a.root == static_cast<int>(team.rank()));
   a.commutative = !c.op || c.op->commutative;
-  a.uneven = c.what == Collective::gatherv || c.what == Collective::scatterv || c.what == Collective::allgatherv ||
-             c.what == Collective::alltoallv || c.what == Collective::alltoallw || c.what == Collective::reduce_scatter ||
-             among_neighbors(pattern);
+  a.uneven = is_uneven(c.what);
   a.ordered = s.reproducible() != Reproducible::no && c.op && op::order_matters(*c.op, working_type(c));
   if (s.between_groups(c)) [[unlikely]]
     return agree_between_groups(s, c, a);

@@ -30,12 +30,10 @@ Request* Lane::gather(Team& team, int dest, int tag, Traffic traffic, const Buff
     if (!held_) held_ = take_transfer(RequestKind::send);
     return retain(held_);
   }
-  Transfer& t = prepare(RequestKind::send, team, dest, tag, traffic, buffer);
-  t.mode = mode;
   hold_back_ = true;
-  start_send(t);
+  Transfer* const t = post_send(team, dest, tag, traffic, buffer, mode);
   hold_back_ = false;
-  return &t;
+  return t;
 }
 
 /// Something for this peer waits in the wire.

@@ -147,10 +147,11 @@ class Lane final : private btl::Sink {
   [[gnu::always_inline]] Request* isend_among_others(Team& team, int dest, int tag, Traffic traffic, const Buffer& buffer, Mode mode) {
     if (gathering_.load(std::memory_order_relaxed) && dest >= 0) [[unlikely]]
       if (Request* together = gather(team, dest, tag, traffic, Buffer(buffer), mode)) return together;
-    if (dest >= 0 && !lock_.enabled() && may_send_quickly(buffer, mode)) [[likely]]
-      if (send_quickly(team, dest, tag, traffic, buffer, obs::What::isend)) [[likely]]
-        return sent_;
-    return isend(team, dest, tag, traffic, Buffer(buffer), mode);
+    if (dest < 0 || lock_.enabled() || !may_send_quickly(buffer, mode)) [[unlikely]]
+      return isend(team, dest, tag, traffic, Buffer(buffer), mode);
+    if (send_quickly(team, dest, tag, traffic, buffer, obs::What::isend)) [[likely]]
+      return sent_;
+    return post_send(team, dest, tag, traffic, Buffer(buffer), mode);
   }
 
   /// The request of a send that is complete: shared, needs no release.
@@ -330,6 +331,7 @@ class Lane final : private btl::Sink {
       to.quick_below = 0;
   }
   Status send_slowly(Team&, int dest, int tag, Traffic, const Buffer&, Mode);
+  Transfer* post_send(Team&, int dest, int tag, Traffic, const Buffer&, Mode);
   void start_send(Transfer&);
   Status emit(Transfer&);
   Status emit_eager(Transfer&, Peer&);

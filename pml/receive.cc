@@ -26,6 +26,9 @@ bool well_formed(const btl::Header& h) {
   }
 }
 
+/// A short message that says nothing but itself.
+bool plain(const btl::Header& h) { return h.kind == static_cast<uint8_t>(MessageKind::eager) && h.flags == 0; }
+
 }  // namespace
 
 Message* make_message();
@@ -228,8 +231,7 @@ void* Lane::meet(ProcessId from) { return &peer(from); }
 
 void Lane::arrived(void* cookie, const btl::Header& h, const std::byte* payload) {
   Peer& from = *static_cast<Peer*>(cookie);
-  const bool plain = h.kind == static_cast<uint8_t>(MessageKind::eager) && h.flags == 0;
-  if (!plain || h.sequence != from.expected || from.landing || !from.early.empty()) [[unlikely]]
+  if (!plain(h) || h.sequence != from.expected || from.landing || !from.early.empty()) [[unlikely]]
     return arrived_otherwise(from, h, payload);
   ++from.expected;
   // All calls of what is short and simple come last, so that it needs no registers to be saved.
@@ -256,7 +258,7 @@ void Lane::after_arrival(Peer& from) {
 
 /// What is not the next short message.
 [[gnu::noinline]] void Lane::arrived_otherwise(Peer& from, const btl::Header& h, const std::byte* payload) {
-  if (from.landing && h.sequence == from.expected && h.flags == 0 && h.kind == static_cast<uint8_t>(MessageKind::eager)) {
+  if (from.landing && plain(h) && h.sequence == from.expected) {
     ++from.expected;
     landed(from, h);
     if (!from.early.empty()) drain_early(from);

@@ -36,6 +36,11 @@ Request* Lane::isend(Team& team, int dest, int tag, Traffic traffic, const Buffe
   if (may_send_quickly(buffer, mode)) [[likely]]
     if (send_quickly(team, dest, tag, traffic, buffer, obs::What::isend)) [[likely]]
       return sent_;
+  return post_send(team, dest, tag, traffic, buffer, mode);
+}
+
+/// Sends with a transfer: what does not go quickly.
+Transfer* Lane::post_send(Team& team, int dest, int tag, Traffic traffic, const Buffer& buffer, Mode mode) {
   Transfer& t = prepare(RequestKind::send, team, dest, tag, traffic, buffer);
   t.mode = mode;
   start_send(t);

@@ -277,8 +277,7 @@ Status Segment::allreduce_in_groups(uint64_t n, std::byte* out, const Work& work
 Status Segment::reduce(const void* in, void* out, uint64_t count, const type::Datatype& type, const op::Op& op, int root, Order order) {
   const auto* from = static_cast<const std::byte*>(in);
   auto* to = static_cast<std::byte*>(out);
-  if (count && count * type.size <= plan_.share) return reduce_chunk(from, to, {count, type, op, order}, static_cast<uint32_t>(root));
-  const uint64_t step = plan_.share / type.size;
+  const uint64_t step = count * type.size <= plan_.share ? count : plan_.share / type.size;
   for (uint64_t done = 0; done < count; done += step) {
     const uint64_t offset = done * type.size;
     const Status s = reduce_chunk(from + offset, to ? to + offset : nullptr, {std::min(step, count - done), type, op, order},

@@ -120,7 +120,9 @@ class Segment {
   Header& header() { return *reinterpret_cast<Header*>(memory_); }
   Desk& desk(uint32_t rank) { return desks_[rank]; }
   std::byte* data(Line& line, std::byte* area, uint64_t bytes) { return bytes <= kInline ? line.data : area; }
-  std::byte* offer_area(uint32_t rank, int parity) { return areas_ + rank * plan_.areas() + static_cast<uint32_t>(parity) * plan_.chunk; }
+  /// A rank's slots: for what it offers, for its operands of reduces, and, if there are groups, for sums.
+  std::byte* areas_of(uint32_t rank) { return areas_ + rank * plan_.areas(); }
+  std::byte* offer_area(uint32_t rank, int parity) { return areas_of(rank) + static_cast<uint32_t>(parity) * plan_.chunk; }
   /// What a rank gives in this round.
   std::byte* offered(uint32_t rank, uint64_t bytes) {
     const int parity = static_cast<int>(allreduces_ & 1);
@@ -136,18 +138,18 @@ class Segment {
   Place share(uint32_t rank, uint64_t n, bool brief) {
     if (brief) return place_in(desk(rank).brief[n % kBriefs]);
     const uint64_t slot = n % kLongs;
-    return {desk(rank).share[slot].sequence, areas_ + rank * plan_.areas() + 2 * plan_.chunk + slot * plan_.share};
+    return {desk(rank).share[slot].sequence, areas_of(rank) + 2 * plan_.chunk + slot * plan_.share};
   }
   Place piece(uint64_t n, bool brief) {
     if (brief) return place_in(header().brief[n % kBriefs]);
     return {pieces_[n % kLongs].sequence, piece_areas_ + n % kLongs * plan_.piece};
   }
-  std::byte* result_area(int parity) { return areas_ + size_ * plan_.areas() + static_cast<uint32_t>(parity) * plan_.chunk; }
+  std::byte* result_area(int parity) { return areas_of(size_) + static_cast<uint32_t>(parity) * plan_.chunk; }
   /// A leader's slots for results: of its group, of all.
   enum class Sum : uint8_t { of_group, of_all };
   std::byte* sum_area(uint32_t leader, Sum which, int parity) {
     const uint64_t slot = 2 * static_cast<uint64_t>(which) + static_cast<uint64_t>(parity);
-    return areas_ + leader * plan_.areas() + kLongs * plan_.share + (2 + slot) * plan_.chunk;
+    return areas_of(leader) + kLongs * plan_.share + (2 + slot) * plan_.chunk;
   }
   uint32_t leader_of(int32_t group) const { return static_cast<uint32_t>(groups_->on(group).front()); }
   /// Can operands be combined by groups? Theirs are together then, so that those of operations that do not commute have to be adjacent.

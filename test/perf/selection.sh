@@ -39,8 +39,8 @@ broken() { # broken WHAT: a failure, with what the job has said
 
 mkdir -p "$work"
 for shape; do [ "${shape%%x*}" -eq 1 ] || can_bed || skip "$why_not"; done
+rm -rf "${work:?}"/[1-9] # more runs than this time may have been made before
 for ((run = 1; run <= ${RUNS:-4}; ++run)); do
-  rm -rf "${work:?}/$run"
   mkdir -p "$work/$run"
   for shape; do measure "$shape" "$work/$run"; done
 done

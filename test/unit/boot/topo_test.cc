@@ -1,5 +1,4 @@
 // CPU limits of control groups and idle CPUs, read from made-up /proc and /sys trees; moving between CPUs.
-#include <sched.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>

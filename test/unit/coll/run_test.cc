@@ -528,9 +528,8 @@ TEST_CASE("kernels in shared memory, by groups") {
 }
 
 TEST_CASE("kernels in shared memory, by groups of ranks that share a cache") {
-  const std::string cpus = topo::CpuSet::of_this_thread().to_string();
-  const uint32_t first = static_cast<uint32_t>(std::stoul(cpus)),
-                 last = static_cast<uint32_t>(std::stoul(cpus.substr(cpus.find_last_of(",-") + 1)));
+  const std::vector<uint32_t> cpus = topo::CpuSet::of_this_thread().cpus();
+  const uint32_t first = cpus.front(), last = cpus.back();
   const std::string topology = "L3Cache " + std::to_string(first) + " " + std::to_string(last) + "\n";
   force("barrier=node;allreduce=node;allgather=node");
   force("4", "WEFT_COLL_GROUP");
