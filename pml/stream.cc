@@ -8,9 +8,9 @@
 namespace weft::pml {
 namespace {
 
-constexpr size_t kRuns = 64;               // pieces of memory described at a time
-constexpr uint64_t kZcopyPiece = 4 << 20;  // so that small messages get their turn on a stream
-constexpr uint64_t kCopyPiece = 32 << 10;  // through memory that both sides share: what stays in their caches
+constexpr size_t kRuns = 64;                // pieces of memory described at a time
+constexpr uint64_t kZcopyPiece = 4 << 20;   // so that small messages get their turn on a stream
+constexpr uint64_t kCopyPiece = 128 << 10;  // through memory that both sides share: what stays in their caches
 constexpr uint64_t kLeastStripe = 64 << 10, kMostStripe = 1 << 20;
 constexpr uint64_t kMinRunBytes = 2048;  // mean piece below which packing is cheaper
 

@@ -4,9 +4,8 @@
 // up to 40 bytes of payload. Longer payloads lie contiguously in the bulk area, in the order of the slots, so that both sides
 // compute where from the lengths alone. A slot's length word is stored last and carries the phase of its lap in the top bit: the
 // consumer polls that one word, nothing has to be cleared, and no index is shared on the way of a message. The consumer reports
-// what it has freed in a line of its own, which the producer reads only when it believes the ring to be full, or is about to write to pages
-// that have not been in use: if the area is empty it begins again instead, so that short messages go through few lines, which stay in
-// caches.
+// what it has freed in a line of its own, which the producer reads only when it believes the ring to be full, or is about to take more of
+// the area into use: if there is room at the beginning, short payloads wrap early, so that they go through few lines, which stay in caches.
 //
 // A payload of some KiB grows before the consumer's eyes: its slot is stored first, then the payload piece by piece, each counted in a line
 // of the producer's. So the consumer, who knows by then where it belongs, copies one piece out while the next is copied in.
@@ -27,11 +26,13 @@ namespace weft::btl::shm {
 constexpr size_t kLine = 64;
 constexpr uint32_t kSlotPayload = 40;
 constexpr uint32_t kPhaseBit = 1u << 31;
-constexpr uint32_t kGrowsBit = 1u << 30;         ///< the payload follows its slot
-constexpr uint32_t kRestartBit = 1u << 29;       ///< the payload lies at the beginning of the area: nothing else is in it
-constexpr uint32_t kTouch = 4096, kBrief = 256;  ///< the area is taken into use by so much; short payloads begin it again
-constexpr uint32_t kGrowsFrom = 32 << 10;        ///< payloads that grow are no shorter
-constexpr uint32_t kClaimed = 6;                 ///< who writes slots claims the one so far ahead: as many pass while a line comes
+constexpr uint32_t kGrowsBit = 1u << 30;               ///< the payload follows its slot
+constexpr uint32_t kWrapBit = 1u << 29;                ///< the payload lies at the beginning of the area: what is behind is left out
+constexpr uint32_t kBrief = 256;                       ///< payloads of which many lie in a page
+constexpr uint32_t kTouch = 4096, kWiden = 256 << 10;  ///< the area is taken into use by so much, for brief and other payloads
+constexpr uint32_t kMostSlots = 512;                   ///< lines that both caches keep
+constexpr uint32_t kGrowsFrom = 32 << 10;              ///< payloads that grow are no shorter
+constexpr uint32_t kClaimed = 6;                       ///< who writes slots claims the one so far ahead: as many pass while a line comes
 constexpr uint32_t kPieceFrom = 8 << 10, kPiece = 16 << 10;  ///< by so much at a time: a quarter of the payload within these
 
 /// One message as it lies in memory: a Header whose length word doubles as the ready flag, and a short payload.
@@ -39,7 +40,7 @@ struct alignas(kLine) Slot {
   uint64_t context;
   int32_t tag;
   int32_t source;
-  std::atomic<uint32_t> word;  ///< length, and in the top bits the phase, whether the payload grows, and whether it restarts the area
+  std::atomic<uint32_t> word;  ///< length, and in the top bits the phase, whether the payload grows, and whether it wraps early
   uint16_t sequence;
   uint8_t kind;
   uint8_t flags;
@@ -59,7 +60,7 @@ struct alignas(2 * kLine) Grown {
   std::atomic<uint64_t> bytes;
 };
 
-/// How a ring of `bytes` is divided: the Freed and the Grown line, a power of two of slots (about an eighth), the bulk area.
+/// How a ring of `bytes` is divided: the Freed and the Grown line, a power of two of slots (an eighth at most), the bulk area.
 struct Shape {
   static constexpr uint32_t grown_offset = sizeof(Freed), slots_offset = grown_offset + uint32_t{sizeof(Grown)};
   uint32_t slots;
@@ -67,7 +68,7 @@ struct Shape {
   uint32_t bulk_bytes;
 
   static constexpr Shape of(uint32_t bytes) {
-    const uint32_t slots = std::bit_floor(bytes / 8 / uint32_t{kLine});
+    const uint32_t slots = std::min(kMostSlots, std::bit_floor(bytes / 8 / uint32_t{kLine}));
     const uint32_t bulk_offset = slots_offset + slots * uint32_t{kLine};
     return {slots, bulk_offset, bytes - bulk_offset};
   }
@@ -95,8 +96,11 @@ class Placement {
     total_ += place.taken;
   }
   uint64_t total() const { return total_; }
-  /// The next one lies at the beginning.
-  void restart() { offset_ = 0; }
+  /// The next one lies at the beginning. What is behind counts as taken.
+  void wrap() {
+    total_ += size_ - offset_;
+    offset_ = 0;
+  }
   /// Where the next one begins, if it fits there.
   uint32_t offset() const { return offset_; }
 
@@ -177,10 +181,10 @@ class Producer {
     Slot& slot = slots_[tail_ & (shape_.slots - 1)];
     Placement::Place place = placement_.next(h.length);
     uint32_t word = h.length;
-    if (place.next > touched_ && spread(place)) [[unlikely]] {
-      placement_.restart();
+    if (place.next > touched_ && wraps_early(place, alone)) [[unlikely]] {
+      placement_.wrap();
       place = placement_.next(h.length);
-      word |= kRestartBit;
+      word |= kWrapBit;
     }
     if (placement_.total() + place.taken > bulk_limit_) {
       refresh();
@@ -212,14 +216,15 @@ class Producer {
       grown_->bytes.store(grown_bytes_, std::memory_order_release);
     }
   }
-  /// The area is about to be taken into use up to the end of a payload, pages that neither side's cache has. True if it had better begin
-  /// again, since all that was in it has been taken.
-  [[gnu::noinline]] bool spread(const Placement::Place& place) {
-    if (place.taken <= kBrief && place.offset != 0) {
-      refresh();
-      if (bulk_limit_ == placement_.total() + shape_.bulk_bytes) return true;
-    }
-    touched_ = (place.next + kTouch - 1) & ~(kTouch - 1);
+  /// The area is about to be taken into use further than before. True if the payload had better lie at its beginning, where there is room
+  /// by now, and for one more like it, as what is left out counts until the consumer has passed it: a page not yet touched costs both sides
+  /// a fault. Streams of payloads of a page and more go on: they are faster through lines that the consumer's cache has let go of.
+  [[gnu::noinline]] bool wraps_early(const Placement::Place& place, bool alone) {
+    refresh();
+    const uint64_t under_way = placement_.total() + shape_.bulk_bytes - bulk_limit_;
+    if ((alone || place.taken < kTouch) && under_way + 2 * place.taken <= placement_.offset()) return true;
+    const uint32_t step = place.taken <= kBrief ? kTouch : kWiden;
+    touched_ = (place.next + step - 1) & ~(step - 1);
     return false;
   }
   bool refresh() {
@@ -278,7 +283,7 @@ class Consumer {
       if (placement_.offset() % kTouch != 0) __builtin_prefetch(bulk_ + placement_.offset());
       return false;
     }
-    const uint32_t length = word & (kRestartBit - 1);
+    const uint32_t length = word & (kWrapBit - 1);
     const Header h{slot.context, slot.tag, slot.source, length, slot.sequence, slot.kind, slot.flags};
     if (length <= kSlotPayload) {
       deliver(h, slot.payload);
@@ -287,7 +292,7 @@ class Consumer {
         broken();
         return false;
       }
-      if (word & kRestartBit && !growing_) placement_.restart();
+      if (word & kWrapBit && !growing_) placement_.wrap();
       if (word & kGrowsBit) {
         if (!take_growing(h, deliver, land)) return false;
       } else {

@@ -60,7 +60,7 @@ struct SegmentHead {
 
 /// Published by each process; all that peers need to connect.
 struct Address {
-  static constexpr uint32_t kVersion = 1;
+  static constexpr uint32_t kVersion = 2;
   uint32_t version = kVersion;
   uint32_t user = 0;
   std::array<char, 40> boot_id{};  ///< of the kernel

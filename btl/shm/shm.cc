@@ -31,10 +31,9 @@ namespace {
 
 using namespace shm;
 
-config::Bytes ring_variable(
-    "shm", "ring", "0",
-    "Memory for messages from one process of a node to another; 0: by the number of ranks on the node, 256K for up to 8, "
-    "32K from 32 on.");
+config::Bytes ring_variable("shm", "ring", "0",
+                            "Memory for messages from one process of a node to another; 0: by the number of ranks on the node, 2M for two, "
+                            "512K for eight, 32K from 32 on.");
 config::Bytes get_from_variable(
     "shm", "get_from", "0",
     "Bytes from which a message between two processes of a node is copied once, by the kernel, instead of twice, by both of them; 0: 64M. "
@@ -62,7 +61,7 @@ uint64_t get_from(bool crowded) {
 uint32_t ring_bytes_for(size_t ranks) {
   constexpr uint64_t least = 8 << 10, most = 16 << 20;
   if (const uint64_t wish = ring_variable.get()) return uint32_t(std::bit_floor(std::clamp(wish, least, most)));
-  if (ranks <= 8) return 256 << 10;
+  if (ranks <= 8) return uint32_t(std::bit_floor((size_t{4} << 20) / std::max<size_t>(ranks, 2)));
   return uint32_t(std::clamp<size_t>(std::bit_floor((size_t{1} << 20) / ranks), 32 << 10, 128 << 10));
 }
 

@@ -182,7 +182,7 @@ std::string ring_with(std::initializer_list<uint32_t> lengths, uint32_t bits = 0
 Target rings() {
   return {"shm/ring",
           {ring_with({0, 8, 40}), ring_with({41, 3000, 100, 8000}), ring_with({64, 64, 64, 0, 1}), ring_with({8, 6000}, shm::kGrowsBit),
-           ring_with({100, 3000}, shm::kRestartBit)},
+           ring_with({100, 3000}, shm::kWrapBit)},
           [](std::string_view in) {
             auto* memory = static_cast<std::byte*>(aligned_alloc(4096, kRing));
             memset(memory, 0, kRing);

@@ -40,11 +40,13 @@ Header header(uint64_t number, uint32_t length) {
           uint8_t(number >> 3),        uint8_t(number >> 5)};
 }
 
-bool push(Producer& ring, uint64_t number, uint32_t length) {
-  return ring.push(header(number, length), number % 2 == 0, [&](std::byte* to, uint32_t from, uint32_t n) {
+bool push(Producer& ring, uint64_t number, uint32_t length, bool alone) {
+  return ring.push(header(number, length), alone, [&](std::byte* to, uint32_t from, uint32_t n) {
     for (uint32_t i = 0; i < n; ++i) to[i] = pattern(number, from + i);
   });
 }
+
+bool push(Producer& ring, uint64_t number, uint32_t length) { return push(ring, number, length, number % 2 == 0); }
 
 template <class Deliver>
 int take(Consumer& ring, int most, Deliver&& deliver) {
@@ -114,27 +116,34 @@ TEST_CASE("ring: behaves as a bounded queue", "[shm]") {
   }
 }
 
-TEST_CASE("ring: short payloads keep to few lines while they are taken in time", "[shm]") {
-  constexpr uint32_t bytes = 64 << 10;
+TEST_CASE("ring: payloads that are taken in time keep to few lines, but for streams of long ones", "[shm]") {
+  constexpr uint32_t bytes = 2 << 20;
+  struct Traffic {
+    uint32_t length;
+    uint64_t at_once;
+    bool alone;
+    int64_t least, most;  // how far into the area they come
+  };
+  const Traffic traffic = GENERATE(Traffic{200, 1, false, 0, kTouch}, Traffic{200, 40, false, 2 * kTouch, 8 * kTouch},
+                                   Traffic{2000, 1, false, 0, kWiden}, Traffic{2000, 300, false, 500'000, bytes},
+                                   Traffic{60'000, 1, true, 2 * 60'000, kWiden}, Traffic{60'000, 1, false, bytes / 2, bytes});
+  INFO(traffic.length << " bytes, " << traffic.at_once << " at once");
   Memory memory(bytes);
   Producer producer(memory.data(), bytes);
   Consumer consumer(memory.data(), bytes);
   const std::byte* const area = memory.data() + Shape::of(bytes).bulk_offset;
-  const auto furthest = [&](uint64_t from, uint64_t to, uint64_t at_once) {
-    int64_t most = 0;
-    for (uint64_t i = from; i < to; i += at_once) {
-      for (uint64_t j = i; j < i + at_once; ++j) REQUIRE(push(producer, j, 200));
-      uint64_t expected = i;
-      take(consumer, int(at_once), [&](const Header& h, const std::byte* payload) {
-        REQUIRE(same(h, expected++, 200, payload));
-        most = std::max(most, payload + 200 - area);
-      });
-      REQUIRE(expected == i + at_once);
-    }
-    return most;
-  };
-  CHECK(furthest(0, 1000, 1) <= kTouch);
-  CHECK(furthest(1000, 3000, 40) > 2 * kTouch);  // as many as are under way take their room
+  int64_t furthest = 0;
+  for (uint64_t i = 0; i < 3000; i += traffic.at_once) {
+    for (uint64_t j = i; j < i + traffic.at_once; ++j) REQUIRE(push(producer, j, traffic.length, traffic.alone));
+    uint64_t expected = i;
+    take(consumer, int(traffic.at_once), [&](const Header& h, const std::byte* payload) {
+      REQUIRE(same(h, expected++, traffic.length, payload));
+      furthest = std::max(furthest, payload + traffic.length - area);
+    });
+    REQUIRE(expected == i + traffic.at_once);
+  }
+  CHECK(furthest >= traffic.least);
+  CHECK(furthest <= traffic.most);
 }
 
 TEST_CASE("ring: a length that no sender writes breaks it, and nothing is read", "[shm]") {
@@ -251,14 +260,14 @@ TEST_CASE("ring: payloads that grow, between two threads", "[shm]") {
 }
 
 TEST_CASE("ring: two threads", "[shm]") {
-  constexpr uint32_t bytes = 16 << 10;
+  const uint32_t bytes = GENERATE(16u << 10, 1u << 20);
   constexpr uint64_t messages = 50000;
   const uint32_t seed = std::random_device{}();
   INFO("seed " << seed);
   Memory memory(bytes);
   Producer producer(memory.data(), bytes);
   Consumer consumer(memory.data(), bytes);
-  const uint32_t most = Shape::of(bytes).max_payload() / 4;
+  const uint32_t most = std::min(Shape::of(bytes).max_payload() / 4, 8000u);
   std::thread sender([&] {
     std::mt19937 random(seed);
     for (uint64_t i = 0; i < messages; ++i) {
