@@ -29,7 +29,7 @@ constexpr uint32_t kPhaseBit = 1u << 31;
 constexpr uint32_t kGrowsBit = 1u << 30;               ///< the payload follows its slot
 constexpr uint32_t kWrapBit = 1u << 29;                ///< the payload lies at the beginning of the area: what is behind is left out
 constexpr uint32_t kBrief = 256;                       ///< payloads of which many lie in a page
-constexpr uint32_t kTouch = 4096, kWiden = 256 << 10;  ///< the area is taken into use by so much, for brief and other payloads
+constexpr uint32_t kTouch = 4096, kWiden = 192 << 10;  ///< the area is taken into use by so much, for brief and other payloads
 constexpr uint32_t kMostSlots = 512;                   ///< lines that both caches keep
 constexpr uint32_t kGrowsFrom = 32 << 10;              ///< payloads that grow are no shorter
 constexpr uint32_t kClaimed = 6;                       ///< who writes slots claims the one so far ahead: as many pass while a line comes
@@ -218,13 +218,14 @@ class Producer {
   }
   /// The area is about to be taken into use further than before. True if the payload had better lie at its beginning, where there is room
   /// by now, and for one more like it, as what is left out counts until the consumer has passed it: a page not yet touched costs both sides
-  /// a fault. Streams of payloads of a page and more go on: they are faster through lines that the consumer's cache has let go of.
+  /// a fault. Streams go on: they are faster through lines that the consumer's cache has let go of; those of less than a page up to kWiden.
   [[gnu::noinline]] bool wraps_early(const Placement::Place& place, bool alone) {
     refresh();
     const uint64_t under_way = placement_.total() + shape_.bulk_bytes - bulk_limit_;
-    if ((alone || place.taken < kTouch) && under_way + 2 * place.taken <= placement_.offset()) return true;
+    const bool streams = place.taken >= kTouch ? !alone : under_way > 0 && place.next <= kWiden;
+    if (!streams && under_way + 2 * place.taken <= placement_.offset()) return true;
     const uint32_t step = place.taken <= kBrief ? kTouch : kWiden;
-    touched_ = (place.next + step - 1) & ~(step - 1);
+    touched_ = (place.next + step - 1) / step * step;
     return false;
   }
   bool refresh() {

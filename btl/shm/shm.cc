@@ -58,10 +58,16 @@ uint64_t get_from(bool crowded) {
   return wish ? wish : crowded ? kGetFromCrowded : kGetFrom;
 }
 
+uint64_t l2_bytes() {
+  const long known = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  return known > 0 ? uint64_t(known) : 1 << 20;
+}
+
+/// As much as a CPU's own cache, if few ranks share the node: a stream's lines have left the receiver's by the time they are written again.
 uint32_t ring_bytes_for(size_t ranks) {
-  constexpr uint64_t least = 8 << 10, most = 16 << 20;
+  constexpr uint64_t least = 8 << 10, most = 16 << 20, least_of_few = 256 << 10, most_of_few = 2 << 20;
   if (const uint64_t wish = ring_variable.get()) return uint32_t(std::bit_floor(std::clamp(wish, least, most)));
-  if (ranks <= 8) return uint32_t(std::bit_floor((size_t{4} << 20) / std::max<size_t>(ranks, 2)));
+  if (ranks <= 8) return uint32_t(std::bit_floor(std::clamp(2 * l2_bytes() / std::max<size_t>(ranks, 2), least_of_few, most_of_few)));
   return uint32_t(std::clamp<size_t>(std::bit_floor((size_t{1} << 20) / ranks), 32 << 10, 128 << 10));
 }
 
@@ -231,7 +237,7 @@ class ShmTransport final : public Transport {
 };
 
 bool ShmEndpoint::alone(const Header& h) {
-  return h.length >= kGrowsFrom && std::exchange(arrivals_, transport_.arrivals()) != transport_.arrivals();
+  return h.length >= kTouch && std::exchange(arrivals_, transport_.arrivals()) != transport_.arrivals();
 }
 
 Status ShmEndpoint::start(copy::Transfer&& transfer) {

@@ -126,7 +126,7 @@ TEST_CASE("ring: payloads that are taken in time keep to few lines, but for stre
   };
   const Traffic traffic = GENERATE(Traffic{200, 1, false, 0, kTouch}, Traffic{200, 40, false, 2 * kTouch, 8 * kTouch},
                                    Traffic{2000, 1, false, 0, kWiden}, Traffic{2000, 300, false, 500'000, bytes},
-                                   Traffic{60'000, 1, true, 2 * 60'000, kWiden}, Traffic{60'000, 1, false, bytes / 2, bytes});
+                                   Traffic{60'000, 1, true, 2 * 60'000, kWiden}, Traffic{10'000, 1, false, bytes / 2, bytes});
   INFO(traffic.length << " bytes, " << traffic.at_once << " at once");
   Memory memory(bytes);
   Producer producer(memory.data(), bytes);
