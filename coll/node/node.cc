@@ -14,15 +14,24 @@ namespace {
 
 constexpr int kLooks = 64;  // most of them, before others may run
 
+/// Elements of each rank's share of a step, at most `most`: as few steps as that allows, all about as long.
+constexpr uint64_t even_share(uint64_t count, uint64_t most, uint32_t ranks) {
+  constexpr uint64_t kUnit = 64;  // so that shares begin at lines
+  const uint64_t steps = (count + most * ranks - 1) / (most * ranks);
+  const uint64_t share = (count + steps * ranks - 1) / (steps * ranks);
+  return std::min(most, (share + kUnit - 1) / kUnit * kUnit);
+}
+
 constexpr size_t page_up(size_t n) { return (n + 4095) & ~size_t{4095}; }
 
 }  // namespace
 
 Segment::Plan::Plan(uint32_t ranks, bool crowded, bool in_groups)
     : grouped(in_groups),
-      chunk(crowded ? std::clamp(std::bit_floor((uint64_t{1} << 20) / ranks), kChunkCrowded, 2 * kChunkCrowded) : kChunk),
+      chunk(!crowded ? ranks <= kFlat ? kChunkOfFew : kChunk
+                     : std::clamp(std::bit_floor((uint64_t{4} << 20) / ranks), kChunkOfFew, 4 * kChunkOfFew)),
       share(crowded ? 64 << 10 : 16 << 10),
-      piece(crowded ? 32 << 10 : 16 << 10) {}
+      piece(crowded ? 64 << 10 : 16 << 10) {}
 
 size_t Segment::Plan::bytes(uint32_t ranks) const {
   return page_up(sizeof(Header) + ranks * sizeof(Desk) + kLongs * sizeof(Line)) + kLongs * piece + ranks * areas() + 2 * chunk;
@@ -363,7 +372,7 @@ Status Segment::reduce_shares(Part part, uint64_t most, const Work& w, std::byte
 
 /// Each rank combines a share of each piece, and all take the results of all: two meetings, but each operand goes once to one rank.
 Status Segment::allreduce_shared_out(const std::byte* in, std::byte* out, const Work& w) {
-  const uint64_t unit = w.type.size, most = most_shared(unit);
+  const uint64_t unit = w.type.size, most = even_share(w.count, most_shared(unit), size_);
   for (uint64_t done = 0; done < w.count; done += most * size_) {
     const auto from = [&](uint32_t r) { return std::min(w.count, done + r * most); };
     const auto part = [&](uint32_t r) { return Share{in + from(r) * unit, from(r + 1) - from(r)}; };

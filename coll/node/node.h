@@ -107,7 +107,7 @@ class Segment {
     Line result[2];
     Brief brief[kBriefs];  ///< short broadcast pieces
   };
-  static constexpr uint64_t kChunk = 32 << 10, kChunkCrowded = 128 << 10;  ///< least bytes of a slot for what a rank offers
+  static constexpr uint64_t kChunk = 32 << 10, kChunkOfFew = 128 << 10;  ///< least bytes of a slot for what a rank offers
   static_assert(most_exchanged <= kChunk);
   static constexpr uint64_t kInline = sizeof(Line::data);
   static constexpr uint64_t kSharedOut = 8192;  ///< bytes of an allreduce up to which all combine all

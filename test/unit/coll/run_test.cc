@@ -500,6 +500,26 @@ void run_kernels_in_turn(std::initializer_list<uint32_t> sizes) {
   force("");
 }
 
+void run_kernels_in_steps(std::initializer_list<uint32_t> sizes) {
+  force("bcast=node;reduce=node;allreduce=node;allgather=node;alltoall=node;reduce_scatter=node");
+  for (const uint32_t size : sizes) {
+    const std::string wrong = on_ranks(size, [](RankWorld& w) {
+      for (const Collective what : {Collective::bcast, Collective::reduce, Collective::allreduce, Collective::allgather,
+                                    Collective::alltoall, Collective::reduce_scatter_block}) {
+        Case c{what, 0, 0, false, false, false, false, Mode::blocking, 7};
+        for (const uint64_t count : {66'000, 140'001}) {  // more than a slot holds, where ranks have a CPU each and where they have not
+          c.count = count;
+          const std::string mine = perform(w, c);
+          if (!mine.empty()) return mine;
+        }
+      }
+      return std::string();
+    });
+    CHECK(wrong == "");
+  }
+  force("");
+}
+
 }  // namespace
 
 TEST_CASE("each algorithm agrees with the model on lanes") { run_algorithms({2, 4, 5}); }
@@ -513,6 +533,8 @@ TEST_CASE("kernels in shared memory agree with the model, on more ranks", "[more
 
 TEST_CASE("kernels in shared memory follow each other with changing roots and sizes") { run_kernels_in_turn({2, 5}); }
 TEST_CASE("kernels in shared memory follow each other with changing roots and sizes, on more ranks", "[more]") { run_kernels_in_turn({9}); }
+
+TEST_CASE("kernels in shared memory, in several steps") { run_kernels_in_steps({2, 3}); }
 
 TEST_CASE("kernels in shared memory, by groups") {
   force("barrier=node;allreduce=node;allgather=node");
