@@ -2,6 +2,7 @@
 
 #include <sched.h>
 #include <sys/resource.h>
+#include <time.h>
 
 #include <algorithm>
 #include <utility>
@@ -17,6 +18,12 @@ uint64_t switches() {
   return getrusage(RUSAGE_THREAD, &usage) == 0 ? static_cast<uint64_t>(usage.ru_nivcsw) : 0;
 }
 
+/// The shortest that the kernel has.
+void nap() {
+  const timespec time{0, 1};
+  nanosleep(&time, nullptr);
+}
+
 /// Does somebody share this CPU right now? Another rank in the same place may just have left it.
 bool shares() {
   constexpr int kTries = 8;
@@ -29,16 +36,25 @@ bool shares() {
 
 void Rover::look(uint64_t now) {
   const uint64_t yields = std::exchange(yields_, 0), before = std::exchange(switches_, switches());
-  look_at_ = now + (kPause_ns << (std::clamp(vain_, kEagerLooks, kEagerLooks + kMostDoublings) - kEagerLooks));
-  const bool alone = switches_ - before < yields / 2;
-  if (alone || vain_ % kEagerLooks == 0) idle_.forget();
-  vain_ = alone ? 0 : vain_ + 1;
-  if (alone) return;
+  if (switches_ - before < yields / 2) {
+    naps_ = vain_ = 0;
+    look_at_ = now + 2 * kNapPause_ns;
+  } else if (naps_ < kNaps) {
+    look_at_ = now + (kNapPause_ns << naps_++);
+    nap();
+  } else {
+    look_at_ = now + (kPause_ns << (std::clamp(vain_, kEagerLooks, kEagerLooks + kMostDoublings) - kEagerLooks));
+    leave();
+  }
+}
+
+void Rover::leave() {
+  if (vain_++ % kEagerLooks == 0) idle_.forget();
   const topo::CpuSet cpus = topo::CpuSet::of_this_thread();
   const auto free = cpus.count() > 1 ? idle_.find(cpus) : std::nullopt;
   if (!free || !shares()) return;
   topo::move_to(*free);
-  vain_ = 0;  // what is known is forgotten with the next look
+  vain_ = 0;
 }
 
 }  // namespace weft::pml
