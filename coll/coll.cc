@@ -338,7 +338,7 @@ int run_exact(TeamState& s, const Call& c) {
 int run(TeamState& s, const Call& c) {
   if (const Agreed* a = s.like_latest(c)) {
     record(s, c, *a);
-    return s.run_here(c, *a);
+    return s.run_again(c, *a);
   }
   if (counts_nothing(s, c)) [[unlikely]]
     return MPI_SUCCESS;

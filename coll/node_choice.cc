@@ -56,11 +56,17 @@ std::byte* TeamState::take_wide(uint64_t bytes) {
   return memory;
 }
 
+Status TeamState::reduce_as(const Call& c, const void* in, void* out, const type::Datatype& type, Order order) {
+  const uint64_t count = reduced_count(c);
+  return c.what == Collective::allreduce ? node_->allreduce(in, out, count, type, *c.op, order)
+                                         : node_->reduce(in, out, count, type, *c.op, c.root, order);
+}
+
 /// allreduce and reduce in shared memory, in the type that they are computed in.
 Status TeamState::reduce_here(const Call& c, const Agreed& a, const void* in) {
   const type::Datatype &type = reduced_type(c), &working = working_type(c);
   const uint64_t count = reduced_count(c);
-  const bool all = c.what == Collective::allreduce, result = all || c.root == static_cast<int>(team_.rank());
+  const bool result = c.what == Collective::allreduce || c.root == static_cast<int>(team_.rank());
   void* out = c.out;
   if (&working != &type) {
     out = take_wide(count * working.size);
@@ -68,9 +74,7 @@ Status TeamState::reduce_here(const Call& c, const Agreed& a, const void* in) {
     widen(c, in, out, count);
     in = out;
   }
-  const Order order = order_here(a);
-  const Status status =
-      all ? node_->allreduce(in, out, count, working, *c.op, order) : node_->reduce(in, out, count, working, *c.op, c.root, order);
+  const Status status = reduce_as(c, in, out, working, order_here(a));
   if (&working != &type && result && status == Status::ok) narrow(c, out, c.out, count);
   return status;
 }
@@ -132,12 +136,16 @@ int TeamState::run_here(const Call& c, const Agreed& a) {
   return status == Status::ok ? MPI_SUCCESS : fail(status);
 }
 
+int TeamState::run_again(const Call& c, const Agreed& a) {
+  if (a.pattern != Pattern::reduce && a.pattern != Pattern::allreduce) return run_here(c, a);
+  const Status status = reduce_as(c, operand(c), c.out, reduced_type(c), Order::chain);
+  return status == Status::ok ? MPI_SUCCESS : fail(status);
+}
+
 void TeamState::remember(const Call& c, const Agreed& a) {
   const bool plain = !c.op || (c.op->predefined && c.terms == 0 && !op::wide_type(*c.op, reduced_type(c)));
   const type::Datatype* const type = type_of(c);
-  const bool known =
-      a.pattern == Pattern::barrier || a.pattern == Pattern::bcast || a.pattern == Pattern::reduce || a.pattern == Pattern::allreduce;
-  latest_.here = known && plain && (!type || type->predefined) && !a.ordered && !groups_ && !ledger_;
+  latest_.here = !a.uneven && plain && (!type || type->predefined) && !a.ordered && !groups_ && !ledger_;
   if (latest_.here) latest_ = {.here = true, .what = c.what, .op = c.op, .type = type, .count = reduced_count(c), .agreed = a};
 }
 

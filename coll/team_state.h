@@ -66,10 +66,11 @@ class TeamState {
   }
   /// Runs a call in shared memory.
   int run_here(const Call&, const Agreed&);
+  /// Runs one that is like_latest(): nothing is wide or has an order of its own.
+  int run_again(const Call&, const Agreed&);
 
  private:
-  /// The latest barrier, broadcast or reduction that ran in shared memory; types and operations are predefined ones, which stay what they
-  /// are.
+  /// The latest call that ran in shared memory; types and operations are predefined ones, which stay what they are.
   struct Latest {
     bool here = false;
     Collective what = Collective::barrier;
@@ -97,6 +98,7 @@ class TeamState {
   Word look_up(Agreed);
   bool node_wanted(const Agreed&);
   Order order_here(const Agreed&);
+  Status reduce_as(const Call&, const void* in, void* out, const type::Datatype&, Order);
   Status reduce_here(const Call&, const Agreed&, const void* in);
   Status scatter_sums_here(const Call&, const void* in);
   std::byte* take_wide(uint64_t bytes);

@@ -22,6 +22,9 @@ constexpr uint64_t even_share(uint64_t count, uint64_t most, uint32_t ranks) {
   return std::min(most, (share + kUnit - 1) / kUnit * kUnit);
 }
 
+/// Of contiguous data.
+std::byte* start_of(const pml::Buffer& b) { return static_cast<std::byte*>(b.address) + b.type->origin; }
+
 constexpr size_t page_up(size_t n) { return (n + 4095) & ~size_t{4095}; }
 
 }  // namespace
@@ -44,6 +47,7 @@ Segment::Segment(pml::Team& team, std::byte* memory, bool roomy, const Plan& pla
       memory_(memory),
       roomy_(roomy),
       plan_(plan),
+      stride_(plan.areas()),
       groups_(groups.empty() ? std::nullopt : std::optional<Hosts>(groups)),
       patience_(crowded(team.lane().boot().job()) ? 4 : kLooks, kLooks) {
   desks_ = reinterpret_cast<Desk*>(memory + sizeof(Header));
@@ -153,7 +157,7 @@ inline Status Segment::bcast_piece(uint64_t bytes, bool sends, Move move) {
 Status Segment::bcast(const pml::Buffer& buffer, int root) {
   const bool sends = rank_ == static_cast<uint32_t>(root);
   if (const uint64_t bytes = buffer.count * buffer.type->size; bytes && is_brief(bytes) && buffer.type->contiguous) {
-    std::byte* const data = static_cast<std::byte*>(buffer.address) + buffer.type->origin;
+    std::byte* const data = start_of(buffer);
     return bcast_piece<true>(bytes, sends, [=](std::byte* place) { copy_few(sends ? place : data, sends ? data : place, bytes); });
   }
   type::Cursor cursor(buffer.address, buffer.count, *buffer.type);
@@ -205,6 +209,7 @@ Status Segment::allreduce(const void* in, void* out, uint64_t count, const type:
   auto* to = static_cast<std::byte*>(out);
   if ((size_ <= kFlat || !roomy_) && count * type.size > kSharedOut && most_shared(type.size) > 0)
     return allreduce_shared_out(from, to, {count, type, op, order});
+  if (count * type.size <= plan_.chunk) return count ? allreduce_chunk(from, to, {count, type, op, order}) : Status::ok;
   const uint64_t step = plan_.chunk / type.size;
   for (uint64_t done = 0; done < count; done += step) {
     const uint64_t offset = done * type.size;
@@ -286,7 +291,9 @@ Status Segment::allreduce_in_groups(uint64_t n, std::byte* out, const Work& work
 Status Segment::reduce(const void* in, void* out, uint64_t count, const type::Datatype& type, const op::Op& op, int root, Order order) {
   const auto* from = static_cast<const std::byte*>(in);
   auto* to = static_cast<std::byte*>(out);
-  const uint64_t step = count * type.size <= plan_.share ? count : plan_.share / type.size;
+  if (count * type.size <= plan_.share) [[likely]]
+    return count ? reduce_chunk(from, to, {count, type, op, order}, static_cast<uint32_t>(root)) : Status::ok;
+  const uint64_t step = plan_.share / type.size;
   for (uint64_t done = 0; done < count; done += step) {
     const uint64_t offset = done * type.size;
     const Status s = reduce_chunk(from + offset, to ? to + offset : nullptr, {std::min(step, count - done), type, op, order},
@@ -343,14 +350,25 @@ Status Segment::exchange_blocks(type::Cursor mine, const pml::Buffer& out, uint6
   return Status::ok;
 }
 
+/// Of contiguous data of at most Brief::most bytes a rank.
+Status Segment::exchange_brief(const std::byte* in, std::byte* out, uint64_t block, bool to_each) {
+  const uint64_t bytes = to_each ? size_ * block : block, own = to_each ? rank_ * block : 0;
+  return exchange(
+      bytes, [=](std::byte* place) { copy_few(place, in, bytes); },
+      [=](uint32_t r, const std::byte* theirs) { copy_few(out + r * block, theirs + own, block); });
+}
+
 Status Segment::allgather(const pml::Buffer& in, const pml::Buffer& out) {
-  const type::Cursor mine(in.address, in.count, *in.type);
-  return exchange_blocks(mine, out, mine.total(), false);
+  const uint64_t block = in.count * in.type->size;
+  if (is_brief(block) && in.type->contiguous && out.type->contiguous) return exchange_brief(start_of(in), start_of(out), block, false);
+  return exchange_blocks(type::Cursor(in.address, in.count, *in.type), out, block, false);
 }
 
 Status Segment::alltoall(const pml::Buffer& in, const pml::Buffer& out) {
-  const type::Cursor mine(in.address, in.count * size_, *in.type);
-  return exchange_blocks(mine, out, mine.total() / size_, true);
+  const uint64_t block = in.count * in.type->size;
+  if (is_brief(block * size_) && in.type->contiguous && out.type->contiguous)
+    return exchange_brief(start_of(in), start_of(out), block, true);
+  return exchange_blocks(type::Cursor(in.address, in.count * size_, *in.type), out, block, true);
 }
 
 /// The ranks' shares of a reduction, one each: all give the others what is theirs, and the own share is combined in `to`. `part(r)` is rank

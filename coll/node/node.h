@@ -121,12 +121,12 @@ class Segment {
   Desk& desk(uint32_t rank) { return desks_[rank]; }
   std::byte* data(Line& line, std::byte* area, uint64_t bytes) { return bytes <= kInline ? line.data : area; }
   /// A rank's slots: for what it offers, for its operands of reduces, and, if there are groups, for sums.
-  std::byte* areas_of(uint32_t rank) { return areas_ + rank * plan_.areas(); }
+  std::byte* areas_of(uint32_t rank) { return areas_ + rank * stride_; }
   std::byte* offer_area(uint32_t rank, int parity) { return areas_of(rank) + static_cast<uint32_t>(parity) * plan_.chunk; }
   /// What a rank gives in this round.
   std::byte* offered(uint32_t rank, uint64_t bytes) {
     const int parity = static_cast<int>(allreduces_ & 1);
-    return data(desk(rank).offer[parity], offer_area(rank, parity), bytes);
+    return bytes <= kInline ? desk(rank).offer[parity].data : offer_area(rank, parity);
   }
   /// Something that stands for others to take.
   struct Place {
@@ -177,6 +177,7 @@ class Segment {
   std::byte* scratch();
   template <class Give, class Take>
   Status exchange(uint64_t bytes, Give give, Take take);
+  Status exchange_brief(const std::byte* in, std::byte* out, uint64_t block, bool to_each);
   Status exchange_blocks(type::Cursor mine, const pml::Buffer& out, uint64_t block, bool to_each);
   /// A rank's share of what is reduced: its first element here, and how many there are.
   struct Share {
@@ -200,6 +201,7 @@ class Segment {
   std::byte* const memory_;
   const bool roomy_;
   const Plan plan_;
+  const uint64_t stride_;              // from one rank's slots to the next
   const std::optional<Hosts> groups_;  // of ranks that meet among themselves first
   Desk* desks_;
   Line* pieces_;  // kLongs of them

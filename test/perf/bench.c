@@ -113,12 +113,12 @@ static void do_barrier(int n) {
 static void do_bcast(int n) { MPI_Bcast(send_buffer, n, MPI_DOUBLE, 0, MPI_COMM_WORLD); }
 static void do_reduce(int n) { MPI_Reduce(send_buffer, receive_buffer, n, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD); }
 static void do_allreduce(int n) { MPI_Allreduce(send_buffer, receive_buffer, n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD); }
-static void do_allgather(int n) {
-  MPI_Allgather(send_buffer, n / ranks, MPI_DOUBLE, receive_buffer, n / ranks, MPI_DOUBLE, MPI_COMM_WORLD);
-}
-static void do_alltoall(int n) { MPI_Alltoall(send_buffer, n / ranks, MPI_DOUBLE, receive_buffer, n / ranks, MPI_DOUBLE, MPI_COMM_WORLD); }
+/* A rank's part of n elements: at least one, as calls that move nothing need not do anything. */
+static int part(int n) { return n > ranks ? n / ranks : 1; }
+static void do_allgather(int n) { MPI_Allgather(send_buffer, part(n), MPI_DOUBLE, receive_buffer, part(n), MPI_DOUBLE, MPI_COMM_WORLD); }
+static void do_alltoall(int n) { MPI_Alltoall(send_buffer, part(n), MPI_DOUBLE, receive_buffer, part(n), MPI_DOUBLE, MPI_COMM_WORLD); }
 static void do_reduce_scatter(int n) {
-  MPI_Reduce_scatter_block(send_buffer, receive_buffer, n / ranks, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+  MPI_Reduce_scatter_block(send_buffer, receive_buffer, part(n), MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
 }
 
 static void time_collective(const char* name, collective* run, long bytes) {
