@@ -21,7 +21,7 @@ class Rover {
   }
 
  private:
-  static constexpr uint64_t kYields = 512;             // by so many it can be told whether they lead to switches
+  static constexpr uint64_t kYields = 64;              // by so many it can be told whether they lead to switches
   static constexpr uint64_t kPause_ns = 30'000'000;    // three ticks of what /proc/stat counts
   static constexpr uint64_t kNapPause_ns = 1'000'000;  // at first; a nap takes some 60 us
   static constexpr unsigned kNaps = 7, kEagerLooks = 8, kMostDoublings = 7;
