@@ -345,6 +345,9 @@ def read_options():
         parser.error("no LIBRARY")
     if options.picture and len(options.libraries) == 1:
         parser.error("a picture shows ratios: name another installation to compare with")
+    for path in filter(None, (options.json, options.markdown, options.picture)):
+        if not pathlib.Path(path).absolute().parent.is_dir():
+            parser.error(f"{path} cannot be written: there is no such folder")
     if len({of.name for of in options.libraries}) < len(options.libraries):
         parser.error("two installations have one name: NAME=PREFIX gives another")
     for of in options.libraries:
