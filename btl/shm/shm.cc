@@ -32,8 +32,9 @@ namespace {
 using namespace shm;
 
 config::Bytes ring_variable("shm", "ring", "0",
-                            "Memory for messages from one process of a node to another; 0: by the number of ranks on the node, 2M for two, "
-                            "512K for eight, 32K from 32 on.");
+                            "Memory for messages from one process of a node to another; 0: by the number of ranks on the node, the size of "
+                            "a CPU's L2 cache for two, "
+                            "256K for eight, 32K from 32 on.");
 config::Bytes get_from_variable(
     "shm", "get_from", "0",
     "Bytes from which a message between two processes of a node is copied once, by the kernel, instead of twice, by both of them; 0: 64M. "
@@ -322,6 +323,8 @@ Result<Endpoint*> ShmTransport::connect(ProcessId who, const boot::Blob& blob, v
   auto segment = Segment::attach(*peer);
   if (!segment) return segment.failure();
   const bool direct = caps_.get && copy::can_read(peer->pid, peer->cookie_address, peer->cookie);
+  // Where more ranks share the node in another job, its rings are smaller.
+  caps_.max_inline = caps_.max_buffered = std::min(caps_.max_buffered, Shape::of(peer->ring_bytes).max_payload());
   auto endpoint = std::make_unique<ShmEndpoint>(*this, who, *peer, std::move(*segment), direct);
   endpoint->cookie = cookie;
   for (Inbound& in : inbound_)

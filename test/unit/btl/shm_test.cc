@@ -453,6 +453,26 @@ TEST_CASE("shm: direct access can be turned off", "[shm]") {
   CHECK_FALSE(open_shm({*node.boots[0]}));
 }
 
+TEST_CASE("shm: payloads fit the rings of all who have been met", "[shm]") {
+  auto boots = boot::open_fake(2);
+  auto a = std::move(*open_shm({*boots[0]}));
+  Setting small("WEFT_SHM_RING", "16K");
+  auto b = std::move(*open_shm({*boots[1]}));
+  Endpoint* const to_b = *a->connect({0, 1}, b->address(), Mailbox::cookie(1));
+  Endpoint* const to_a = *b->connect({0, 0}, a->address(), Mailbox::cookie(0));
+  CHECK(a->caps().max_inline == b->caps().max_inline);
+  CHECK(a->caps().max_buffered == b->caps().max_buffered);
+  const std::vector<std::byte> data(a->caps().max_buffered, std::byte{3});
+  Mailbox box;
+  for (uint64_t i = 0; i < 9; ++i) {
+    REQUIRE(to_b->try_inline(numbered(i, uint32_t(data.size())), data.data()) == Status::ok);
+    REQUIRE(to_a->try_inline(numbered(i, uint32_t(data.size())), data.data()) == Status::ok);
+    a->poll(box);
+    b->poll(box);
+  }
+  CHECK(box.mails.size() == 18);
+}
+
 TEST_CASE("shm: too little memory is a clear error", "[shm]") {
   auto boots = boot::open_fake(2);
   SECTION("limit on file sizes") {
