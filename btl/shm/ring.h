@@ -130,8 +130,8 @@ class Producer {
 
   /// `write(std::byte* to, uint32_t from, uint32_t n)` puts n bytes of the payload there, those from `from` on; each once, in order.
   /// False: no room, nothing was written.
-  /// `alone`: no other message is likely to follow at once, so that the payload had better grow; others are copied out while the next come
-  /// in.
+  /// `alone`: no other message is likely to follow at once, so that the payload had better grow, and keep to lines that have been in use;
+  /// others are copied out while the next come in.
   template <class Write>
   bool push(const Header& h, bool alone, Write&& write) {
     if (tail_ == limit_ && !refresh()) [[unlikely]]

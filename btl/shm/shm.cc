@@ -32,9 +32,8 @@ namespace {
 using namespace shm;
 
 config::Bytes ring_variable("shm", "ring", "0",
-                            "Memory for messages from one process of a node to another; 0: by the number of ranks on the node, the size of "
-                            "a CPU's L2 cache for two, "
-                            "256K for eight, 32K from 32 on.");
+                            "Memory for messages from one process of a node to another; 0: by the number of ranks on the node, "
+                            "the size of a CPU's L2 cache for two, 256K for eight, 32K from 32 on.");
 config::Bytes get_from_variable(
     "shm", "get_from", "0",
     "Bytes from which a message between two processes of a node is copied once, by the kernel, instead of twice, by both of them; 0: 64M. "

@@ -22,6 +22,17 @@ constexpr uint64_t even_share(uint64_t count, uint64_t most, uint32_t ranks) {
   return std::min(most, (share + kUnit - 1) / kUnit * kUnit);
 }
 
+/// Calls `part(first, n)` for `count` elements, as many at a time as fit into `most` bytes.
+template <class Part>
+inline Status in_steps(uint64_t count, uint64_t unit, uint64_t most, Part part) {
+  if (count * unit <= most) [[likely]]
+    return count ? part(0, count) : Status::ok;
+  const uint64_t step = most / unit;
+  for (uint64_t first = 0; first < count; first += step)
+    if (const Status s = part(first, std::min(step, count - first)); s != Status::ok) return s;
+  return Status::ok;
+}
+
 /// Of contiguous data.
 std::byte* start_of(const pml::Buffer& b) { return static_cast<std::byte*>(b.address) + b.type->origin; }
 
@@ -209,14 +220,9 @@ Status Segment::allreduce(const void* in, void* out, uint64_t count, const type:
   auto* to = static_cast<std::byte*>(out);
   if ((size_ <= kFlat || !roomy_) && count * type.size > kSharedOut && most_shared(type.size) > 0)
     return allreduce_shared_out(from, to, {count, type, op, order});
-  if (count * type.size <= plan_.chunk) return count ? allreduce_chunk(from, to, {count, type, op, order}) : Status::ok;
-  const uint64_t step = plan_.chunk / type.size;
-  for (uint64_t done = 0; done < count; done += step) {
-    const uint64_t offset = done * type.size;
-    const Status s = allreduce_chunk(from + offset, to + offset, {std::min(step, count - done), type, op, order});
-    if (s != Status::ok) return s;
-  }
-  return Status::ok;
+  return in_steps(count, type.size, plan_.chunk, [&](uint64_t first, uint64_t n) {
+    return allreduce_chunk(from + first * type.size, to + first * type.size, {n, type, op, order});
+  });
 }
 
 /// An operand slot is written again two rounds later. By then all ranks have come to the round between, so they are done with it.
@@ -291,16 +297,9 @@ Status Segment::allreduce_in_groups(uint64_t n, std::byte* out, const Work& work
 Status Segment::reduce(const void* in, void* out, uint64_t count, const type::Datatype& type, const op::Op& op, int root, Order order) {
   const auto* from = static_cast<const std::byte*>(in);
   auto* to = static_cast<std::byte*>(out);
-  if (count * type.size <= plan_.share) [[likely]]
-    return count ? reduce_chunk(from, to, {count, type, op, order}, static_cast<uint32_t>(root)) : Status::ok;
-  const uint64_t step = plan_.share / type.size;
-  for (uint64_t done = 0; done < count; done += step) {
-    const uint64_t offset = done * type.size;
-    const Status s = reduce_chunk(from + offset, to ? to + offset : nullptr, {std::min(step, count - done), type, op, order},
-                                  static_cast<uint32_t>(root));
-    if (s != Status::ok) return s;
-  }
-  return Status::ok;
+  return in_steps(count, type.size, plan_.share, [&](uint64_t first, uint64_t n) {
+    return reduce_chunk(from + first * type.size, to ? to + first * type.size : nullptr, {n, type, op, order}, static_cast<uint32_t>(root));
+  });
 }
 
 /// Lets the rank write what it gives, and look at what each has given. Slots are those of allreduce, and so are rounds, after each of which

@@ -126,7 +126,7 @@ class Segment {
   /// What a rank gives in this round.
   std::byte* offered(uint32_t rank, uint64_t bytes) {
     const int parity = static_cast<int>(allreduces_ & 1);
-    return bytes <= kInline ? desk(rank).offer[parity].data : offer_area(rank, parity);
+    return data(desk(rank).offer[parity], offer_area(rank, parity), bytes);
   }
   /// Something that stands for others to take.
   struct Place {
