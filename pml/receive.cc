@@ -352,7 +352,7 @@ Unexpected& Lane::store(Peer& from, const btl::Header& h, const std::byte* paylo
   u->header = h;
   u->peer = &from;
   u->payload = reinterpret_cast<std::byte*>(u + 1);
-  if (h.length) memcpy(u->payload, payload, h.length);
+  if (h.length) copy_out(u->payload, payload, h.length);
   counters_.unexpected_bytes += h.length + kMessageCost;
   counters_.unexpected_bytes_peak = std::max(counters_.unexpected_bytes_peak, counters_.unexpected_bytes);
   return *u;

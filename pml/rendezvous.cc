@@ -5,6 +5,7 @@
 
 #include "include/mpi.h"
 #include "pml/lane.h"
+#include "runtime/base/copy.h"
 #include "runtime/base/error.h"
 
 namespace weft::pml {
@@ -110,7 +111,7 @@ void Lane::on_fragment(Peer& from, const btl::Header& h, const std::byte* payloa
     bulk.cursor.seek(offset);
     bulk.cursor.unpack(payload, h.length);
   } else if (payload != t->base + offset) {
-    memcpy(t->base + offset, payload, h.length);
+    copy_out(t->base + offset, payload, h.length);
   }
   bulk.counted |= (h.flags & kCounted) != 0;
   landed(*t, h.length);

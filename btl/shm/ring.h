@@ -6,6 +6,8 @@
 // consumer polls that one word, nothing has to be cleared, and no index is shared on the way of a message. The consumer reports
 // what it has freed in a line of its own, which the producer reads only when it believes the ring to be full, or is about to take more of
 // the area into use: if there is room at the beginning, short payloads wrap early, so that they go through few lines, which stay in caches.
+// Long ones go through all of it, so that the consumer's cache has let go of lines by the time they are written again; or through cells
+// (cells.h), which both sides write in turns.
 //
 // A payload of some KiB grows before the consumer's eyes: its slot is stored first, then the payload piece by piece, each counted in a line
 // of the producer's. So the consumer, who knows by then where it belongs, copies one piece out while the next is copied in.
@@ -19,6 +21,8 @@
 #include <cstring>
 
 #include "btl/btl.h"
+#include "btl/shm/cells.h"
+#include "btl/shm/pages.h"
 #include "runtime/base/copy.h"
 
 namespace weft::btl::shm {
@@ -26,13 +30,16 @@ namespace weft::btl::shm {
 constexpr size_t kLine = 64;
 constexpr uint32_t kSlotPayload = 40;
 constexpr uint32_t kPhaseBit = 1u << 31;
-constexpr uint32_t kGrowsBit = 1u << 30;               ///< the payload follows its slot
-constexpr uint32_t kWrapBit = 1u << 29;                ///< the payload lies at the beginning of the area: what is behind is left out
-constexpr uint32_t kBrief = 256;                       ///< payloads of which many lie in a page
-constexpr uint32_t kTouch = 4096, kWiden = 192 << 10;  ///< the area is taken into use by so much, for brief and other payloads
-constexpr uint32_t kMostSlots = 512;                   ///< lines that both caches keep
-constexpr uint32_t kGrowsFrom = 32 << 10;              ///< payloads that grow are no shorter
-constexpr uint32_t kClaimed = 6;                       ///< who writes slots claims the one so far ahead: as many pass while a line comes
+constexpr uint32_t kGrowsBit = 1u << 30;              ///< the payload follows its slot
+constexpr uint32_t kWrapBit = 1u << 29;               ///< the payload lies at the beginning of the area: what is behind is left out
+constexpr uint32_t kCellBit = 1u << 28;               ///< the payload lies in the cell that the slot names
+constexpr uint32_t kBrief = 256;                      ///< payloads of which many lie in a page
+constexpr uint32_t kPage = 4096, kWiden = 192 << 10;  ///< the area is taken into use by so much, for brief and other payloads
+constexpr uint32_t kMostSlots = 512;                  ///< lines that both caches keep
+constexpr uint32_t kGrowsFrom = 32 << 10;             ///< payloads that grow are no shorter
+constexpr uint32_t kClaimed = 6;                      ///< who writes slots claims the one so far ahead: as many pass while a line comes
+constexpr uint32_t kCellFrom = 512;                   ///< payloads for which a cell is worth it
+constexpr uint32_t kTouchesFrom = 1024;               ///< payloads for which it pays to ask where they belong, to copy them here
 constexpr uint32_t kPieceFrom = 8 << 10, kPiece = 16 << 10;  ///< by so much at a time: a quarter of the payload within these
 
 /// One message as it lies in memory: a Header whose length word doubles as the ready flag, and a short payload.
@@ -60,18 +67,22 @@ struct alignas(2 * kLine) Grown {
   std::atomic<uint64_t> bytes;
 };
 
-/// How a ring of `bytes` is divided: the Freed and the Grown line, a power of two of slots (an eighth at most), the bulk area.
+/// How a ring of `bytes` is divided: the Freed and the Grown line, a power of two of slots (an eighth at most), the bulk area, cells (a
+/// third at most).
 struct Shape {
   static constexpr uint32_t grown_offset = sizeof(Freed), slots_offset = grown_offset + uint32_t{sizeof(Grown)};
   uint32_t slots;
   uint32_t bulk_offset;
   uint32_t bulk_bytes;
+  uint32_t cells;
 
   static constexpr Shape of(uint32_t bytes) {
     const uint32_t slots = std::min(kMostSlots, std::bit_floor(bytes / 8 / uint32_t{kLine}));
     const uint32_t bulk_offset = slots_offset + slots * uint32_t{kLine};
-    return {slots, bulk_offset, bytes - bulk_offset};
+    const uint32_t cells = std::min(Cells::kMost, bytes / 3 / Cells::kBytes);
+    return {slots, bulk_offset, bytes - bulk_offset - cells * Cells::kBytes, cells};
   }
+  constexpr uint32_t cells_offset() const { return bulk_offset + bulk_bytes; }
   /// Largest payload: several must fit, so that senders who run ahead do not wait for each.
   constexpr uint32_t max_payload() const { return std::bit_floor(bulk_bytes / 3); }
 };
@@ -118,20 +129,22 @@ inline void copy_long(std::byte* to, const std::byte* from, size_t n) { copy_byt
 class Producer {
  public:
   Producer() = default;
-  Producer(std::byte* ring, uint32_t bytes)
+  /// `cells`: what is shared with the consumer's process, if there is anything.
+  Producer(std::byte* ring, uint32_t bytes, Cells* cells = nullptr)
       : shape_(Shape::of(bytes)),
         slots_(reinterpret_cast<Slot*>(ring + Shape::slots_offset)),
         freed_(reinterpret_cast<Freed*>(ring)),
         grown_(reinterpret_cast<Grown*>(ring + Shape::grown_offset)),
         bulk_(ring + shape_.bulk_offset),
+        cells_(cells),
         placement_(shape_.bulk_bytes),
         limit_(shape_.slots),
         bulk_limit_(shape_.bulk_bytes) {}
 
   /// `write(std::byte* to, uint32_t from, uint32_t n)` puts n bytes of the payload there, those from `from` on; each once, in order.
   /// False: no room, nothing was written.
-  /// `alone`: no other message is likely to follow at once, so that the payload had better grow, and keep to lines that have been in use;
-  /// others are copied out while the next come in.
+  /// `alone`: no other message is likely to follow at once, so that the payload had better grow; others are copied out while the next come
+  /// in.
   template <class Write>
   bool push(const Header& h, bool alone, Write&& write) {
     if (tail_ == limit_ && !refresh()) [[unlikely]]
@@ -179,30 +192,43 @@ class Producer {
   template <class Write>
   bool push_long(const Header& h, bool alone, Write& write) {
     Slot& slot = slots_[tail_ & (shape_.slots - 1)];
-    Placement::Place place = placement_.next(h.length);
     uint32_t word = h.length;
-    if (place.next > touched_ && wraps_early(place, alone)) [[unlikely]] {
-      placement_.wrap();
-      place = placement_.next(h.length);
-      word |= kWrapBit;
-    }
-    if (placement_.total() + place.taken > bulk_limit_) {
-      refresh();
-      if (placement_.total() + place.taken > bulk_limit_) return false;
-    }
-    placement_.advance(place);
-    if (alone && h.length >= kGrowsFrom) {
-      grow(slot, h, word, bulk_ + place.offset, write);
+    std::byte* to = nullptr;
+    Placement::Place place{};
+    if (h.length >= kCellFrom && h.length <= Cells::kBytes && cells_ && cells_->any()) {
+      const uint8_t cell = cells_->take();
+      slot.payload[0] = std::byte{cell};
+      word |= kCellBit;
+      to = cells_->at(cell);
     } else {
-      write(bulk_ + place.offset, 0, h.length);
+      place = place_for(h.length, word);
+      if (placement_.total() + place.taken > bulk_limit_) return false;
+      placement_.advance(place);
+      to = bulk_ + place.offset;
+    }
+    if (alone && h.length >= kGrowsFrom) {
+      grow(slot, h, word, to, write);
+    } else {
+      write(to, 0, h.length);
       store(slot, h, word);
-      if (place.taken <= kBrief) {
-        claim_slot();
-        claim_payload(place);
-      }
+    }
+    if (place.taken > 0 && place.taken <= kBrief) {
+      claim_slot();
+      claim_payload(place);
     }
     ++tail_;
     return true;
+  }
+  /// Where a payload is to lie, which may not be free. Wraps early, and says so in `word`, where that is better.
+  Placement::Place place_for(uint32_t length, uint32_t& word) {
+    Placement::Place place = placement_.next(length);
+    if (place.next > touched_ && wraps_early(place)) [[unlikely]] {
+      placement_.wrap();
+      place = placement_.next(length);
+      word |= kWrapBit;
+    }
+    if (placement_.total() + place.taken > bulk_limit_) refresh();
+    return place;
   }
   template <class Write>
   [[gnu::noinline]] void grow(Slot& slot, const Header& h, uint32_t word, std::byte* to, Write& write) {
@@ -217,15 +243,17 @@ class Producer {
     }
   }
   /// The area is about to be taken into use further than before. True if the payload had better lie at its beginning, where there is room
-  /// by now, and for one more like it, as what is left out counts until the consumer has passed it: a page not yet touched costs both sides
-  /// a fault. Streams go on: they are faster through lines that the consumer's cache has let go of; those of less than a page up to kWiden.
-  [[gnu::noinline]] bool wraps_early(const Placement::Place& place, bool alone) {
+  /// by now, and for one more like it, as what is left out counts until the consumer has passed it. Those of a page and more go on: they
+  /// are faster through lines that the consumer's cache has let go of; streams of shorter ones, which would touch many pages in vain, up to
+  /// kWiden.
+  [[gnu::noinline]] bool wraps_early(const Placement::Place& place) {
     refresh();
     const uint64_t under_way = placement_.total() + shape_.bulk_bytes - bulk_limit_;
-    const bool streams = place.taken >= kTouch ? !alone : under_way > 0 && place.next <= kWiden;
-    if (!streams && under_way + 2 * place.taken <= placement_.offset()) return true;
-    const uint32_t step = place.taken <= kBrief ? kTouch : kWiden;
-    touched_ = (place.next + step - 1) / step * step;
+    const bool goes_on = place.taken > kBrief || (under_way > 0 && place.next <= kWiden);
+    if (!goes_on && under_way + 2 * place.taken <= placement_.offset()) return true;
+    const uint32_t step = place.taken <= kBrief ? kPage : kWiden, before = touched_;
+    touched_ = std::max(touched_, std::min(shape_.bulk_bytes, (place.next + step - 1) / step * step));
+    if (touched_ > before + kPage) populate(bulk_ + before, touched_ - before);
     return false;
   }
   bool refresh() {
@@ -240,6 +268,7 @@ class Producer {
   Freed* freed_ = nullptr;
   Grown* grown_ = nullptr;
   std::byte* bulk_ = nullptr;
+  Cells* cells_ = nullptr;
   Placement placement_{0};
   uint32_t touched_ = 0;  // bytes of the bulk area in use so far
   uint64_t tail_ = 0;
@@ -251,12 +280,13 @@ class Producer {
 /// The receiving side.
 class Consumer {
  public:
-  Consumer(std::byte* ring, uint32_t bytes)
+  Consumer(std::byte* ring, uint32_t bytes, Cells* cells = nullptr)
       : shape_(Shape::of(bytes)),
         slots_(reinterpret_cast<Slot*>(ring + Shape::slots_offset)),
         freed_(reinterpret_cast<Freed*>(ring)),
         grown_(reinterpret_cast<Grown*>(ring + Shape::grown_offset)),
         bulk_(ring + shape_.bulk_offset),
+        cells_(cells),
         placement_(shape_.bulk_bytes) {}
 
   bool ready() const { return (slots_[head_ & (shape_.slots - 1)].word.load(std::memory_order_acquire) & kPhaseBit) == phase(); }
@@ -277,56 +307,87 @@ class Consumer {
 
   template <class Deliver, class Land, class Broken>
   bool take_one(Deliver&& deliver, Land&& land, Broken&& broken) {
-    const Slot& slot = slots_[head_ & (shape_.slots - 1)];
+    Slot& slot = slots_[head_ & (shape_.slots - 1)];
     const uint32_t word = slot.word.load(std::memory_order_acquire);
     if ((word & kPhaseBit) != phase()) {
       // Else a short payload would come after its slot, not with it. In a page not yet touched there is nothing to be had.
-      if (placement_.offset() % kTouch != 0) __builtin_prefetch(bulk_ + placement_.offset());
+      if (placement_.offset() % kPage != 0) __builtin_prefetch(bulk_ + placement_.offset());
       return false;
     }
-    const uint32_t length = word & (kWrapBit - 1);
+    const uint32_t length = word & (kCellBit - 1);
     const Header h{slot.context, slot.tag, slot.source, length, slot.sequence, slot.kind, slot.flags};
     if (length <= kSlotPayload) {
       deliver(h, slot.payload);
     } else {
-      if (length > shape_.bulk_bytes || (growing_ && !(word & kGrowsBit))) [[unlikely]] {
+      if (growing_ ? !(word & kGrowsBit) : !locate(slot, word, length)) [[unlikely]] {
         broken();
         return false;
       }
-      if (word & kWrapBit && !growing_) placement_.wrap();
-      if (word & kGrowsBit) {
-        if (!take_growing(h, deliver, land)) return false;
-      } else {
-        const Placement::Place place = placement_.next(length);
-        deliver(h, bulk_ + place.offset);
-        placement_.advance(place);
-      }
-      freed_->bulk.store(placement_.total(), std::memory_order_release);
+      if (!(word & kGrowsBit))
+        pass(h, deliver, land);
+      else if (!take_growing(h, deliver, land))
+        return false;
+      leave();
     }
+    if (touching_pays) touch(&slot, 1);
     ++head_;
     return true;
   }
 
+  /// Delivers a longer message that is complete.
+  template <class Deliver, class Land>
+  void pass(const Header& h, Deliver& deliver, Land& land) {
+    std::byte* const to = touching_pays && cell_ == kNoCell && h.length >= kTouchesFrom ? land(h) : nullptr;
+    if (to) copy_and_touch(to, payload_, h.length);
+    deliver(h, to ? to : payload_);
+  }
+  /// Finds a longer payload; false: no Producer would put it there.
+  bool locate(const Slot& slot, uint32_t word, uint32_t length) {
+    cell_ = kNoCell;
+    if (word & kCellBit) {
+      const uint8_t cell = Cells::named(slot.payload[0]);
+      if (!cells_ || length > Cells::kBytes || !cells_->lent(cell)) return false;
+      cell_ = cell;
+      payload_ = cells_->at(cell);
+      return true;
+    }
+    if (length > shape_.bulk_bytes) return false;
+    if (word & kWrapBit) placement_.wrap();
+    place_ = placement_.next(length);
+    payload_ = bulk_ + place_.offset;
+    return true;
+  }
+  /// A longer payload has been read.
+  void leave() {
+    if (cell_ != kNoCell) return cells_->keep(cell_);
+    placement_.advance(place_);
+    freed_->bulk.store(placement_.total(), std::memory_order_release);
+  }
+  /// Copies a longer payload, or a piece of it, to where it belongs. A cell is written here next, the ring by the producer.
+  void take_part(std::byte* to, std::byte* from, size_t n) const {
+    if (touching_pays && cell_ == kNoCell)
+      copy_and_touch(to, from, n);
+    else
+      copy_out(to, from, n);
+  }
   /// Copies what has been added to a payload to where it belongs. True when that was the rest, and the message is delivered.
   template <class Deliver, class Land>
   [[gnu::noinline]] bool take_growing(const Header& now, Deliver& deliver, Land& land) {
     if (!growing_) growth_ = {now, nullptr, 0};  // kept: what stands in memory may be changed by its producer
     const bool begins = !growing_;
     const Header h = growth_.header;
-    const Placement::Place place = placement_.next(h.length);
     const uint64_t grown = grown_->bytes.load(std::memory_order_acquire) - grown_bytes_;
     const auto there = std::max(growth_.copied, static_cast<uint32_t>(std::min<uint64_t>(grown, h.length)));
     const bool whole = there == h.length;
     growing_ = !whole;
     if (begins ? !whole : growth_.landing != nullptr) growth_.landing = land(h);  // each time: the receive may have ended
     if (growth_.landing) {
-      std::memcpy(growth_.landing + growth_.copied, bulk_ + place.offset + growth_.copied, there - growth_.copied);
+      take_part(growth_.landing + growth_.copied, payload_ + growth_.copied, there - growth_.copied);
       growth_.copied = there;
     }
     if (!whole) return false;
     grown_bytes_ += h.length;
-    placement_.advance(place);
-    deliver(h, growth_.landing ? growth_.landing : bulk_ + place.offset);
+    deliver(h, growth_.landing ? growth_.landing : payload_);
     return true;
   }
 
@@ -342,7 +403,13 @@ class Consumer {
   Freed* freed_;
   Grown* grown_;
   std::byte* bulk_;
+  Cells* cells_;
   Placement placement_;
+  static constexpr uint8_t kNoCell = 0xff;
+  // Of the longer message that stands next: kept, as its producer may change what stands in memory.
+  std::byte* payload_ = nullptr;
+  Placement::Place place_{};  // unless it lies in a cell
+  uint8_t cell_ = kNoCell;
   uint64_t head_ = 0;
   uint64_t grown_bytes_ = 0;  // of messages taken
   bool growing_ = false;      // the next one has begun to be copied

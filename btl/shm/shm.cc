@@ -33,7 +33,7 @@ using namespace shm;
 
 config::Bytes ring_variable("shm", "ring", "0",
                             "Memory for messages from one process of a node to another; 0: by the number of ranks on the node, "
-                            "the size of a CPU's L2 cache for two, 256K for eight, 32K from 32 on.");
+                            "three times a CPU's L2 cache for two (at most 3M), less than that for eight, 32K from 32 on.");
 config::Bytes get_from_variable(
     "shm", "get_from", "0",
     "Bytes from which a message between two processes of a node is copied once, by the kernel, instead of twice, by both of them; 0: 64M. "
@@ -63,11 +63,12 @@ uint64_t l2_bytes() {
   return known > 0 ? uint64_t(known) : 1 << 20;
 }
 
-/// As much as a CPU's own cache, if few ranks share the node: a stream's lines have left the receiver's by the time they are written again.
+/// Three times what a CPU's own cache holds, if two ranks share the node: a stream's lines have left the receiver's by the time they are
+/// written again.
 uint32_t ring_bytes_for(size_t ranks) {
-  constexpr uint64_t least = 8 << 10, most = 16 << 20, least_of_few = 256 << 10, most_of_few = 2 << 20;
+  constexpr uint64_t least = 8 << 10, most = 16 << 20, least_of_few = 384 << 10, most_of_few = 3 << 20;
   if (const uint64_t wish = ring_variable.get()) return uint32_t(std::bit_floor(std::clamp(wish, least, most)));
-  if (ranks <= 8) return uint32_t(std::bit_floor(std::clamp(2 * l2_bytes() / std::max<size_t>(ranks, 2), least_of_few, most_of_few)));
+  if (ranks <= 8) return uint32_t(std::clamp(6 * l2_bytes() / std::max<size_t>(ranks, 2), least_of_few, most_of_few) & ~uint64_t{0xffff});
   return uint32_t(std::clamp<size_t>(std::bit_floor((size_t{1} << 20) / ranks), 32 << 10, 128 << 10));
 }
 
@@ -209,6 +210,7 @@ class ShmTransport final : public Transport {
   const Address& self() const { return self_; }
   void defer(copy::Transfer&& transfer) { transfers_.push_back(std::move(transfer)); }
   uint64_t arrivals() const { return arrivals_; }
+  Cells& cells_with(ProcessId who) { return cells_[who]; }  // stays where it is
   void report_loss(void* cookie, std::string why) { losses_.push_back({cookie, std::move(why)}); }
 
  private:
@@ -230,6 +232,7 @@ class ShmTransport final : public Transport {
   std::vector<Loss> losses_;
   std::vector<bool> adopted_;  // by ring number
   std::unordered_map<ProcessId, std::unique_ptr<ShmEndpoint>> endpoints_;
+  std::unordered_map<ProcessId, Cells> cells_;
   std::unordered_map<uint64_t, uint32_t> jobs_;  // hash of the name -> local number
   Doorbell bell_;
   Address self_;
@@ -237,7 +240,7 @@ class ShmTransport final : public Transport {
 };
 
 bool ShmEndpoint::alone(const Header& h) {
-  return h.length >= kTouch && std::exchange(arrivals_, transport_.arrivals()) != transport_.arrivals();
+  return h.length >= kPage && std::exchange(arrivals_, transport_.arrivals()) != transport_.arrivals();
 }
 
 Status ShmEndpoint::start(copy::Transfer&& transfer) {
@@ -255,7 +258,10 @@ Result<void> ShmEndpoint::make_ring() {
   auto ring = segment_.claim_ring(number);
   if (!ring) return ring.failure();
   bell_ = std::move(*bell);
-  producer_ = Producer(*ring, peer_.ring_bytes);
+  const Shape shape = Shape::of(peer_.ring_bytes);
+  Cells& cells = transport_.cells_with(who_);
+  cells.add(Cells::Home::sent_on, *ring + shape.cells_offset(), shape.cells);
+  producer_ = Producer(*ring, peer_.ring_bytes, &cells);
   segment_.announce(number, transport_.self().job, transport_.self().rank);
   return {};
 }
@@ -345,7 +351,10 @@ void ShmTransport::adopt(Sink& sink) {
     const ProcessId from{job->second, entry.rank};
     const auto known = endpoints_.find(from);
     void* cookie = known != endpoints_.end() ? known->second->cookie : sink.meet(from);
-    inbound_.push_back({Consumer(segment_.ring(i), head_->ring_bytes), from, cookie});
+    const Shape shape = Shape::of(head_->ring_bytes);
+    Cells& cells = cells_with(from);
+    cells.add(Cells::Home::received_on, segment_.ring(i) + shape.cells_offset(), shape.cells);
+    inbound_.push_back({Consumer(segment_.ring(i), head_->ring_bytes, &cells), from, cookie});
   }
 }
 

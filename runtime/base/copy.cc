@@ -2,13 +2,71 @@
 
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #include <cpuid.h>
+#include <immintrin.h>
 
 namespace weft::detail {
+namespace {
+
+constexpr size_t kBlock = 128;  // the last one may overlap the one before
+
+void block_by_16(std::byte* to, const std::byte* from) {
+  for (size_t half = 0; half < kBlock; half += kBlock / 2) {
+    const auto* const source = reinterpret_cast<const __m128i*>(from + half);
+    auto* const target = reinterpret_cast<__m128i*>(to + half);
+    const __m128i a = _mm_loadu_si128(source), b = _mm_loadu_si128(source + 1), c = _mm_loadu_si128(source + 2),
+                  d = _mm_loadu_si128(source + 3);
+    _mm_storeu_si128(target, a), _mm_storeu_si128(target + 1, b), _mm_storeu_si128(target + 2, c), _mm_storeu_si128(target + 3, d);
+  }
+}
+
+void by_16(std::byte* to, const std::byte* from, size_t n) {
+  for (size_t at = 0; at + kBlock <= n; at += kBlock) block_by_16(to + at, from + at);
+  block_by_16(to + n - kBlock, from + n - kBlock);
+}
+
+[[gnu::target("avx2")]] inline void block_by_32(std::byte* to, const std::byte* from) {
+  const auto* const source = reinterpret_cast<const __m256i*>(from);
+  auto* const target = reinterpret_cast<__m256i*>(to);
+  const __m256i a = _mm256_loadu_si256(source), b = _mm256_loadu_si256(source + 1), c = _mm256_loadu_si256(source + 2),
+                d = _mm256_loadu_si256(source + 3);
+  _mm256_storeu_si256(target, a), _mm256_storeu_si256(target + 1, b), _mm256_storeu_si256(target + 2, c),
+      _mm256_storeu_si256(target + 3, d);
+}
+
+[[gnu::target("avx2")]] void by_32(std::byte* to, const std::byte* from, size_t n) {
+  for (size_t at = 0; at + kBlock <= n; at += kBlock) block_by_32(to + at, from + at);
+  block_by_32(to + n - kBlock, from + n - kBlock);
+}
+
+[[gnu::target("avx2")]] void touch_by_32(std::byte* to, std::byte* from, size_t n) {
+  size_t at = 0;
+  for (; at + kBlock <= n; at += kBlock) {
+    block_by_32(to + at, from + at);
+    touch(from + at, kBlock);
+  }
+  if (at == n) return;
+  std::memcpy(to + at, from + at, n - at);
+  touch(from + at, n - at);
+}
+
+void touch_by_16(std::byte* to, std::byte* from, size_t n) {
+  copy_out(to, from, n);
+  touch(from, n);
+}
+
+}  // namespace
 
 const bool fast_strings = [] {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & 1u << 9);  // Enhanced REP MOVSB/STOSB
 }();
 
+void (*const copy_by_vectors)(std::byte*, const std::byte*, size_t) = __builtin_cpu_supports("avx2") ? by_32 : by_16;
+void (*const copy_and_touch)(std::byte*, std::byte*, size_t) = __builtin_cpu_supports("avx2") ? touch_by_32 : touch_by_16;
+
 }  // namespace weft::detail
+
+namespace weft {
+const bool touching_pays = __builtin_cpu_is("amd");
+}
 #endif

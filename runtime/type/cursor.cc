@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "runtime/base/copy.h"
 #include "runtime/type/layout.h"
 #include "runtime/type/walk.h"
 
@@ -376,7 +377,7 @@ size_t Cursor::unpack(const void* from, size_t n) {
   n = std::min<uint64_t>(n, left());
   if (!n) return 0;
   if (!layout_) {
-    std::memcpy(data(), from, n);
+    copy_out(data(), from, n);
   } else if (2 * total_ >= kBeyondCaches && n >= kWorthStreams) {  // as much is read as written
     return unpack_past_caches(from, n);
   } else {

@@ -182,7 +182,7 @@ std::string ring_with(std::initializer_list<uint32_t> lengths, uint32_t bits = 0
 Target rings() {
   return {"shm/ring",
           {ring_with({0, 8, 40}), ring_with({41, 3000, 100, 8000}), ring_with({64, 64, 64, 0, 1}), ring_with({8, 6000}, shm::kGrowsBit),
-           ring_with({100, 3000}, shm::kWrapBit)},
+           ring_with({100, 3000}, shm::kWrapBit), ring_with({100, 3000}, shm::kCellBit)},
           [](std::string_view in) {
             auto* memory = static_cast<std::byte*>(aligned_alloc(4096, kRing));
             memset(memory, 0, kRing);
@@ -190,7 +190,11 @@ Target rings() {
             auto* grown = reinterpret_cast<shm::Grown*>(memory + shm::Shape::grown_offset);
             auto* slots = reinterpret_cast<shm::Slot*>(memory + shm::Shape::slots_offset);
             Basket basket;
-            shm::Consumer consumer(memory, kRing);
+            shm::Cells cells;
+            std::vector<std::byte> held(3 * shm::Cells::kBytes);
+            cells.add(shm::Cells::Home::received_on, held.data(), 2);
+            cells.add(shm::Cells::Home::sent_on, held.data() + 2 * shm::Cells::kBytes, 1);
+            shm::Consumer consumer(memory, kRing, &cells);
             std::vector<std::byte> place;  // as large as the message said when it began
             uint32_t asked = 0;
             bool broken = false;
