@@ -36,6 +36,9 @@ inline Status in_steps(uint64_t count, uint64_t unit, uint64_t most, Part part) 
 /// Of contiguous data.
 std::byte* start_of(const pml::Buffer& b) { return static_cast<std::byte*>(b.address) + b.type->origin; }
 
+/// The place of a rank among those that are not `without`.
+constexpr uint64_t among_others(uint64_t rank, uint64_t without) { return rank > without ? rank - 1 : rank; }
+
 constexpr size_t page_up(size_t n) { return (n + 4095) & ~size_t{4095}; }
 
 }  // namespace
@@ -45,11 +48,14 @@ Segment::Plan::Plan(uint32_t ranks, bool crowded, bool in_groups)
       chunk(!crowded ? ranks <= kFlat ? kChunkOfFew : kChunk
                      : std::clamp(std::bit_floor((uint64_t{4} << 20) / ranks), kChunkOfFew, 4 * kChunkOfFew)),
       share(crowded ? 64 << 10 : 16 << 10),
-      piece(crowded ? 64 << 10 : 16 << 10) {}
+      piece(crowded ? 64 << 10 : 16 << 10),
+      longs(crowded || ranks > kFlat ? kLongs : kMostLongs / std::bit_ceil(ranks) * 2) {}
 
-size_t Segment::Plan::bytes(uint32_t ranks) const {
-  return page_up(sizeof(Header) + ranks * sizeof(Desk) + kLongs * sizeof(Line)) + kLongs * piece + ranks * areas() + 2 * chunk;
+size_t Segment::Plan::heads(uint32_t ranks) const {
+  return page_up(sizeof(Header) + ranks * sizeof(Desk) + (1 + ranks) * longs * sizeof(Line));
 }
+
+size_t Segment::Plan::bytes(uint32_t ranks) const { return heads(ranks) + longs * piece + ranks * areas() + 2 * chunk; }
 
 Segment::Segment(pml::Team& team, std::byte* memory, bool roomy, const Plan& plan, std::span<const int32_t> groups)
     : lane_(team.lane()),
@@ -63,8 +69,9 @@ Segment::Segment(pml::Team& team, std::byte* memory, bool roomy, const Plan& pla
       patience_(crowded(team.lane().boot().job()) ? 4 : kLooks, kLooks) {
   desks_ = reinterpret_cast<Desk*>(memory + sizeof(Header));
   pieces_ = reinterpret_cast<Line*>(desks_ + size_);
-  piece_areas_ = memory + page_up(sizeof(Header) + size_ * sizeof(Desk) + kLongs * sizeof(Line));
-  areas_ = piece_areas_ + kLongs * plan_.piece;
+  shares_ = pieces_ + plan_.longs;
+  piece_areas_ = memory + plan_.heads(size_);
+  areas_ = piece_areas_ + plan_.longs * plan_.piece;
 }
 
 template <class Ready>
@@ -96,9 +103,9 @@ Status Segment::barrier() {
     }
     return wait_for(header().released, n);
   }
-  desk(rank_).barrier.sequence.store(n, std::memory_order_release);
+  met(rank_).store(n, std::memory_order_release);
   for (uint32_t r = 0; r < size_; ++r) {
-    if (const Status s = wait_for(desk(r).barrier.sequence, n); s != Status::ok) return s;
+    if (const Status s = wait_for(met(r), n); s != Status::ok) return s;
   }
   return Status::ok;
 }
@@ -144,10 +151,17 @@ void Segment::claim(const Place& place, uint64_t bytes) {
   if (bytes > kInline) claim_line(place.data + kInline);
 }
 
+/// What stands there has been read by this rank, the only one to do so, and is its writer's again, who gets changed lines sooner.
+inline void Segment::give_back(const Place& place, uint64_t bytes) {
+  if (!touching_pays) return;
+  touch(&place.sequence + 1, 1);  // in its line
+  touch(place.data, bytes);
+}
+
 /// `move` writes the piece where it is to stand, at the root, and reads it elsewhere.
 template <bool kBrief, class Move>
 inline Status Segment::bcast_piece(uint64_t bytes, bool sends, Move move) {
-  constexpr uint64_t slots = slots_of(kBrief);
+  const uint64_t slots = slots_of(kBrief);
   const uint64_t n = ++broadcasts_[kBrief].number;
   const Place place = piece(n, kBrief);
   if (sends) {
@@ -160,8 +174,9 @@ inline Status Segment::bcast_piece(uint64_t bytes, bool sends, Move move) {
   } else {
     if (const Status s = wait_for(place.sequence, n); s != Status::ok) return s;
     move(place.data);
+    if (kBrief && size_ == 2) give_back(place, bytes);
   }
-  if (n % (slots / 2) == 0) desk(rank_).consumed[kBrief].sequence.store(n, std::memory_order_release);
+  if ((n & (slots / 2 - 1)) == 0) desk(rank_).consumed[kBrief].sequence.store(n, std::memory_order_release);
   return Status::ok;
 }
 
@@ -172,9 +187,19 @@ Status Segment::bcast(const pml::Buffer& buffer, int root) {
     return bcast_piece<true>(bytes, sends, [=](std::byte* place) { copy_few(sends ? place : data, sends ? data : place, bytes); });
   }
   type::Cursor cursor(buffer.address, buffer.count, *buffer.type);
+  const bool fused = touching_pays && size_ == 2 && cursor.contiguous();  // what has been read is the only reader's to change
   while (cursor.left() > 0) {
     const uint64_t bytes = std::min(cursor.left(), plan_.piece);
-    const auto move = [&](std::byte* place) { sends ? cursor.pack(place, bytes) : cursor.unpack(place, bytes); };
+    const auto move = [&](std::byte* place) {
+      if (sends) {
+        cursor.pack(place, bytes);
+      } else if (fused) {
+        copy_and_touch(cursor.data(), place, bytes);
+        cursor.seek(cursor.position() + bytes);
+      } else {
+        cursor.unpack(place, bytes);
+      }
+    };
     const Status s = is_brief(bytes) ? bcast_piece<true>(bytes, sends, move) : bcast_piece<false>(bytes, sends, move);
     if (s != Status::ok) return s;
   }
@@ -234,9 +259,9 @@ Status Segment::allreduce_chunk(const std::byte* in, std::byte* out, const Work&
   auto fold = [&](std::byte* to) { combine(work, operand, 0, static_cast<int32_t>(size_), to, spare_for(work.order)); };
   if (by_groups(work.order, work.op)) return allreduce_in_groups(n, out, work);
   if (size_ <= kFlat || groups_) {
-    desk(rank_).offer[parity].sequence.store(n, std::memory_order_release);
+    offer(rank_).sequence.store(n, std::memory_order_release);
     for (uint32_t r = 0; r < size_; ++r) {
-      if (const Status s = wait_for(desk(r).offer[parity].sequence, n); s != Status::ok) return s;
+      if (const Status s = wait_for(offer(r).sequence, n); s != Status::ok) return s;
     }
     fold(out);
     return Status::ok;
@@ -250,7 +275,7 @@ Status Segment::allreduce_chunk(const std::byte* in, std::byte* out, const Work&
   } else if (const Status s = wait_for(result.sequence, n); s != Status::ok) {
     return s;
   }
-  copy_bytes(out, place, bytes);
+  copy_out(out, place, bytes);
   return Status::ok;
 }
 
@@ -263,16 +288,16 @@ Status Segment::allreduce_in_groups(uint64_t n, std::byte* out, const Work& work
   const auto leader = static_cast<uint32_t>(group.front());
   const auto place = [&](Line& line, uint32_t of, Sum which) { return data(line, sum_area(of, which, parity), bytes); };
   Line& outcome = desk(leader).outcome[parity];
-  desk(rank_).offer[parity].sequence.store(n, std::memory_order_release);
+  offer(rank_).sequence.store(n, std::memory_order_release);
   if (rank_ != leader) {
     if (const Status s = wait_for(outcome.sequence, n); s != Status::ok) return s;
-    copy_bytes(out, place(outcome, leader, Sum::of_all), bytes);
+    copy_out(out, place(outcome, leader, Sum::of_all), bytes);
     return Status::ok;
   }
   Status status = Status::ok;
   const auto of_member = [&](uint32_t i) -> const std::byte* {
     const auto r = static_cast<uint32_t>(group[i]);
-    status = wait_for(desk(r).offer[parity].sequence, n);
+    status = wait_for(offer(r).sequence, n);
     return status == Status::ok ? offered(r, bytes) : nullptr;
   };
   const auto of_group = [&](uint32_t g) -> const std::byte* {
@@ -308,14 +333,18 @@ template <class Give, class Take>
 Status Segment::exchange(uint64_t bytes, Give give, Take take) {
   const uint64_t n = ++allreduces_;
   give(offered(rank_, bytes));
-  desk(rank_).offer[n & 1].sequence.store(n, std::memory_order_release);
+  offer(rank_).sequence.store(n, std::memory_order_release);
   if (size_ > kFlat && !groups_) header().offers.fetch_add(1, std::memory_order_acq_rel);  // where allreduce counts who has come
   for (uint32_t i = 0, r = rank_; i < size_; ++i, r = r + 1 == size_ ? 0 : r + 1) {
-    if (const Status s = wait_for(desk(r).offer[n & 1].sequence, n); s != Status::ok) return s;
+    if (const Status s = wait_for(offer(r).sequence, n); s != Status::ok) return s;
     take(r, offered(r, bytes));
   }
   return Status::ok;
 }
+
+/// Where a block for rank `of` lies among those that rank `from` has for each, all of one length: its own is the last, as nobody else reads
+/// it. However ranks' types differ, the same for all.
+constexpr uint64_t place_for(uint32_t of, uint32_t from, uint32_t ranks) { return of == from ? ranks - 1 : among_others(of, from); }
 
 /// A block of each rank to all, or one to each, a slot's worth at a time.
 Status Segment::exchange_blocks(type::Cursor mine, const pml::Buffer& out, uint64_t block, bool to_each) {
@@ -324,19 +353,18 @@ Status Segment::exchange_blocks(type::Cursor mine, const pml::Buffer& out, uint6
   const int64_t step = static_cast<int64_t>(out.count) * out.type->extent;
   for (uint64_t done = 0; done < block; done += most) {
     const uint64_t n = std::min(most, block - done);
-    const bool direct = mine.contiguous() && n > Brief::most;               // a rank's own block need not pass its slot
-    const uint64_t runs = n == block && !(direct && to_each) ? 1 : blocks;  // whole blocks lie side by side
+    const bool direct = mine.contiguous() && n > Brief::most;  // a rank's own block need not pass its slot
     const auto give = [&](std::byte* place) {
-      for (uint64_t i = 0; i < runs; ++i) {
+      for (uint32_t i = 0; i < blocks; ++i) {
         if (direct && to_each && i == rank_) continue;
         mine.seek(i * block + done);
-        mine.pack(place + i * n, n * (blocks / runs));
+        mine.pack(place + (to_each ? place_for(i, rank_, size_) * n : 0), n);
       }
     };
     const auto take = [&](uint32_t r, const std::byte* from) {
       type::Cursor theirs(static_cast<std::byte*>(out.address) + r * step, out.count, *out.type);
       theirs.seek(done);
-      if (to_each) from += rank_ * n;
+      if (to_each) from += place_for(rank_, r, size_) * n;
       if (r == rank_ && direct) {
         mine.seek((to_each ? rank_ * block : 0) + done);
         from = mine.data();
@@ -349,12 +377,18 @@ Status Segment::exchange_blocks(type::Cursor mine, const pml::Buffer& out, uint6
   return Status::ok;
 }
 
-/// Of contiguous data of at most Brief::most bytes a rank.
+/// Of contiguous data of at most Brief::most bytes a rank. What a rank has for itself stays where it is.
 Status Segment::exchange_brief(const std::byte* in, std::byte* out, uint64_t block, bool to_each) {
-  const uint64_t bytes = to_each ? size_ * block : block, own = to_each ? rank_ * block : 0;
-  return exchange(
-      bytes, [=](std::byte* place) { copy_few(place, in, bytes); },
-      [=](uint32_t r, const std::byte* theirs) { copy_few(out + r * block, theirs + own, block); });
+  const uint64_t own = to_each ? rank_ * block : 0;
+  const auto give = [=, this](std::byte* place) {
+    if (own) copy_few(place, in, own);
+    copy_few(place + own, in + (to_each ? own + block : 0), to_each ? (size_ - 1) * block - own : block);
+  };
+  const auto take = [=, this](uint32_t r, const std::byte* theirs) {
+    const std::byte* const from = r == rank_ ? in + own : theirs + (to_each ? place_for(rank_, r, size_) * block : 0);
+    if (std::byte* const to = out + r * block; to != from) copy_few(to, from, block);
+  };
+  return exchange(to_each ? size_ * block : block, give, take);
 }
 
 Status Segment::allgather(const pml::Buffer& in, const pml::Buffer& out) {
@@ -374,9 +408,7 @@ Status Segment::alltoall(const pml::Buffer& in, const pml::Buffer& out) {
 /// r's share here; `most` elements are in the largest one.
 template <class Part>
 Status Segment::reduce_shares(Part part, uint64_t most, const Work& w, std::byte* to) {
-  const auto slot = [&](uint32_t giver, uint32_t of) {
-    return offered(giver, plan_.chunk) + (of > giver ? of - 1 : of) * most * w.type.size;
-  };
+  const auto slot = [&](uint32_t giver, uint32_t of) { return offered(giver, plan_.chunk) + among_others(of, giver) * most * w.type.size; };
   const auto give = [&](std::byte*) {
     for (uint32_t r = 0; r < size_; ++r)
       if (r != rank_) copy_bytes(slot(rank_, r), part(r).address, part(r).count * w.type.size);
@@ -398,7 +430,7 @@ Status Segment::allreduce_shared_out(const std::byte* in, std::byte* out, const 
     if (const Status s = reduce_shares(part, most, w, sums); s != Status::ok) return s;
     const auto give = [&](std::byte* place) { copy_bytes(place, sums, part(rank_).count * unit); };
     const auto take = [&](uint32_t r, const std::byte* theirs) {
-      if (r != rank_ || own != sums) copy_bytes(out + from(r) * unit, theirs, part(r).count * unit);
+      if (r != rank_ || own != sums) copy_out(out + from(r) * unit, theirs, part(r).count * unit);
     };
     if (const Status s = exchange(plan_.chunk, give, take); s != Status::ok) return s;
   }
@@ -474,6 +506,8 @@ Status Segment::reduce_chunk(const std::byte* in, std::byte* out, const Work& wo
   };
   if (!combine(work, arrived, 0, static_cast<int32_t>(size_), out, spare_for(work.order))) return status;
   own.done = n;
+  for (uint32_t r = 0; r < size_; ++r)
+    if (r != rank_) give_back(share(r, n, brief), bytes);
   return Status::ok;
 }
 

@@ -30,11 +30,13 @@ class Segment {
     uint64_t chunk = 0;    ///< bytes of a slot for what a rank offers
     uint64_t share = 0;    ///< bytes of an operand of a reduce
     uint64_t piece = 0;    ///< bytes of a broadcast's piece
+    uint64_t longs = 0;    ///< other reduces, and broadcast pieces, than short ones under way: who only sends runs ahead. A power of two
 
     Plan() = default;
     Plan(uint32_t ranks, bool crowded, bool grouped);
     size_t bytes(uint32_t ranks) const;
-    uint64_t areas() const { return (grouped ? 6 : 2) * chunk + kLongs * share; }  ///< bytes of a rank's slots
+    size_t heads(uint32_t ranks) const;                                           ///< of these, before the slots
+    uint64_t areas() const { return (grouped ? 6 : 2) * chunk + longs * share; }  ///< bytes of a rank's slots
   };
 
   /// Wires a segment; collective over the team, by messages with `tag`. Null on all ranks if it fails on one of them.
@@ -82,16 +84,16 @@ class Segment {
   };
   static constexpr uint64_t kBriefs = 64;  ///< short reduces, and short broadcast pieces, under way
   static constexpr uint64_t kClaimed = 6;  ///< of these, who writes them claims the one so far ahead: as many pass while a line comes
-  static constexpr uint64_t kLongs = 8;    ///< other reduces, and other broadcast pieces, under way: who only sends runs ahead
+  /// Plan::longs, and those of two ranks: twice an L2 cache in all, so that lines have left the readers' when they are written again.
+  static constexpr uint64_t kLongs = 8, kMostLongs = 128;
   static constexpr bool is_brief(uint64_t bytes) { return bytes <= Brief::most; }
   /// Slots of a kind, half of which are given back at a time: who waits for room pulls the line that tells it from its writer.
-  static constexpr uint64_t slots_of(bool brief) { return brief ? kBriefs : kLongs; }
-  static_assert(std::has_single_bit(kBriefs) && std::has_single_bit(kLongs));
+  uint64_t slots_of(bool brief) const { return brief ? kBriefs : plan_.longs; }
+  static_assert(std::has_single_bit(kBriefs) && std::has_single_bit(kLongs) && std::has_single_bit(kMostLongs));
   /// What a rank writes.
   struct Desk {
     Line barrier;
     Line offer[2];         ///< its operand of an allreduce, or what it gives to an exchange
-    Line share[kLongs];    ///< its operands of the latest reduces
     Line partial[2];       ///< a leader's: what its group gives to an allreduce
     Line outcome[2];       ///< a leader's: the result, for its group
     Line released;         ///< a leader's: the latest barrier that all have come to
@@ -123,10 +125,14 @@ class Segment {
   /// A rank's slots: for what it offers, for its operands of reduces, and, if there are groups, for sums.
   std::byte* areas_of(uint32_t rank) { return areas_ + rank * stride_; }
   std::byte* offer_area(uint32_t rank, int parity) { return areas_of(rank) + static_cast<uint32_t>(parity) * plan_.chunk; }
-  /// What a rank gives in this round.
+  /// Where a rank writes in this round of meetings. Two ranks change places each time: each writes where it has read, as what it read came
+  /// to its cache to stay; to write again what the other one holds takes several times as long.
+  uint32_t place_of(uint32_t rank, uint64_t round) const { return size_ == 2 && round & 1 ? 1 - rank : rank; }
+  std::atomic<uint64_t>& met(uint32_t rank) { return desk(place_of(rank, barriers_)).barrier.sequence; }
+  /// What a rank gives in this round: its slots take turns.
+  Line& offer(uint32_t rank) { return desk(place_of(rank, allreduces_ / 2)).offer[allreduces_ & 1]; }
   std::byte* offered(uint32_t rank, uint64_t bytes) {
-    const int parity = static_cast<int>(allreduces_ & 1);
-    return data(desk(rank).offer[parity], offer_area(rank, parity), bytes);
+    return data(offer(rank), offer_area(place_of(rank, allreduces_ / 2), static_cast<int>(allreduces_ & 1)), bytes);
   }
   /// Something that stands for others to take.
   struct Place {
@@ -137,19 +143,20 @@ class Segment {
   /// A rank's operand of a reduce.
   Place share(uint32_t rank, uint64_t n, bool brief) {
     if (brief) return place_in(desk(rank).brief[n % kBriefs]);
-    const uint64_t slot = n % kLongs;
-    return {desk(rank).share[slot].sequence, areas_of(rank) + 2 * plan_.chunk + slot * plan_.share};
+    const uint64_t slot = n & (plan_.longs - 1);
+    return {shares_[rank * plan_.longs + slot].sequence, areas_of(rank) + 2 * plan_.chunk + slot * plan_.share};
   }
   Place piece(uint64_t n, bool brief) {
     if (brief) return place_in(header().brief[n % kBriefs]);
-    return {pieces_[n % kLongs].sequence, piece_areas_ + n % kLongs * plan_.piece};
+    const uint64_t slot = n & (plan_.longs - 1);
+    return {pieces_[slot].sequence, piece_areas_ + slot * plan_.piece};
   }
   std::byte* result_area(int parity) { return areas_of(size_) + static_cast<uint32_t>(parity) * plan_.chunk; }
   /// A leader's slots for results: of its group, of all.
   enum class Sum : uint8_t { of_group, of_all };
   std::byte* sum_area(uint32_t leader, Sum which, int parity) {
     const uint64_t slot = 2 * static_cast<uint64_t>(which) + static_cast<uint64_t>(parity);
-    return areas_of(leader) + kLongs * plan_.share + (2 + slot) * plan_.chunk;
+    return areas_of(leader) + plan_.longs * plan_.share + (2 + slot) * plan_.chunk;
   }
   uint32_t leader_of(int32_t group) const { return static_cast<uint32_t>(groups_->on(group).front()); }
   /// Can operands be combined by groups? Theirs are together then, so that those of operations that do not commute have to be adjacent.
@@ -194,6 +201,7 @@ class Segment {
   Status await_readers(uint64_t piece, bool brief);
   Status await_root(uint64_t n, bool brief);
   static void claim(const Place&, uint64_t bytes);
+  static void give_back(const Place&, uint64_t bytes);
   void tell_collected(uint64_t n, bool brief);
 
   pml::Lane& lane_;
@@ -204,7 +212,8 @@ class Segment {
   const uint64_t stride_;              // from one rank's slots to the next
   const std::optional<Hosts> groups_;  // of ranks that meet among themselves first
   Desk* desks_;
-  Line* pieces_;  // kLongs of them
+  Line* pieces_;  // Plan::longs of them
+  Line* shares_;  // as many of each rank: its operands of the latest reduces
   std::byte* piece_areas_;
   std::byte* areas_;
   std::vector<std::byte> spare_;    // partial results of orders that have several at once
@@ -215,10 +224,10 @@ class Segment {
   /// Reduces of a kind.
   struct Reduces {
     uint64_t number = 0;
-    std::array<uint32_t, kBriefs> roots = {};  ///< of the latest ones, by their slots
-    uint32_t root = 0;                         ///< this one is known
-    uint64_t collected = 0;                    ///< to have collected so far
-    uint64_t done = 0, told = 0;               ///< the latest ones that this rank has collected, and has told of
+    std::array<uint32_t, std::max(kBriefs, kMostLongs)> roots = {};  ///< of the latest ones, by their slots
+    uint32_t root = 0;                                               ///< this one is known
+    uint64_t collected = 0;                                          ///< to have collected so far
+    uint64_t done = 0, told = 0;                                     ///< the latest ones that this rank has collected, and has told of
   } reduces_[2];
   /// Broadcast pieces of a kind.
   struct Broadcasts {
