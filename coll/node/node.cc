@@ -36,9 +36,6 @@ inline Status in_steps(uint64_t count, uint64_t unit, uint64_t most, Part part) 
 /// Of contiguous data.
 std::byte* start_of(const pml::Buffer& b) { return static_cast<std::byte*>(b.address) + b.type->origin; }
 
-/// The place of a rank among those that are not `without`.
-constexpr uint64_t among_others(uint64_t rank, uint64_t without) { return rank > without ? rank - 1 : rank; }
-
 constexpr size_t page_up(size_t n) { return (n + 4095) & ~size_t{4095}; }
 
 }  // namespace
@@ -327,10 +324,10 @@ Status Segment::reduce(const void* in, void* out, uint64_t count, const type::Da
   });
 }
 
-/// Lets the rank write what it gives, and look at what each has given. Slots are those of allreduce, and so are rounds, after each of which
-/// all ranks have come to it.
+/// Lets the rank write what it gives, and look at what each has given, `bytes` of them. Slots are those of
+/// allreduce, and so are rounds, after each of which all ranks have come to it.
 template <class Give, class Take>
-Status Segment::exchange(uint64_t bytes, Give give, Take take) {
+inline Status Segment::exchange(uint64_t bytes, Give give, Take take) {
   const uint64_t n = ++allreduces_;
   give(offered(rank_, bytes));
   offer(rank_).sequence.store(n, std::memory_order_release);
@@ -342,9 +339,13 @@ Status Segment::exchange(uint64_t bytes, Give give, Take take) {
   return Status::ok;
 }
 
-/// Where a block for rank `of` lies among those that rank `from` has for each, all of one length: its own is the last, as nobody else reads
-/// it. However ranks' types differ, the same for all.
-constexpr uint64_t place_for(uint32_t of, uint32_t from, uint32_t ranks) { return of == from ? ranks - 1 : among_others(of, from); }
+/// Where what a rank has for another one lies in this round, `length` bytes of each pair, the same however ranks' types differ. The two
+/// change places every other round, as in place_of(), if it is not brief.
+std::byte* Segment::between(uint32_t from, uint32_t to, uint64_t length) {
+  if (is_brief(size_ * length)) return offered(from, size_ * length) + place_for(to, from) * length;
+  if (allreduces_ / 2 & 1) std::swap(from, to);
+  return offer_area(from, static_cast<int>(allreduces_ & 1)) + place_for(to, from) * length;
+}
 
 /// A block of each rank to all, or one to each, a slot's worth at a time.
 Status Segment::exchange_blocks(type::Cursor mine, const pml::Buffer& out, uint64_t block, bool to_each) {
@@ -354,17 +355,18 @@ Status Segment::exchange_blocks(type::Cursor mine, const pml::Buffer& out, uint6
   for (uint64_t done = 0; done < block; done += most) {
     const uint64_t n = std::min(most, block - done);
     const bool direct = mine.contiguous() && n > Brief::most;  // a rank's own block need not pass its slot
-    const auto give = [&](std::byte* place) {
+    const auto place = [&](uint32_t from, uint32_t to) { return to_each ? between(from, to, n) : offered(from, n); };
+    const auto give = [&](std::byte*) {
       for (uint32_t i = 0; i < blocks; ++i) {
         if (direct && to_each && i == rank_) continue;
         mine.seek(i * block + done);
-        mine.pack(place + (to_each ? place_for(i, rank_, size_) * n : 0), n);
+        mine.pack(place(rank_, i), n);
       }
     };
-    const auto take = [&](uint32_t r, const std::byte* from) {
+    const auto take = [&](uint32_t r, const std::byte*) {
       type::Cursor theirs(static_cast<std::byte*>(out.address) + r * step, out.count, *out.type);
       theirs.seek(done);
-      if (to_each) from += place_for(rank_, r, size_) * n;
+      const std::byte* from = place(r, rank_);
       if (r == rank_ && direct) {
         mine.seek((to_each ? rank_ * block : 0) + done);
         from = mine.data();
@@ -385,7 +387,7 @@ Status Segment::exchange_brief(const std::byte* in, std::byte* out, uint64_t blo
     copy_few(place + own, in + (to_each ? own + block : 0), to_each ? (size_ - 1) * block - own : block);
   };
   const auto take = [=, this](uint32_t r, const std::byte* theirs) {
-    const std::byte* const from = r == rank_ ? in + own : theirs + (to_each ? place_for(rank_, r, size_) * block : 0);
+    const std::byte* const from = r == rank_ ? in + own : theirs + (to_each ? place_for(rank_, r) * block : 0);
     if (std::byte* const to = out + r * block; to != from) copy_few(to, from, block);
   };
   return exchange(to_each ? size_ * block : block, give, take);
@@ -408,13 +410,13 @@ Status Segment::alltoall(const pml::Buffer& in, const pml::Buffer& out) {
 /// r's share here; `most` elements are in the largest one.
 template <class Part>
 Status Segment::reduce_shares(Part part, uint64_t most, const Work& w, std::byte* to) {
-  const auto slot = [&](uint32_t giver, uint32_t of) { return offered(giver, plan_.chunk) + among_others(of, giver) * most * w.type.size; };
+  const uint64_t length = most * w.type.size;
   const auto give = [&](std::byte*) {
     for (uint32_t r = 0; r < size_; ++r)
-      if (r != rank_) copy_bytes(slot(rank_, r), part(r).address, part(r).count * w.type.size);
+      if (r != rank_) copy_bytes(between(rank_, r, length), part(r).address, part(r).count * w.type.size);
   };
-  if (const Status s = exchange(plan_.chunk, give, [](uint32_t, const std::byte*) {}); s != Status::ok) return s;
-  const auto operand = [&](uint32_t r) { return r == rank_ ? part(r).address : slot(r, rank_); };
+  if (const Status s = exchange(size_ * length, give, [](uint32_t, const std::byte*) {}); s != Status::ok) return s;
+  const auto operand = [&](uint32_t r) -> const std::byte* { return r == rank_ ? part(r).address : between(r, rank_, length); };
   combine({part(rank_).count, w.type, w.op, w.order}, operand, 0, static_cast<int32_t>(size_), to, spare_for(w.order));
   return Status::ok;
 }
@@ -438,7 +440,7 @@ Status Segment::allreduce_shared_out(const std::byte* in, std::byte* out, const 
 }
 
 Status Segment::reduce_scatter(const void* in, void* out, uint64_t count, const type::Datatype& type, const op::Op& op) {
-  const uint64_t most = most_shared(type.size);
+  const uint64_t most = std::min(count, most_shared(type.size));
   const auto* from = static_cast<const std::byte*>(in);
   auto* to = static_cast<std::byte*>(out);
   for (uint64_t done = 0; done < count; done += most) {

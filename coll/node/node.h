@@ -184,6 +184,9 @@ class Segment {
   std::byte* scratch();
   template <class Give, class Take>
   Status exchange(uint64_t bytes, Give give, Take take);
+  /// The place of what a rank has for another one among all that it has: what is for itself is the last, as nobody else reads it.
+  uint64_t place_for(uint32_t to, uint32_t from) const { return to == from ? size_ - 1 : to > from ? to - 1 : to; }
+  std::byte* between(uint32_t from, uint32_t to, uint64_t length);
   Status exchange_brief(const std::byte* in, std::byte* out, uint64_t block, bool to_each);
   Status exchange_blocks(type::Cursor mine, const pml::Buffer& out, uint64_t block, bool to_each);
   /// A rank's share of what is reduced: its first element here, and how many there are.
