@@ -244,8 +244,8 @@ class Producer {
     }
   }
   /// The area is about to be taken into use further than before. True if the payload had better lie at its beginning, where there is room
-  /// by now, and for one more like it, as what is left out counts until the consumer has passed it. Those of a page and more go on: they
-  /// are faster through lines that the consumer's cache has let go of; streams of shorter ones, which would touch many pages in vain, up to
+  /// by now, and for one more like it, as what is left out counts until the consumer has passed it. Those that are not brief go on: lines
+  /// that the consumer's cache has let go of are written sooner. Streams of brief ones, which would touch many pages in vain, go on up to
   /// kWiden.
   [[gnu::noinline]] bool wraps_early(const Placement::Place& place) {
     refresh();
