@@ -173,6 +173,15 @@ struct Pair {
   Side sides[2];
 };
 
+void breaks_after(int messages, Consumer& ring) {
+  int broken = 0, delivered = 0;
+  const int got = ring.take(
+      16, [&](const Header&, const std::byte*) { ++delivered; }, [](const Header&) -> std::byte* { return nullptr; }, [&] { ++broken; });
+  CHECK(got == messages);
+  CHECK(delivered == messages);
+  CHECK(broken == 1);
+}
+
 }  // namespace
 
 TEST_CASE("cells: whoever has read a payload writes the next one there", "[shm]") {
@@ -226,12 +235,7 @@ TEST_CASE("cells: one that was not passed breaks the ring, and nothing is read",
   auto* slot = reinterpret_cast<Slot*>(pair.rings[0].data() + Shape::slots_offset);
   slot->payload[0] = std::byte{number};
   slot->word.store(length | kCellBit | kPhaseBit);
-  int broken = 0, delivered = 0;
-  const int got = pair.sides[1].consumer->take(
-      16, [&](const Header&, const std::byte*) { ++delivered; }, [](const Header&) -> std::byte* { return nullptr; }, [&] { ++broken; });
-  CHECK(got == 0);
-  CHECK(delivered == 0);
-  CHECK(broken == 1);
+  breaks_after(0, *pair.sides[1].consumer);
 }
 
 TEST_CASE("cells: one passed twice breaks the ring", "[shm]") {
@@ -240,12 +244,7 @@ TEST_CASE("cells: one passed twice breaks the ring", "[shm]") {
   REQUIRE(push(pair.sides[0].producer, 1, 1000));
   auto* slots = reinterpret_cast<Slot*>(pair.rings[0].data() + Shape::slots_offset);
   slots[1].payload[0] = slots[0].payload[0];
-  int broken = 0, delivered = 0;
-  const int got = pair.sides[1].consumer->take(
-      16, [&](const Header&, const std::byte*) { ++delivered; }, [](const Header&) -> std::byte* { return nullptr; }, [&] { ++broken; });
-  CHECK(got == 1);
-  CHECK(delivered == 1);
-  CHECK(broken == 1);
+  breaks_after(1, *pair.sides[1].consumer);
 }
 
 TEST_CASE("cells: two threads that send each other whatever comes", "[shm]") {
