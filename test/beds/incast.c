@@ -1,5 +1,6 @@
 // Incast: all ranks but the first two send to rank 0, which does not receive, while all but rank 0 go on among themselves. Then rank 0
-// takes everything: each message once, in order, and its memory has grown by no more than it may.
+// takes everything: each message once, in order, its memory has grown by no more than it may, and it is not slower than one that
+// has received all the time.
 //   incast MESSAGES BOUND [asleep]     messages of 1 KiB per sender; MiB; `asleep`: rank 0 does not even look at its connections meanwhile
 #include <mpi.h>
 #include <stdio.h>
@@ -7,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { words = 128, turns = 5, flood = 1, over = 2, ring = 3 };
+enum { words = 128, turns = 5, rounds = 3, flood = 1, over = 2, ring = 3 };
 
 static long kib(const char* what) {  // of /proc/self/status
   char line[256];
@@ -89,11 +90,13 @@ int main(int argc, char** argv) {
   if (rank != 0) MPI_Send(NULL, 0, MPI_BYTE, 0, over, MPI_COMM_WORLD);  // all connections are there
   MPI_Barrier(MPI_COMM_WORLD);
   const long before = kib("VmRSS");
-  double time[2] = {0, 0};  // of receiving, the second one after having been deaf
-  for (int deaf = 1; deaf >= 0; deaf--) {
+  double least[2] = {1e9, 1e9};  // seconds to receive, the second one after having been deaf; the least, as others may be at work here
+  for (int round = 0; round < 2 * rounds; round++) {
+    const int deaf = round % 2 == 0;
     if (rank == 0) {
       if (deaf) be_deaf(asleep);
-      time[deaf] = receive_all(size, messages);
+      const double time = receive_all(size, messages);
+      if (time < least[deaf]) least[deaf] = time;
     } else if (rank == 1) {
       go_round(rank, size);
       if (deaf) MPI_Send(NULL, 0, MPI_BYTE, 0, over, MPI_COMM_WORLD);
@@ -106,9 +109,9 @@ int main(int argc, char** argv) {
   if (rank == 0) {
     if (grown > (double)bound) fprintf(stderr, "incast: rank 0 has grown by %.1f MiB\n", grown);
     printf("%d senders of %.1f MiB: the receiver has grown by %.1f MiB; %.2f s to receive after being deaf, %.2f s at once\n", size - 2,
-           (double)messages * words * sizeof(long) / 1048576, grown, time[1], time[0]);
+           (double)messages * words * sizeof(long) / 1048576, grown, least[1], least[0]);
     if (grown > (double)bound) give_up("that is more than it may");
-    if (time[1] > 3 * time[0] + 0.5) give_up("it does not recover: receiving takes longer after having been deaf");
+    if (least[1] > 3 * least[0] + 0.5) give_up("it does not recover: receiving takes longer after having been deaf");
   }
   MPI_Finalize();
   return 0;

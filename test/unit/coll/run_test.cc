@@ -522,8 +522,8 @@ void run_kernels_in_steps(std::initializer_list<uint32_t> sizes) {
 
 }  // namespace
 
-TEST_CASE("each algorithm agrees with the model on lanes") { run_algorithms({2, 4, 5}); }
-TEST_CASE("each algorithm agrees with the model on lanes, on more ranks", "[more]") { run_algorithms({1, 3, 8}); }
+TEST_CASE("each algorithm agrees with the model on lanes") { run_algorithms({2, 5}); }
+TEST_CASE("each algorithm agrees with the model on lanes, on more ranks", "[more]") { run_algorithms({1, 3, 4, 8}); }
 
 TEST_CASE("what is chosen agrees with the model on one node, on two and on three") { run_what_is_chosen({2, 9}); }
 TEST_CASE("what is chosen agrees with the model on one node, on two and on three, on more ranks", "[more]") { run_what_is_chosen({7}); }
