@@ -23,7 +23,6 @@
 #include "btl/btl.h"
 #include "btl/shm/cells.h"
 #include "btl/shm/pages.h"
-#include "runtime/base/clock.h"
 #include "runtime/base/copy.h"
 
 namespace weft::btl::shm {
@@ -366,20 +365,11 @@ class Consumer {
   }
   /// Copies a longer payload, or a piece of it, to where it belongs. Lines of the ring are the producer's again then, who gets changed ones
   /// sooner; in a cell this side writes next.
-  void take_part(std::byte* to, std::byte* from, size_t n) {
-    const bool timed = touching_pays && n >= kTimed && ++parts_ % kTimedEvery == 0;
-    const uint64_t begun = timed ? now_ns() : 0;
-    if (gives_back_ && cell_ == kNoCell)
+  void take_part(std::byte* to, std::byte* from, size_t n) const {
+    if (touching_pays && cell_ == kNoCell)
       copy_and_touch(to, from, n);
     else
       copy_out(to, from, n);
-    if (timed) judge((now_ns() - begun) * 1000 / n);
-  }
-  /// To change lines takes a tenth longer where they come from near, and have left this side's cache by the time they are needed. Otherwise
-  /// it gains several times as much.
-  void judge(uint64_t picoseconds_a_byte) {
-    pace_ = (3 * pace_ + picoseconds_a_byte) / 4;
-    gives_back_ = shape_.bulk_bytes < kLeavesCache || pace_ > (gives_back_ ? kNear : kFar);
   }
   /// Copies what has been added to a payload to where it belongs. True when that was the rest, and the message is delivered.
   template <class Deliver, class Land>
@@ -417,9 +407,6 @@ class Consumer {
   Cells* cells_;
   Placement placement_;
   static constexpr uint8_t kNoCell = 0xff;
-  static constexpr uint32_t kTimed = 16 << 10, kTimedEvery = 8;
-  static constexpr uint32_t kLeavesCache = 1 << 20;  // an area that lines leave the caches in
-  static constexpr uint64_t kNear = 38, kFar = 48;   // 27 between cores of an L3 cache, 70 between packages (AMD Zen 4)
   // Of the longer message that stands next: kept, as its producer may change what stands in memory.
   std::byte* payload_ = nullptr;
   Placement::Place place_{};  // unless it lies in a cell
@@ -427,9 +414,6 @@ class Consumer {
   uint64_t head_ = 0;
   uint64_t grown_bytes_ = 0;  // of messages taken
   bool growing_ = false;      // the next one has begun to be copied
-  bool gives_back_ = touching_pays;
-  uint32_t parts_ = 0;
-  uint64_t pace_ = kFar;  // of copying out, lately, in picoseconds a byte
   Growth growth_;
 };
 

@@ -33,7 +33,7 @@ using namespace shm;
 
 config::Bytes ring_variable("shm", "ring", "0",
                             "Memory for messages from one process of a node to another; 0: by the number of ranks on the node, "
-                            "three times a CPU's L2 cache for two (at most 3M), less than that for eight, 32K from 32 on.");
+                            "a CPU's L2 cache for up to four, less than that for eight, 32K from 32 on.");
 config::Bytes get_from_variable(
     "shm", "get_from", "0",
     "Bytes from which a message between two processes of a node is copied once, by the kernel, instead of twice, by both of them; 0: 64M. "
@@ -63,12 +63,15 @@ uint64_t l2_bytes() {
   return known > 0 ? uint64_t(known) : 1 << 20;
 }
 
-/// Three times what a CPU's own cache holds, if two ranks share the node: a stream's lines have left the receiver's by the time they are
-/// written again.
+/// What a CPU's own cache holds, if few ranks share the node; three times as much where the receiver does not give lines back changed, so
+/// that they have left its cache by the time they are written again.
 uint32_t ring_bytes_for(size_t ranks) {
-  constexpr uint64_t least = 8 << 10, most = 16 << 20, least_of_few = 384 << 10, most_of_few = 3 << 20;
+  constexpr uint64_t least = 8 << 10, most = 16 << 20, least_of_few = 384 << 10;
   if (const uint64_t wish = ring_variable.get()) return uint32_t(std::bit_floor(std::clamp(wish, least, most)));
-  if (ranks <= 8) return uint32_t(std::clamp(6 * l2_bytes() / std::max<size_t>(ranks, 2), least_of_few, most_of_few) & ~uint64_t{0xffff});
+  if (ranks <= 8) {
+    const uint64_t most_of_few = std::max<uint64_t>((touching_pays ? 1 : 3) * std::min<uint64_t>(l2_bytes(), 1 << 20), least_of_few);
+    return uint32_t(std::clamp(6 * l2_bytes() / std::max<size_t>(ranks, 2), least_of_few, most_of_few) & ~uint64_t{0xffff});
+  }
   return uint32_t(std::clamp<size_t>(std::bit_floor((size_t{1} << 20) / ranks), 32 << 10, 128 << 10));
 }
 
