@@ -19,10 +19,12 @@ namespace {
 config::Integer spin_variable("pml", "spin", "-1",
                               "Microseconds that an idle wait stays awake before it sleeps; -1: by how crowded the node is.");
 
-constexpr uint32_t kQuietEvery = 32;       // rounds between polls of wires that cost a system call
-constexpr int kThoroughEvery = 8;          // rounds, once a wait yields: the CPU is lent
-constexpr uint32_t kOthersEvery = 16;      // fruitless questions between looks at other lanes
-constexpr int kSpinRounds = 20000;         // before the first look at the clock, if every rank has a CPU: some 0.2 ms
+constexpr uint32_t kQuietEvery = 32;   // rounds between polls of wires that cost a system call
+constexpr int kThoroughEvery = 8;      // rounds, once a wait yields: the CPU is lent
+constexpr uint32_t kOthersEvery = 16;  // fruitless questions between looks at other lanes
+constexpr int kSpinRounds = 20000;     // before a wait yields, if every rank has a CPU: some 0.2 ms
+constexpr int kRoundsPerClock = 256;   // where rounds take longer, as they cost system calls, the clock ends it
+constexpr uint64_t kSpin_ns = 200'000;
 constexpr uint64_t kAwake_ns = 5'000'000;  // spinning and yielding before the first sleep
 constexpr uint64_t kAwakeCrowded_ns = 200'000;
 constexpr uint64_t kAwakeUnwoken_ns = 1'000'000;  // the same, where nobody wakes
@@ -175,11 +177,24 @@ uint64_t Lane::awake_for(bool silent) const {
 /// Rounds before an idle wait yields. Whoever waits silently has looked at what it waits for often enough.
 int Lane::spins_for(bool silent) { return !crowded_ ? kSpinRounds : silent ? 0 : patience_.looks(); }
 
+namespace {
+
+/// Has a wait that has been idle for so many rounds spun for long enough? `since` is this function's: when it was asked first.
+bool spun_out(int idle, uint64_t& since) {
+  if (idle % kRoundsPerClock != 0 || idle == 0) [[likely]]
+    return false;
+  const uint64_t now = now_ns();
+  if (idle == kRoundsPerClock) since = now;
+  return now - since >= kSpin_ns;
+}
+
+}  // namespace
+
 Status Lane::wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, bool silent) {
   const uint64_t start = limit_ns == kForever ? 0 : now_ns();
   uint64_t awake_ns = awake_for(silent);
   int spins = -1, idle = 0;
-  uint64_t idle_since = 0, waiting_since = 0;
+  uint64_t idle_since = 0, waiting_since = 0, spun_since = 0;
   for (;;) {
     bool others;
     {
@@ -202,7 +217,10 @@ Status Lane::wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, b
     if (const auto poison = alarm_->poison.load(std::memory_order_relaxed)) [[unlikely]]
       return static_cast<Status>(poison);
     lock_.give_way();
-    if (idle <= spins) continue;
+    if (idle <= spins) {
+      if (spun_out(idle, spun_since)) idle = spins;
+      continue;
+    }
     const uint64_t now = now_ns();
     if (limit_ns != kForever && now - start >= limit_ns) return Status::again;
     if (idle == spins + 1) idle_since = now;

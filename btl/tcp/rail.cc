@@ -16,7 +16,7 @@ constexpr uint32_t kLooksBeforeRest = 500;  // fruitless looks until poll() begi
 constexpr uint64_t kShortestPause = 2'000;  // ticks between looks
 constexpr uint64_t kLongestPause = 40'000;  // with connections open; about 15 us
 constexpr uint64_t kLongestPauseAlone = 200'000;
-constexpr uint32_t kDirectLooks = 16;      // looks at the liveliest connection alone for each one at all of them
+constexpr uint64_t kDirectFor = 40'000;    // ticks in which only the liveliest connection is looked at, before another look at all of them
 constexpr uint64_t kAnew = 1'000'000'000;  // ns after which an attempt of the peer's cannot have crossed ours any more
 
 Caps caps_for(const Card::Rail& rail) {
@@ -110,10 +110,10 @@ int Rail::poll(Sink& sink) {
   if (now - last_look_ < pause_ && mourned_.empty()) return 0;
   last_look_ = now;
   int events = report(sink);
-  if (lively_ && ++direct_looks_ % kDirectLooks != 0 && !lively_->blocked() && !lively_->expects_bulk())
+  if (lively_ && now - last_look_at_all_ < kDirectFor && !lively_->blocked() && !lively_->expects_bulk())
     events += lively_->receive(sink);
   else
-    events += look_at_all(sink);
+    last_look_at_all_ = now, events += look_at_all(sink);
   events += report(sink);
   rest(events);
   return events;

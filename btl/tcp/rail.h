@@ -183,7 +183,7 @@ class Rail final : public Transport {
   uint32_t open_links_ = 0, busy_links_ = 0;  // open; being connected
   Link* lively_ = nullptr;                    // the connection asked directly
   Link* last_ready_ = nullptr;                // the only one that had something at the last look at all
-  uint32_t direct_looks_ = 0;
+  uint64_t last_look_at_all_ = 0;
 };
 
 /// The rails of this process, sharing one card.

@@ -51,20 +51,22 @@ TEST_CASE("patience: as many looks as have helped lately, and now and then as ma
 TEST_CASE("who waits is not asked again after saying that the wait is over") {
   const Sleepy sleepy;
   run_ranks(1, beds().front(), true, [](Rank& me) {
-    struct Count {
-      int calls = 0, right;
+    struct Asked {
+      uint64_t until;
+      bool over = false;
+      int again = 0;
     };
-    const auto only_once = [](void* argument) {
-      Count& c = *static_cast<Count*>(argument);
-      return ++c.calls == c.right || c.calls > c.right + 10;
+    const auto is_over = [](void* argument) {
+      Asked& a = *static_cast<Asked*>(argument);
+      a.again += a.over;
+      return a.over = a.over || now_ns() >= a.until;
     };
-    // the first sleep comes after some rounds, which depend on how crowded the node is
-    for (int first : {1, 19990})
-      for (int right = first; right < first + 50; ++right) {
-        Count count{0, right};
-        NEED(me.lane.wait_silent(only_once, &count) == Status::ok);
-        NEED(count.calls == right);
-      }
+    // the first sleep comes after a time that depends on how crowded the node is
+    for (uint64_t wait_ns = 0; wait_ns < 1'000'000; wait_ns += 5'000) {
+      Asked asked{now_ns() + wait_ns};
+      NEED(me.lane.wait_silent(is_over, &asked) == Status::ok);
+      NEED(asked.again == 0);
+    }
   });
 }
 
