@@ -11,6 +11,8 @@ namespace detail {
 /// Does the processor copy strings fast by microcode (ERMS)? It then takes lines without reading them first, which memory that
 /// another core has just used makes two to three times faster than loads and stores.
 extern const bool fast_strings;
+/// Bytes from which it copies even what another core has written sooner by microcode.
+extern const size_t strings_from;
 /// By vector loads and stores; of at least 128 bytes.
 extern void (*const copy_by_vectors)(std::byte* to, const std::byte* from, size_t n);
 /// The same, and stores a byte of each line of the source again.
@@ -18,7 +20,7 @@ extern void (*const copy_and_touch)(std::byte* to, std::byte* from, size_t n);
 }  // namespace detail
 
 /// Does a processor write lines that another one has read sooner if that one has written them, too? It does if a line that is read where it
-/// was written moves to its reader (migratory sharing), as with AMD: 256 KiB in 20 instead of 120 us between two packages (Zen 4).
+/// was written moves to its reader (migratory sharing), as with AMD up to Zen 4: 256 KiB in 20 instead of 120 us between two packages.
 extern const bool touching_pays;
 
 /// memcpy for data on its way between processes. Ranges do not overlap. Below kWorthIt bytes the start-up of the microcode costs more than
@@ -32,14 +34,16 @@ void copy_bytes(void* to, const void* from, size_t n) {
 }
 
 /// memcpy for data that another process has written. Microcode reads lines of another core's at half the speed, or a third, where source
-/// and target lie differently in their lines (AMD Zen 4), as messages and programs' buffers mostly do. Beyond kMostByVectors, memcpy goes
-/// past the caches.
+/// and target lie differently in their lines (AMD Zen 4), as messages and programs' buffers mostly do; where it does not (Zen 5), it is
+/// ahead with long ones. Beyond kMostByVectors, memcpy goes past the caches.
 inline void copy_out(void* to, const void* from, size_t n) {
   constexpr size_t kLeastByVectors = 512, kMostByVectors = 1 << 20;
-  if (n >= kLeastByVectors && n <= kMostByVectors)
-    detail::copy_by_vectors(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), n);
-  else
+  if (n < kLeastByVectors || n > kMostByVectors)
     std::memcpy(to, from, n);
+  else if (n >= detail::strings_from)
+    copy_bytes<0>(to, from, n);
+  else
+    detail::copy_by_vectors(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), n);
 }
 /// copy_out() of memory, the beginning of a line, that its writer is going to write again; where touching_pays. What stands there stays.
 inline void copy_and_touch(void* to, void* from, size_t n) {
