@@ -193,6 +193,10 @@ class Transport {
   virtual bool arm() { return true; }
   virtual void disarm() {}
 
+  /// Where ranks share CPUs: a thread of this process lends CPU `cpu` at `now_ns`, which peers of the node may be told. True if whoever has
+  /// sent the latest message has done the same on that CPU lately, and counts on this process to leave it.
+  virtual bool lends(uint32_t /*cpu*/, uint64_t /*now_ns*/) { return false; }
+
   /// Adds what it has counted.
   virtual void report(obs::Tally&) const {}
 

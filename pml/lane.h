@@ -441,6 +441,7 @@ class Lane final : private btl::Sink {
     size_t slot;     ///< among the ways to the peer, or those of an exposure
     uint64_t limit;  ///< bytes of a piece
   };
+  bool lends(uint32_t cpu, uint64_t now);
   static void share_out(std::span<Outlet>, uint64_t total, uint64_t alone);
 
   // reading and writing the other side's memory (direct.cc)

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "runtime/topo/cpus.h"
 
@@ -34,11 +35,14 @@ bool shares() {
 
 }  // namespace
 
-void Rover::look(uint64_t now) {
+void Rover::look(uint64_t now, bool together) {
   const uint64_t yields = std::exchange(yields_, 0), before = std::exchange(switches_, switches());
   if (switches_ - before < yields / 2) {
-    naps_ = vain_ = 0;
-    look_at_ = now + 2 * kNapPause_ns;
+    partings_ = naps_ = vain_ = 0;
+    look_at_ = now + kLookPause_ns;
+  } else if (together && partings_ < kPartings) {
+    look_at_ = now + (kLookPause_ns << partings_++);
+    part();
   } else if (naps_ < kNaps) {
     look_at_ = now + (kNapPause_ns << naps_++);
     nap();
@@ -46,6 +50,15 @@ void Rover::look(uint64_t now) {
     look_at_ = now + (kPause_ns << (std::clamp(vain_, kEagerLooks, kEagerLooks + kMostDoublings) - kEagerLooks));
     leave();
   }
+}
+
+/// To another CPU, whatever it does: that is not what this thread waits for.
+void Rover::part() {
+  const std::vector<uint32_t> cpus = topo::CpuSet::of_this_thread().cpus();
+  if (cpus.size() < 2 || !shares()) return;
+  const auto after = std::ranges::upper_bound(cpus, static_cast<uint32_t>(sched_getcpu()));
+  const auto next = static_cast<size_t>(after - cpus.begin()) + partings_ - 1;  // each time one further
+  topo::move_to(cpus[next % cpus.size()]);
 }
 
 void Rover::leave() {

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -146,6 +147,9 @@ class ShmEndpoint final : public Endpoint {
     return "shm to " + text_of(who_) + " (process " + std::to_string(peer_.pid) + (direct_ ? ", cma)" : ", no cma)");
   }
 
+  /// Does the peer wait on that CPU, too, for this process to leave it? Of two one leaves.
+  bool waits_on(uint32_t cpu, uint64_t now) const;
+
   void* cookie = nullptr;
 
  private:
@@ -209,6 +213,7 @@ class ShmTransport final : public Transport {
   int event_fd() const override { return bell_.read_end(); }
   bool arm() override;
   void disarm() override;
+  bool lends(uint32_t cpu, uint64_t now_ns) override;
 
   const Address& self() const { return self_; }
   void defer(copy::Transfer&& transfer) { transfers_.push_back(std::move(transfer)); }
@@ -230,6 +235,7 @@ class ShmTransport final : public Transport {
   uint32_t announced_ = 0;  // as of the latest look at the directory
   uint64_t arrivals_ = 0;   // messages
   uint32_t first_ = 0;      // the ring that the next poll begins with
+  uint32_t latest_ = 0;     // the ring that messages came from last
   std::vector<Inbound> inbound_;
   std::deque<copy::Transfer> transfers_;
   std::vector<Loss> losses_;
@@ -244,6 +250,12 @@ class ShmTransport final : public Transport {
 
 bool ShmEndpoint::alone(const Header& h) {
   return h.length >= kPage && std::exchange(arrivals_, transport_.arrivals()) != transport_.arrivals();
+}
+
+bool ShmEndpoint::waits_on(uint32_t cpu, uint64_t now) const {
+  const Address& self = transport_.self();
+  return std::tie(self.job, self.rank) > std::tie(peer_.job, peer_.rank) &&
+         Lent::lately(segment_.head().lent.load(std::memory_order_relaxed), cpu, now);
 }
 
 Status ShmEndpoint::start(copy::Transfer&& transfer) {
@@ -369,10 +381,12 @@ int ShmTransport::poll(Sink& sink) {
   for (size_t i = 0; i < rings && count < kMessagesPerPoll; ++i) {
     if (first_ >= rings) first_ = 0;
     Inbound& in = inbound_[first_++];
-    count += in.ring.take(
+    const int taken = in.ring.take(
         kMessagesPerRing, [&](const Header& h, const std::byte* payload) { sink.arrived(in.cookie, h, payload); },
         [&](const Header& h) { return sink.landing(in.cookie, h); },
         [&] { sink.lost(in.cookie, text_of(in.from) + " has damaged the memory shared with it"); });
+    if (taken > 0) latest_ = first_ - 1;
+    count += taken;
   }
   arrivals_ += static_cast<uint64_t>(count);
   if (!transfers_.empty()) [[unlikely]]
@@ -411,6 +425,13 @@ bool ShmTransport::arm() {
 void ShmTransport::disarm() {
   head_->sleeping.store(0, std::memory_order_seq_cst);
   bell_.drain();  // who is just about to ring cuts the next sleep short, which ends here, too
+}
+
+bool ShmTransport::lends(uint32_t cpu, uint64_t now_ns) {
+  head_->lent.store(Lent::word(cpu, now_ns), std::memory_order_relaxed);
+  if (inbound_.empty()) return false;
+  const auto known = endpoints_.find(inbound_[latest_].from);
+  return known != endpoints_.end() && known->second->waits_on(cpu, now_ns);
 }
 
 /// Lets peers read our memory where the Yama module restricts that to ancestors.

@@ -286,6 +286,29 @@ TEST_CASE("shm: two threads exchange data over rings and by direct access", "[sh
   CHECK(wrong == 0);
 }
 
+TEST_CASE("shm: of two that lend the same CPU the one that is to leave hears of it", "[shm]") {
+  constexpr uint64_t ms = 1'000'000, now = 1000 * ms;
+  Node node(3);
+  const auto send = [&](uint32_t from, uint32_t to) {
+    REQUIRE(node.connect(from, to)->try_inline(numbered(1, 0), nullptr) == Status::ok);
+    REQUIRE(node.shm[to]->poll(node.boxes[to]) == 1);
+  };
+  CHECK_FALSE(node.shm[1]->lends(5, now));  // nobody has sent anything
+  send(0, 1);
+  CHECK_FALSE(node.shm[1]->lends(5, now));  // nor is 0 connected to
+  send(1, 0);
+  CHECK_FALSE(node.shm[1]->lends(5, now));       // nor has it lent anything
+  CHECK_FALSE(node.shm[0]->lends(5, now + ms));  // which stays
+  CHECK(node.shm[1]->lends(5, now + 2 * ms));
+  CHECK_FALSE(node.shm[1]->lends(6, now + 2 * ms));
+  CHECK_FALSE(node.shm[1]->lends(5, now + 1000 * ms));
+  CHECK_FALSE(node.shm[0]->lends(0, now));
+  CHECK(node.shm[1]->lends(0, now));
+  send(1, 2);
+  send(2, 1);  // whom 1 works with now
+  CHECK_FALSE(node.shm[1]->lends(0, now));
+}
+
 TEST_CASE("shm: no wake-up is lost", "[shm]") {
   const uint32_t seed = std::random_device{}();
   INFO("seed " << seed);
