@@ -190,7 +190,8 @@ bool spun_out(int idle, uint64_t& since) {
 
 }  // namespace
 
-/// Says to all wires that this thread lends its CPU. True if somebody that waits for it there, too, counts on it to leave.
+/// Says to all wires that this thread lends its CPU, waiting for messages. True if somebody that waits for it there, too, counts on it to
+/// leave.
 bool Lane::lends(uint32_t cpu, uint64_t now) {
   bool leaves = false;
   for (Wire* wire : busy_wires_) leaves |= wire->transport->lends(cpu, now);
@@ -234,7 +235,7 @@ Status Lane::wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, b
     if (!waiting_since) waiting_since = now;
     if (now - idle_since < awake_ns) {
       sched_yield();
-      if (crowded_ && !lock_.enabled()) rover_.yielded(now, [this, now](uint32_t cpu) { return lends(cpu, now); });
+      if (crowded_ && !lock_.enabled()) rover_.yielded(now, [=, this](uint32_t cpu) { return !silent && lends(cpu, now); });
       continue;
     }
     uint64_t longest = silent ? std::clamp((now - waiting_since) / kNapOfWait, kNap_ns, kShortSleep_ns) : kSleep_ns;
