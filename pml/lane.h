@@ -185,7 +185,7 @@ class Lane final : private btl::Sink {
   /// Waits (spin, yield, sleep by how crowded the node is) until `done` returns true or the job aborts. `done` is called under
   /// the lane's lock, and not again once it has returned true. Operations with a failed peer complete with an error, so that waiting for
   /// requests always ends.
-  Status wait_until(bool (*done)(void*), void* argument) { return wait_loop(done, argument, kForever, false); }
+  Status wait_until(bool (*done)(void*), void* argument) { return wait_loop(done, argument, kForever, nullptr); }
   Status wait(Request& request) {
     if (request.complete.load(std::memory_order_acquire)) return Status::ok;
     return wait_until([](void* r) { return static_cast<Request*>(r)->complete.load(std::memory_order_acquire); }, &request);
@@ -194,8 +194,10 @@ class Lane final : private btl::Sink {
   Status wait_for(bool (*done)(void*), void* argument, uint64_t nanoseconds);
 
   /// As wait_until, for a condition on shared memory that its writers change without ringing any bell (node kernels of the
-  /// collectives): progresses and yields as usual, but never sleeps longer than about a millisecond at a time.
-  Status wait_silent(bool (*done)(void*), void* argument) { return wait_loop(done, argument, kForever, true); }
+  /// collectives): progresses and yields as usual, but never sleeps longer than about a millisecond at a time. `company`: those writers.
+  Status wait_silent(bool (*done)(void*), void* argument, Company& company) { return wait_loop(done, argument, kForever, &company); }
+  /// The same, among strangers.
+  Status wait_silent(bool (*done)(void*), void* argument);
 
   /// Runs `work.run(work)` once in the next round of progress, under the lock, after all callbacks have returned. May be called
   /// from callbacks. The work may post (isend, ireceive), complete requests and defer more; it may not progress or wait.
@@ -278,6 +280,7 @@ class Lane final : private btl::Sink {
   static constexpr uint64_t kForever = ~uint64_t{0};
 
   struct Sleep;
+  struct Correspondents;
   /// A transport, and what decides how often it is polled.
   struct Wire {
     std::unique_ptr<btl::Transport> transport;
@@ -441,7 +444,6 @@ class Lane final : private btl::Sink {
     size_t slot;     ///< among the ways to the peer, or those of an exposure
     uint64_t limit;  ///< bytes of a piece
   };
-  bool lends(uint32_t cpu, uint64_t now);
   static void share_out(std::span<Outlet>, uint64_t total, uint64_t alone);
 
   // reading and writing the other side's memory (direct.cc)
@@ -539,7 +541,7 @@ class Lane final : private btl::Sink {
   int run_later_work();
   uint64_t awake_for(bool silent) const;
   int spins_for(bool silent);
-  Status wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, bool silent);
+  Status wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, Company* silent);
   bool sleep(uint64_t limit_ns, bool (*done)(void*), void* argument);
   bool arm_all();
   /// Sends sleeping threads to look again: something has completed, or waits for the next round.

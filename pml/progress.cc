@@ -164,7 +164,13 @@ void Lane::defer(Deferred& work) {
 
 // Waiting
 
-Status Lane::wait_for(bool (*done)(void*), void* argument, uint64_t nanoseconds) { return wait_loop(done, argument, nanoseconds, false); }
+Status Lane::wait_for(bool (*done)(void*), void* argument, uint64_t nanoseconds) { return wait_loop(done, argument, nanoseconds, nullptr); }
+
+Status Lane::wait_silent(bool (*done)(void*), void* argument) {
+  struct : Company {
+  } strangers;
+  return wait_silent(done, argument, strangers);
+}
 
 /// Nanoseconds that an idle wait stays awake. Where nobody wakes, ranks that slept would make each other wait, and so sleep again, for
 /// longer than all of them take to run in turns.
@@ -190,15 +196,19 @@ bool spun_out(int idle, uint64_t& since) {
 
 }  // namespace
 
-/// Says to all wires that this thread lends its CPU, waiting for messages. True if somebody that waits for it there, too, counts on it to
-/// leave.
-bool Lane::lends(uint32_t cpu, uint64_t now) {
-  bool leaves = false;
-  for (Wire* wire : busy_wires_) leaves |= wire->transport->lends(cpu, now);
-  return leaves;
-}
+/// Those that messages come from.
+struct Lane::Correspondents final : Company {
+  explicit Correspondents(Lane& l) : lane(l) {}
+  void lends(uint32_t cpu, uint64_t now) override {
+    for (Wire* wire : lane.busy_wires_) leaves |= wire->transport->lends(cpu, now);
+  }
+  std::optional<uint32_t> way_out(uint32_t, uint64_t) override { return leaves ? std::optional(kAnyCpu) : std::nullopt; }
 
-Status Lane::wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, bool silent) {
+  Lane& lane;
+  bool leaves = false;
+};
+
+Status Lane::wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, Company* silent) {
   const uint64_t start = limit_ns == kForever ? 0 : now_ns();
   uint64_t awake_ns = awake_for(silent);
   int spins = -1, idle = 0;
@@ -235,7 +245,7 @@ Status Lane::wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, b
     if (!waiting_since) waiting_since = now;
     if (now - idle_since < awake_ns) {
       sched_yield();
-      if (crowded_ && !lock_.enabled()) rover_.yielded(now, [=, this](uint32_t cpu) { return !silent && lends(cpu, now); });
+      if (Correspondents wires{*this}; crowded_ && !lock_.enabled()) rover_.yielded(now, silent ? *silent : wires);
       continue;
     }
     uint64_t longest = silent ? std::clamp((now - waiting_since) / kNapOfWait, kNap_ns, kShortSleep_ns) : kSleep_ns;

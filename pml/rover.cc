@@ -35,14 +35,17 @@ bool shares() {
 
 }  // namespace
 
-void Rover::look(uint64_t now, bool together) {
+void Rover::lend(uint64_t now, Company& company) {
+  const auto cpu = static_cast<uint32_t>(sched_getcpu());
+  company.lends(cpu, now);
+  if (now < look_at_) return;
   const uint64_t yields = std::exchange(yields_, 0), before = std::exchange(switches_, switches());
   if (switches_ - before < yields / 2) {
     partings_ = naps_ = vain_ = 0;
     look_at_ = now + kLookPause_ns;
-  } else if (together && partings_ < kPartings) {
+  } else if (const auto to = partings_ < kPartings ? company.way_out(cpu, now) : std::nullopt) {
     look_at_ = now + (kLookPause_ns << partings_++);
-    part();
+    part(cpu, *to);
   } else if (naps_ < kNaps) {
     look_at_ = now + (kNapPause_ns << naps_++);
     nap();
@@ -52,13 +55,14 @@ void Rover::look(uint64_t now, bool together) {
   }
 }
 
-/// To another CPU, whatever it does: that is not what this thread waits for.
-void Rover::part() {
+void Rover::part(uint32_t from, uint32_t to) {
   const std::vector<uint32_t> cpus = topo::CpuSet::of_this_thread().cpus();
   if (cpus.size() < 2 || !shares()) return;
-  const auto after = std::ranges::upper_bound(cpus, static_cast<uint32_t>(sched_getcpu()));
-  const auto next = static_cast<size_t>(after - cpus.begin()) + partings_ - 1;  // each time one further
-  topo::move_to(cpus[next % cpus.size()]);
+  if (to == Company::kAnyCpu) {
+    const auto after = std::ranges::upper_bound(cpus, from);
+    to = cpus[(static_cast<size_t>(after - cpus.begin()) + partings_ - 1) % cpus.size()];  // each time one further
+  }
+  if (std::ranges::find(cpus, to) != cpus.end()) topo::move_to(to);
 }
 
 void Rover::leave() {

@@ -1,29 +1,36 @@
 // Where ranks share CPUs: away from a CPU that another rank keeps busy, if one is free.
 #pragma once
 
-#include <sched.h>
-
 #include <cstdint>
+#include <optional>
 
 #include "runtime/topo/idle.h"
 
 namespace weft::pml {
 
+/// Whom a thread waits for, and shares CPUs with, as far as it can know. Times are nanoseconds (now_ns()).
+class Company {
+ public:
+  static constexpr uint32_t kAnyCpu = UINT32_MAX;
+  /// The thread lends CPU `cpu` to others, who may be told.
+  virtual void lends(uint32_t /*cpu*/, uint64_t /*now*/) {}
+  /// Where it had better wait, after lends(), as others do run there; kAnyCpu: elsewhere.
+  virtual std::optional<uint32_t> way_out(uint32_t /*cpu*/, uint64_t /*now*/) { return std::nullopt; }
+
+ protected:
+  ~Company() = default;
+};
+
 /// Two ranks that work together are slow on one CPU: each message waits for a switch, a microsecond or two instead of a tenth. The kernel
-/// may have moved them there while others waited, and leaves them, as ranks that look now and then never leave a CPU idle for long. But it
-/// wakes threads on a CPU that is idle, if one is and shares a cache. So a thread whose yields mostly lead to a switch moves to another CPU
-/// if it shares this one with whom it works with; else it naps a few times; if that does not help, it asks now and then which CPU is idle.
+/// may have moved them there while others waited, and leaves them, as ranks that look now and then never leave a CPU idle for long. So a
+/// thread whose yields mostly lead to a switch goes where those it waits for count on it to go. If they do not, it naps a few times: the
+/// kernel wakes threads on a CPU that is idle, if one is and shares a cache. If that does not help, it asks now and then which CPU is idle.
 class Rover {
  public:
-  /// To be called after each yield. `now`: nanoseconds (now_ns()). `lends(uint32_t cpu)` is asked now and then whether the one that this
-  /// thread works with is on the same CPU, and stays there.
-  template <class Lends>
-  void yielded(uint64_t now, Lends lends) {
-    if (++yields_ % kYields != 0) [[likely]]
-      return;
-    const int cpu = sched_getcpu();
-    const bool together = cpu >= 0 && lends(static_cast<uint32_t>(cpu));
-    if (now >= look_at_) look(now, together);
+  /// To be called after each yield.
+  void yielded(uint64_t now, Company& company) {
+    if (++yields_ % kYields == 0) [[unlikely]]
+      lend(now, company);
   }
 
  private:
@@ -32,8 +39,8 @@ class Rover {
   static constexpr uint64_t kLookPause_ns = 200'000;   // a look costs a system call
   static constexpr uint64_t kNapPause_ns = 1'000'000;  // at first; a nap takes some 60 us
   static constexpr unsigned kPartings = 10, kNaps = 7, kEagerLooks = 8, kMostDoublings = 7;
-  void look(uint64_t now, bool together);
-  void part();
+  void lend(uint64_t now, Company& company);
+  void part(uint32_t from, uint32_t to);
   void leave();
 
   uint64_t yields_ = 0;    // since the last look

@@ -10,6 +10,7 @@
 #include "btl/shm/ring.h"
 #include "runtime/base/status.h"
 #include "runtime/boot/boot.h"
+#include "runtime/topo/lent.h"
 
 namespace weft::btl::shm {
 
@@ -54,24 +55,9 @@ struct SegmentHead {
   alignas(2 * kLine) std::atomic<uint32_t> announced;  ///< rings complete: the owner looks at the directory when this changes
   std::atomic<uint32_t> claimed;                       ///< rings given out
   std::atomic<uint32_t> users;                         ///< mappings shared by ranks that are threads of one process
-  std::atomic<uint64_t> lent;                          ///< where and when the owner has lent a CPU to others: see Lent
+  topo::LentCpu lent;                                  ///< the owner's
 
   RingEntry* directory() { return reinterpret_cast<RingEntry*>(this + 1); }
-};
-
-/// A CPU that a process has lent to others, as it waited there for somebody: its number and the time, in one word.
-class Lent {
- public:
-  static uint64_t word(uint32_t cpu, uint64_t now_ns) { return now_ns / kUnit_ns << kCpuBits | (cpu & kCpus); }
-  /// Not long before `now_ns`?
-  static bool lately(uint64_t word, uint32_t cpu, uint64_t now_ns) {
-    return (word & kCpus) == (cpu & kCpus) && now_ns / kUnit_ns - (word >> kCpuBits) <= kLately;
-  }
-
- private:
-  static constexpr uint64_t kUnit_ns = 1'000'000, kLately = 8;
-  static constexpr int kCpuBits = 20;
-  static constexpr uint32_t kCpus = (1u << kCpuBits) - 1;
 };
 
 /// Published by each process; all that peers need to connect.

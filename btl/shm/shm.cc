@@ -254,8 +254,7 @@ bool ShmEndpoint::alone(const Header& h) {
 
 bool ShmEndpoint::waits_on(uint32_t cpu, uint64_t now) const {
   const Address& self = transport_.self();
-  return std::tie(self.job, self.rank) > std::tie(peer_.job, peer_.rank) &&
-         Lent::lately(segment_.head().lent.load(std::memory_order_relaxed), cpu, now);
+  return std::tie(self.job, self.rank) > std::tie(peer_.job, peer_.rank) && segment_.head().lent.lately(now) == cpu;
 }
 
 Status ShmEndpoint::start(copy::Transfer&& transfer) {
@@ -428,7 +427,7 @@ void ShmTransport::disarm() {
 }
 
 bool ShmTransport::lends(uint32_t cpu, uint64_t now_ns) {
-  head_->lent.store(Lent::word(cpu, now_ns), std::memory_order_relaxed);
+  head_->lent.set(cpu, now_ns);
   if (inbound_.empty()) return false;
   const auto known = endpoints_.find(inbound_[latest_].from);
   return known != endpoints_.end() && known->second->waits_on(cpu, now_ns);

@@ -82,7 +82,14 @@ inline Status Segment::wait(Ready ready) {
     cpu_pause();
   }
   patience_.failed();
-  return lane_.wait_silent([](void* r) { return (*static_cast<Ready*>(r))(); }, &ready);
+  return lane_.wait_silent([](void* r) { return (*static_cast<Ready*>(r))(); }, &ready, *this);
+}
+
+/// Ranks that meet on one CPU more than on another one make all of them wait for more switches.
+std::optional<uint32_t> Segment::way_out(uint32_t, uint64_t now) {
+  std::vector<std::optional<uint32_t>> lent(size_);
+  for (uint32_t r = 0; r < size_; ++r) lent[r] = desk(r).lent.lately(now);
+  return topo::roomier_cpu(lent, rank_);
 }
 
 inline Status Segment::wait_for(const std::atomic<uint64_t>& word, uint64_t at_least) {

@@ -17,12 +17,13 @@
 #include "pml/lane.h"
 #include "pml/patience.h"
 #include "runtime/op/op.h"
+#include "runtime/topo/lent.h"
 
 namespace weft::coll::node {
 
 /// The memory that the ranks of a team share, and the kernels on it. All ranks call the same kernels in the same order, with the
 /// same sizes, types and roots. A kernel's wait progresses the lane, yields on crowded nodes, and ends when the job does.
-class Segment {
+class Segment : private pml::Company {
  public:
   /// What rank 0 decides of a segment: slots that keep to the caches, or, where each meeting costs switches, hold more.
   struct Plan {
@@ -92,6 +93,7 @@ class Segment {
   static_assert(std::has_single_bit(kBriefs) && std::has_single_bit(kLongs) && std::has_single_bit(kMostLongs));
   /// What a rank writes.
   struct Desk {
+    alignas(64) topo::LentCpu lent;
     Line barrier;
     Line offer[2];         ///< its operand of an allreduce, or what it gives to an exchange
     Line partial[2];       ///< a leader's: what its group gives to an allreduce
@@ -164,6 +166,8 @@ class Segment {
     return groups_ && order == Order::chain && (op.commutative || groups_->in_blocks());
   }
 
+  void lends(uint32_t cpu, uint64_t now) override { desk(rank_).lent.set(cpu, now); }
+  std::optional<uint32_t> way_out(uint32_t cpu, uint64_t now) override;
   template <class Ready>
   Status wait(Ready ready);
   Status wait_for(const std::atomic<uint64_t>& word, uint64_t at_least);

@@ -8,6 +8,7 @@
 #include "runtime/topo/cpu_set.h"
 #include "runtime/topo/cpus.h"
 #include "runtime/topo/idle.h"
+#include "runtime/topo/lent.h"
 
 using namespace weft::topo;
 namespace fs = std::filesystem;
@@ -86,6 +87,32 @@ TEST_CASE("idle CPUs", "[topo]") {
   CHECK_FALSE(idle.find(all, root));
   tree.file("proc/stat", "cpux 1 2\ncpu\ncpu1\ncpu99999999999 1 1 1 1 1\n");
   CHECK_FALSE(idle.find(all, root));
+}
+
+TEST_CASE("a CPU that was lent is known for a while", "[topo]") {
+  constexpr uint64_t ms = 1'000'000, now = 1000 * ms;
+  LentCpu lent{};
+  CHECK_FALSE(lent.lately(now));
+  lent.set(0, now);
+  CHECK(lent.lately(now) == 0u);
+  lent.set(70000, now);
+  CHECK(lent.lately(now + 2 * ms) == 70000u);
+  CHECK_FALSE(lent.lately(now + 1000 * ms));
+}
+
+TEST_CASE("of those that wait on a crowded CPU the last one goes where fewest do", "[topo]") {
+  using Lent = std::vector<std::optional<uint32_t>>;
+  const auto of = [](const Lent& lent, size_t self) { return roomier_cpu(lent, self); };
+  CHECK(of({1, 0, 1, 1}, 3) == 0u);
+  CHECK_FALSE(of({1, 0, 1, 1}, 2));  // 3 goes
+  CHECK_FALSE(of({1, 0, 1, 1}, 1));
+  CHECK_FALSE(of({1, 0, 1, 0}, 3));
+  CHECK_FALSE(of({1, 0, 1}, 2));     // there it would be as crowded as here
+  CHECK_FALSE(of({1, 1, 1, 1}, 3));  // other CPUs may be at work
+  CHECK_FALSE(of({1, std::nullopt, 1, 1}, 1));
+  CHECK(of({1, 0, 1, 1, std::nullopt}, 3) == 0u);
+  CHECK(of({5, 5, 5, 7, 7, 2, 5}, 6) == 2u);
+  CHECK_FALSE(of({5}, 0));
 }
 
 TEST_CASE("threads move to a CPU of theirs and stay free", "[topo]") {
