@@ -167,7 +167,7 @@ void Lane::defer(Deferred& work) {
 Status Lane::wait_for(bool (*done)(void*), void* argument, uint64_t nanoseconds) { return wait_loop(done, argument, nanoseconds, nullptr); }
 
 Status Lane::wait_silent(bool (*done)(void*), void* argument) {
-  struct : Company {
+  struct Strangers final : Company {
   } strangers;
   return wait_silent(done, argument, strangers);
 }

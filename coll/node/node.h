@@ -23,7 +23,7 @@ namespace weft::coll::node {
 
 /// The memory that the ranks of a team share, and the kernels on it. All ranks call the same kernels in the same order, with the
 /// same sizes, types and roots. A kernel's wait progresses the lane, yields on crowded nodes, and ends when the job does.
-class Segment : private pml::Company {
+class Segment final : private pml::Company {
  public:
   /// What rank 0 decides of a segment: slots that keep to the caches, or, where each meeting costs switches, hold more.
   struct Plan {
