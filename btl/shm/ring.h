@@ -40,7 +40,7 @@ constexpr uint32_t kGrowsFrom = 32 << 10;             ///< payloads that grow ar
 constexpr uint32_t kClaimed = 6;                      ///< who writes slots claims the one so far ahead: as many pass while a line comes
 constexpr uint32_t kCellFrom = 512;                   ///< payloads for which a cell is worth it
 constexpr uint32_t kTouchesFrom = 1024;               ///< payloads for which it pays to ask where they belong, to copy them here
-constexpr uint32_t kPieceFrom = 8 << 10, kPiece = 16 << 10;  ///< by so much at a time: a quarter of the payload within these
+constexpr uint32_t kPieceFrom = 4 << 10, kPiece = 16 << 10;  ///< by so much at a time: half of what is there already, within these
 
 /// One message as it lies in memory: a Header whose length word doubles as the ready flag, and a short payload.
 struct alignas(kLine) Slot {
@@ -233,9 +233,8 @@ class Producer {
   template <class Write>
   [[gnu::noinline]] void grow(Slot& slot, const Header& h, uint32_t word, std::byte* to, Write& write) {
     store(slot, h, word | kGrowsBit);
-    const uint32_t most = std::clamp(h.length / 4 & ~(uint32_t{kLine} - 1), kPieceFrom, kPiece);
     for (uint32_t from = 0; from < h.length;) {
-      const uint32_t n = std::min(most, h.length - from);
+      const uint32_t n = std::min(std::clamp(from / 2 & ~(uint32_t{kLine} - 1), kPieceFrom, kPiece), h.length - from);
       write(to + from, from, n);
       from += n;
       grown_bytes_ += n;
