@@ -247,7 +247,7 @@ std::byte* Segment::spare_for(Order order) {
 Status Segment::allreduce(const void* in, void* out, uint64_t count, const type::Datatype& type, const op::Op& op, Order order) {
   const auto* from = static_cast<const std::byte*>(in);
   auto* to = static_cast<std::byte*>(out);
-  if ((size_ <= kFlat || !roomy_) && count * type.size > kSharedOut && most_shared(type.size) > 0)
+  if ((size_ <= kFlat || !roomy_) && count * type.size > most_by_all() && most_shared(type.size) > 0)
     return allreduce_shared_out(from, to, {count, type, op, order});
   return in_steps(count, type.size, plan_.chunk, [&](uint64_t first, uint64_t n) {
     return allreduce_chunk(from + first * type.size, to + first * type.size, {n, type, op, order});
@@ -258,12 +258,14 @@ Status Segment::allreduce(const void* in, void* out, uint64_t count, const type:
 Status Segment::allreduce_chunk(const std::byte* in, std::byte* out, const Work& work) {
   const uint64_t n = ++allreduces_, bytes = work.count * work.type.size;
   const int parity = static_cast<int>(n & 1);
-  auto operand = [&](uint32_t r) { return offered(r, bytes); };
-  copy_bytes(operand(rank_), in, bytes);
+  copy_bytes(offered(rank_, bytes), in, bytes);
+  const std::byte* own = in;  // to read one's own slot would take its lines back from who reads them
+  auto operand = [&](uint32_t r) { return r == rank_ ? own : offered(r, bytes); };
   auto fold = [&](std::byte* to) { combine(work, operand, 0, static_cast<int32_t>(size_), to, spare_for(work.order)); };
   if (by_groups(work.order, work.op)) return allreduce_in_groups(n, out, work);
   if (size_ <= kFlat || groups_) {
     offer(rank_).sequence.store(n, std::memory_order_release);
+    if (in == out) own = static_cast<std::byte*>(std::memcpy(scratch(), in, bytes));  // partial results fall upon it
     for (uint32_t r = 0; r < size_; ++r) {
       if (const Status s = wait_for(offer(r).sequence, n); s != Status::ok) return s;
     }

@@ -114,8 +114,9 @@ class Segment final : private pml::Company {
   static constexpr uint64_t kChunk = 32 << 10, kChunkOfFew = 128 << 10;  ///< least bytes of a slot for what a rank offers
   static_assert(most_exchanged <= kChunk);
   static constexpr uint64_t kInline = sizeof(Line::data);
-  static constexpr uint64_t kSharedOut = 8192;  ///< bytes of an allreduce up to which all combine all
-  static constexpr uint32_t kFlat = 8;          ///< up to so many ranks, each looks at all others itself
+  /// Bytes of an allreduce up to which all combine all. Two read as much then as of shares, for one meeting less.
+  uint64_t most_by_all() const { return size_ == 2 ? 32 << 10 : 8 << 10; }
+  static constexpr uint32_t kFlat = 8;  ///< up to so many ranks, each looks at all others itself
 
   /// `groups`: by rank, numbers of groups; empty: there are none.
   Segment(pml::Team&, std::byte* memory, bool roomy, const Plan&, std::span<const int32_t> groups);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <iostream>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -31,7 +32,9 @@ inline std::string on_ranks(uint32_t size, const std::function<std::string(RankW
   std::string complaint;
   auto complain = [&](const std::string& text) {
     std::lock_guard hold(lock);
-    if (complaint.empty()) complaint = text;
+    if (!complaint.empty()) return;
+    complaint = text;
+    std::cerr << text << std::endl;  // now: the other ranks may wait for this one for ever
   };
   auto run = [&](uint32_t rank) {
     auto lane = pml::Lane::open(*boots[rank], threads);
