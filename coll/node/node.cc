@@ -155,6 +155,13 @@ void Segment::claim(const Place& place, uint64_t bytes) {
   if (bytes > kInline) claim_line(place.data + kInline);
 }
 
+/// Who is behind with what others write for it has a later one of these come meanwhile; who is not would take it from its writer.
+inline void Segment::expect(const Place& now, const Place& later, uint64_t n, uint64_t bytes) {
+  if (now.sequence.load(std::memory_order_relaxed) < n) return;
+  __builtin_prefetch(&later.sequence);
+  if (bytes > kInline) __builtin_prefetch(later.data + kInline);
+}
+
 /// What stands there has been read by this rank, the only one to do so, and is its writer's again, who gets changed lines sooner.
 inline void Segment::give_back(const Place& place, uint64_t bytes) {
   if (!touching_pays) return;
@@ -512,6 +519,7 @@ Status Segment::reduce_chunk(const std::byte* in, std::byte* out, const Work& wo
   auto arrived = [&](uint32_t r) -> const std::byte* {
     if (r == rank_) return in_place ? mine.data : in;
     const Place theirs = share(r, n, brief);
+    if (brief) expect(theirs, share(r, n + kAhead, brief), n, bytes);
     status = wait_for(theirs.sequence, n);
     return status == Status::ok ? theirs.data : nullptr;
   };

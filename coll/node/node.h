@@ -85,6 +85,7 @@ class Segment final : private pml::Company {
   };
   static constexpr uint64_t kBriefs = 64;  ///< short reduces, and short broadcast pieces, under way
   static constexpr uint64_t kClaimed = 6;  ///< of these, who writes them claims the one so far ahead: as many pass while a line comes
+  static constexpr uint64_t kAhead = 2;    ///< who reads them and is behind has the one so far ahead come
   /// Plan::longs, and those of two ranks: twice an L2 cache in all, so that lines have left the readers' when they are written again.
   static constexpr uint64_t kLongs = 8, kMostLongs = 128;
   static constexpr bool is_brief(uint64_t bytes) { return bytes <= Brief::most; }
@@ -209,6 +210,7 @@ class Segment final : private pml::Company {
   Status await_readers(uint64_t piece, bool brief);
   Status await_root(uint64_t n, bool brief);
   static void claim(const Place&, uint64_t bytes);
+  static void expect(const Place& now, const Place& later, uint64_t n, uint64_t bytes);
   static void give_back(const Place&, uint64_t bytes);
   void tell_collected(uint64_t n, bool brief);
 
