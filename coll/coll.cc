@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <string>
-#include <unordered_map>
+#include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
+#include "coll/network.h"
 #include "coll/team_state.h"
 #include "include/mpi.h"
 #include "runtime/base/clock.h"
@@ -171,21 +173,17 @@ void TeamState::learn_hosts() {
   knows_hosts_ = true;
   boot::Bootstrap& boot = team_.lane().boot();
   const bool one_host = boot.job().node_count < 2;
-  std::unordered_map<std::string, int32_t> numbers;
-  std::vector<int32_t> host_of;
+  std::vector<std::string> host_of;
   for (uint32_t r = 0; r < team_.size(); ++r) {
     const ProcessId who = team_.process(r);
     if (who.job != 0) return;
     if (one_host) continue;
     const auto host = boot.host_of(who);
     if (!host) return;
-    host_of.push_back(numbers.try_emplace(*host, static_cast<int32_t>(numbers.size())).first->second);
+    host_of.push_back(*host);
   }
-  host_count_ = one_host ? 1 : static_cast<int32_t>(numbers.size());
-  if (host_count_ > 1 && team_.size() > 2) {
-    hosts_ = std::make_unique<const Hosts>(host_of);
-    if (!hosts_->two_levels()) hosts_ = nullptr;
-  }
+  host_count_ = one_host ? 1 : static_cast<int32_t>(std::unordered_set<std::string_view>(host_of.begin(), host_of.end()).size());
+  if (host_count_ > 1 && team_.size() > 2) hosts_ = levels_of(host_of);
   plans_.learn(hosts_.get(), host_count_);
 }
 

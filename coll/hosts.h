@@ -1,7 +1,8 @@
-// Which ranks of a team share a host: what algorithms of two levels go by.
+// Which ranks of a team share a host, and which hosts a switch: what algorithms of several levels go by.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -9,10 +10,15 @@
 
 namespace weft::coll {
 
+/// Groups of ranks: usually those of a host. Where switches are known, hosts themselves are grouped by these (switches()), and so on up.
 class Hosts {
  public:
   /// `host_of`: by rank, any numbers that are equal where the host is.
   explicit Hosts(std::span<const int32_t> host_of);
+
+  /// Levels of groups, from hosts to the switches nearest to them and on: `groups` has, for each level, a number for each rank. Ranks that
+  /// share a group share those of the levels above it. Levels that tell nothing apart are left out. Null: there are no two levels.
+  static std::unique_ptr<const Hosts> of(std::span<const std::vector<int32_t>> groups) { return of(groups, true); }
 
   int32_t count() const { return static_cast<int32_t>(ranks_.size()); }
   /// The host of a rank. Hosts are numbered in the order of their first ranks.
@@ -28,11 +34,23 @@ class Hosts {
   /// Has each host as many ranks?
   bool alike() const { return alike_; }
 
+  /// Groups of hosts: those behind the same switch. Null: not known, or they have no two levels.
+  const Hosts* switches() const { return switches_.get(); }
+  /// Do ranks of a host share memory? Not where each rank has a host of its own, so that switches take the place of hosts.
+  bool in_memory() const { return in_memory_; }
+
  private:
+  static std::unique_ptr<const Hosts> of(std::span<const std::vector<int32_t>> groups, bool first_are_hosts);
+
   std::vector<int32_t> host_;
   std::vector<Rank> seat_;
   std::vector<std::vector<Rank>> ranks_;
-  bool in_blocks_ = true, alike_ = true;
+  bool in_blocks_ = true, alike_ = true, in_memory_ = true;
+  std::shared_ptr<const Hosts> switches_;
 };
+
+/// The members 0 to size - 1 in an order that begins with `first` and leaves each group, at each level, once only. Without groups (null):
+/// ascending from `first` on, around the end.
+std::vector<Rank> tour(const Hosts* groups, int32_t size, Rank first);
 
 }  // namespace weft::coll

@@ -455,14 +455,14 @@ Result<Price> price(const Algorithm& algorithm, const Agreed& a, int32_t segment
   std::vector<Schedule> schedules;
   schedules.reserve(static_cast<size_t>(a.size));
   const Parameters p{.root = a.root, .commutative = a.commutative, .segments = segments};
-  const Hosts hosts(shape.host_of_ranks());
-  for (Rank r = 0; r < a.size; ++r) schedules.push_back(algorithm.build({.hosts = &hosts}, r, a.size, p));
+  const std::unique_ptr<const Hosts> hosts = shape.levels();
+  for (Rank r = 0; r < a.size; ++r) schedules.push_back(algorithm.build({.hosts = hosts.get()}, r, a.size, p));
   return price(schedules, block_bytes_of(a, schedules.front().blocks), shape, machine, most);
 }
 
 std::vector<Candidate> candidates(const Agreed& a, const Shape& shape, const Machine& machine, int64_t most) {
-  const Hosts hosts(shape.host_of_ranks());
-  const Topology topology{.hosts = hosts.two_levels() ? &hosts : nullptr};
+  const std::unique_ptr<const Hosts> hosts = shape.levels();
+  const Topology topology{.hosts = hosts.get()};
   std::vector<Candidate> all;
   for (const Algorithm& algorithm : algorithms()) {
     if (algorithm.pattern != a.pattern || !algorithm.usable(topology, a.size, {.root = a.root, .commutative = a.commutative}, a.uneven))
@@ -484,13 +484,13 @@ Choice cheapest(const Agreed& a, const Topology& topology) {
   constexpr int64_t kMostWalked = int64_t{1} << 14;
   if (a.hosts < 2 || a.front > 0 || a.uneven || a.size > kMostRanks || among_neighbors(a.pattern) || !leaf_is_measured()) return {};
   const Shape shape = topology.hosts ? Shape::of(*topology.hosts) : Shape::blocks(a.size, a.hosts);
-  using Key = std::tuple<Pattern, Rank, uint64_t, bool, std::vector<int32_t>>;
+  using Key = std::tuple<Pattern, Rank, uint64_t, bool, std::vector<int32_t>, std::vector<int32_t>>;
   constexpr size_t kMostKept = 1000;
   thread_local std::map<Key, Choice> known;  // reports ask at each call
   thread_local std::string numbers;
   if (known.size() >= kMostKept || numbers != told_numbers()) known.clear();
   numbers = told_numbers();
-  const auto [found, fresh] = known.try_emplace({a.pattern, a.root, a.bytes, a.commutative, shape.host_of_ranks()});
+  const auto [found, fresh] = known.try_emplace({a.pattern, a.root, a.bytes, a.commutative, shape.host_of_ranks(), shape.leaf_of_hosts()});
   if (fresh) {
     const auto all = candidates(a, shape, this_machine(), kMostWalked);
     if (!all.empty() && all.front().unpriced.empty()) found->second = {all.front().algorithm, all.front().segments, By::model};

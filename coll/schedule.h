@@ -63,7 +63,7 @@ struct Region {
 };
 
 /// A schedule has no more scratch regions than that: who runs it keeps a place for each.
-constexpr size_t kMostRegions = 8;
+constexpr size_t kMostRegions = 12;
 
 /// What one rank does. All ranks build theirs from the same Shape (but for `me` and `in_place`).
 struct Schedule {

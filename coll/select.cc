@@ -6,6 +6,7 @@
 
 #include "coll/hosts.h"
 #include "coll/model.h"
+#include "coll/network.h"
 #include "coll/node/node.h"
 #include "coll/wish.h"
 #include "runtime/config/config.h"
@@ -83,7 +84,7 @@ const char* name_of(const Agreed& a) {
   return "";
 }
 
-/// Where hosts have several ranks: those that send little between hosts, while that is what costs. Null: as if there were one level.
+/// Where ranks share hosts: those that send little between hosts, while that is what costs. Null: as if there were one level.
 const char* name_by_hosts(const Agreed& a, const Hosts& hosts) {
   switch (a.pattern) {
     case Pattern::barrier: return "two_level";
@@ -95,12 +96,31 @@ const char* name_by_hosts(const Agreed& a, const Hosts& hosts) {
     case Pattern::reduce: return a.bytes < 128 * kKiB ? "two_level" : "many_leaders";
     case Pattern::reduce_scatter:
       return "many_leaders";  // of a host's sum, not of each of its ranks' data, is sent what others need
-    // Among four leaders, recursive doubling sends little more than what shares out the work, in half the messages.
-    case Pattern::allreduce: return a.bytes < (hosts.count() <= 4 ? 256 : 32) * kKiB ? "two_level" : "many_leaders";
+    // Among four leaders, recursive doubling sends little more than what shares out the work, in half the messages: unless they are behind
+    // several switches, whose links all of it has to pass.
+    case Pattern::allreduce: return a.bytes < (hosts.count() <= 4 && !hosts.switches() ? 256 : 32) * kKiB ? "two_level" : "many_leaders";
     // Beyond, a ring of all ranks copies less within hosts.
     case Pattern::allgather: return a.bytes * static_cast<uint64_t>(a.size) <= 1024 * kKiB ? "two_level" : nullptr;
     default: return nullptr;
   }
+}
+
+/// Where each rank has a host of its own and hosts are behind several switches, whose links long data should pass once. Short data takes as
+/// long through them as around.
+const char* name_by_switches(const Agreed& a) {
+  switch (a.pattern) {
+    case Pattern::bcast: return a.bytes < 32 * kKiB ? "two_level" : "two_level_pipeline";
+    case Pattern::reduce: return a.bytes < 128 * kKiB ? "two_level" : "many_leaders";
+    case Pattern::allreduce: return a.bytes < 32 * kKiB ? nullptr : "many_leaders";
+    case Pattern::reduce_scatter: return a.bytes < 64 * kKiB ? nullptr : "many_leaders";
+    default: return nullptr;
+  }
+}
+
+/// The algorithm that thresholds name for several levels; null: none.
+const char* name_by_levels(const Agreed& a, const Hosts* hosts) {
+  if (!hosts) return nullptr;
+  return hosts->in_memory() ? name_by_hosts(a, *hosts) : name_by_switches(a);
 }
 
 /// The algorithm of a name, where these ranks can use it.
@@ -205,6 +225,8 @@ std::string complaint() {
              "\" is none of no, runs, exact";
   if (table_speaks() && !tuned().wrong.empty())
     wrong += (wrong.empty() ? "" : "; ") + std::string("the table of weft tune, ignored in part: ") + tuned().wrong.substr(0, kMostText);
+  if (const std::string flaw = complaint_of_network(); !flaw.empty())
+    wrong += (wrong.empty() ? "" : "; ") + ("WEFT_COLL_NETWORK, ignored: " + flaw);
   return wrong;
 }
 
@@ -246,7 +268,7 @@ Choice choose(const Agreed& a, const Topology& topology, const Word& user) {
     return as_usual(find_algorithm(a.pattern, name_of(in_order)), By::thresholds);
   }
   if (const Choice found = cheapest(a, topology); found.algorithm) return found;
-  const Algorithm* const by_hosts = usable(topology.hosts ? name_by_hosts(a, *topology.hosts) : nullptr, a, topology);
+  const Algorithm* const by_hosts = usable(name_by_levels(a, topology.hosts), a, topology);
   return as_usual(by_hosts ? by_hosts : find_algorithm(a.pattern, name_of(a)), By::thresholds);
 }
 

@@ -29,9 +29,19 @@ Shape Shape::blocks(int32_t ranks, int32_t hosts, int32_t hosts_per_leaf, int32_
 Shape Shape::of(const Hosts& hosts) {
   int32_t ranks = 0;
   for (int32_t h = 0; h < hosts.count(); ++h) ranks += static_cast<int32_t>(hosts.on(h).size());
-  Shape shape(ranks, hosts.count(), 0);
-  for (Rank r = 0; r < ranks; ++r) shape.host_[static_cast<size_t>(r)] = shape.cache_[static_cast<size_t>(r)] = hosts.of(r);
+  Shape shape(ranks, hosts.in_memory() ? hosts.count() : ranks, 0);
+  const Hosts* const switches = hosts.in_memory() ? hosts.switches() : &hosts;
+  for (Rank r = 0; r < ranks; ++r)
+    shape.host_[static_cast<size_t>(r)] = shape.cache_[static_cast<size_t>(r)] = hosts.in_memory() ? hosts.of(r) : r;
+  for (int32_t h = 0; switches && h < shape.hosts(); ++h) shape.leaf_[static_cast<size_t>(h)] = switches->of(h);
+  if (switches) shape.leaves_ = switches->count();
   return shape;
+}
+
+std::unique_ptr<const Hosts> Shape::levels() const {
+  std::vector<std::vector<int32_t>> groups = {host_, {}};
+  for (Rank r = 0; r < ranks(); ++r) groups[1].push_back(leaf(r));
+  return Hosts::of(groups);
 }
 
 Result<Shape> Shape::on(const topo::Network& network, int32_t ranks, int32_t hosts, int32_t ranks_per_cache) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "coll/hosts.h"
@@ -19,7 +20,7 @@ class Shape {
   /// rank a host: 1 <= hosts <= ranks.
   static Shape blocks(int32_t ranks, int32_t hosts, int32_t hosts_per_leaf = 0, int32_t ranks_per_cache = 0);
 
-  /// Ranks where these are; hosts below one switch, ranks of a host below one cache.
+  /// Ranks where these are, hosts below the switches that it knows; ranks of a host below one cache.
   static Shape of(const Hosts&);
 
   /// Ranks as in blocks() on the first hosts that a network's file names, in its order. Fails if it names fewer, or contradicts itself.
@@ -30,6 +31,9 @@ class Shape {
   int32_t leaves() const { return leaves_; }
   int32_t host(Rank r) const { return host_[static_cast<size_t>(r)]; }
   const std::vector<int32_t>& host_of_ranks() const { return host_; }
+  const std::vector<int32_t>& leaf_of_hosts() const { return leaf_; }
+  /// What algorithms go by.
+  std::unique_ptr<const Hosts> levels() const;
   int32_t leaf(Rank r) const { return leaf_[static_cast<size_t>(host(r))]; }
 
   Level level(Rank a, Rank b) const {

@@ -5,11 +5,13 @@
 
 #include "launcher/environment.h"
 #include "runtime/config/coll_table.h"
+#include "runtime/topo/network.h"
 
 namespace weft::launcher {
 namespace {
 
 constexpr const char *kFile = "WEFT_COLL_TABLE", *kWords = "WEFT_COLL_TUNED", *kMachine = "WEFT_COLL_MACHINE";
+constexpr const char *kNetworkFile = "WEFT_NETWORK", *kNetwork = "WEFT_COLL_NETWORK";
 constexpr size_t kMostWords = 100 << 10;  // the kernel takes 128 KiB for one variable
 
 /// What the first program to say so sets, else mpirun's own environment.
@@ -33,6 +35,18 @@ void hand_out_settings(Options& options, const config::CollTable& table) {
 }
 
 }  // namespace
+
+std::string hand_out_network(Options& options) {
+  const std::string file = value_of(options, kNetworkFile);
+  if (file.empty() || !value_of(options, kNetwork).empty()) return {};
+  const auto network = topo::Network::read(file);
+  if (!network) return "collectives go by no network: " + network.failure().text;
+  const std::string lines = network->text();
+  if (lines.size() > kMostWords)
+    return "collectives go by no network: " + file + " names too much for one job (ranges such as n[1-64] are short)";
+  set(options, kNetwork, lines);
+  return {};
+}
 
 std::string hand_out_table(Options& options, const std::string& bin) {
   for (App& app : options.apps) std::erase_if(app.variables, [](const auto& variable) { return variable.first == kWords; });

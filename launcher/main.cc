@@ -32,8 +32,8 @@ int main(int argc, char** argv) {
     if (parsed.options.report_paths) setenv("WEFT_REPORT_PATHS", "yes", 1);
     if (parsed.options.report_coll) setenv("WEFT_REPORT_COLL", "yes", 1);
     launcher::Options options = parsed.options;
-    if (const std::string wrong = launcher::hand_out_table(options, folder_of_programs()); !wrong.empty())
-      fprintf(stderr, "mpirun: warning: %s\n", wrong.c_str());
+    for (const std::string& wrong : {launcher::hand_out_table(options, folder_of_programs()), launcher::hand_out_network(options)})
+      if (!wrong.empty()) fprintf(stderr, "mpirun: warning: %s\n", wrong.c_str());
     config::load_environment();  // what is wrong in it the ranks say
     return launcher::run_job(options);
   }

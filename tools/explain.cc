@@ -277,8 +277,8 @@ Result<Explanation> explain(const ExplainQuestion& q) {
   e.candidates = coll::candidates(e.agreed, *shape, e.machine);
   if (e.candidates.empty() || !e.candidates.front().unpriced.empty())
     return Failure{"no algorithm has a price" + (e.candidates.empty() ? std::string() : ": " + e.candidates.front().unpriced)};
-  const coll::Hosts hosts(shape->host_of_ranks());
-  const coll::Topology topology{.hosts = hosts.two_levels() ? &hosts : nullptr};
+  const auto levels = shape->levels();
+  const coll::Topology topology{.hosts = levels.get()};
   for (const coll::Algorithm& a : coll::algorithms())
     if (a.pattern == *pattern && !a.usable(topology, q.ranks, {.root = q.root, .commutative = !q.ordered}, q.uneven))
       e.unfit.emplace_back(a.name);

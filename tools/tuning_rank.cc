@@ -12,7 +12,9 @@
 #include <thread>
 
 #include "coll/hosts.h"
+#include "coll/network.h"
 #include "coll/select.h"
+#include "coll/shape.h"
 #include "coll/wish.h"
 #include "include/mpi.h"
 #include "runtime/topo/cpus.h"
@@ -113,6 +115,7 @@ class Trial {
  private:
   void introduce() const;
   void measure_machine();
+  void measure_network(const coll::Hosts& hosts);
   void measure_collectives(const std::string& only);
 
   static constexpr double kNever = std::numeric_limits<double>::max();
@@ -153,7 +156,13 @@ class Trial {
   double ping_pong(int other, bool first, int bytes, int turns);
   double burst(int other, bool first, bool of_sender);
   void measure_path(const char* level, int a, int b);
-  void measure_link(const coll::Hosts& hosts);
+  void measure_link(const char* name, const std::vector<int>& from, const std::vector<int>& to);
+  /// The host of each rank.
+  std::vector<std::string> hosts_by_rank() const {
+    std::vector<std::string> all;
+    for (const int32_t host : host_of_) all.push_back(names_[static_cast<size_t>(host)]);
+    return all;
+  }
 
   std::vector<Candidate> candidates(Pattern, const coll::Topology&, int32_t hosts) const;
   void run_once(Pattern, MPI_Comm, int count);
@@ -244,10 +253,9 @@ void Trial::measure_path(const char* level, int a, int b) {
   say_number((name + ".receive").c_str(), receive, a);
 }
 
-/// All ranks of the first host send to those of the second one at the same time.
-void Trial::measure_link(const coll::Hosts& hosts) {
+/// These ranks send to those at the same time.
+void Trial::measure_link(const char* name, const std::vector<int>& from, const std::vector<int>& to) {
   constexpr int kLong = 1 << 20, kTurns = 5;
-  const auto &from = hosts.on(0), &to = hosts.on(1);
   const size_t pairs = std::min(from.size(), to.size());
   double least = std::numeric_limits<double>::max();
   for (int turn = 0; turn < kTurns; ++turn) {
@@ -259,7 +267,27 @@ void Trial::measure_link(const coll::Hosts& hosts) {
     }
     least = std::min(least, most(now_ns() - begin));
   }
-  say_number("host_link", least / (static_cast<double>(pairs) * kLong), 0);
+  say_number(name, least / (static_cast<double>(pairs) * kLong), 0);
+}
+
+/// The ways between hosts: to one behind the same switch as the first host, and to one behind another switch, as far as switches are known.
+void Trial::measure_network(const coll::Hosts& hosts) {
+  const auto levels = coll::levels_of(hosts_by_rank());
+  const coll::Shape shape = levels ? coll::Shape::of(*levels) : coll::Shape::blocks(size_, hosts.count());
+  const int first = hosts.on(0)[0];
+  int near = hosts.on(1)[0], far = hosts.on(hosts.count() - 1)[0];
+  std::vector<int> here, there;  // the ranks behind the first switch, those behind another one
+  for (int r = size_ - 1; r >= 0; --r) {
+    if (shape.leaf(r) != shape.leaf(first)) far = r;
+    if (shape.leaf(r) == shape.leaf(first) && shape.host(r) != shape.host(first)) near = r;
+  }
+  for (int r = 0; r < size_; ++r)
+    if (shape.leaf(r) == shape.leaf(first) || shape.leaf(r) == shape.leaf(far))
+      (shape.leaf(r) == shape.leaf(first) ? here : there).push_back(r);
+  measure_path("leaf", first, near);
+  measure_path("far", first, far);
+  measure_link("host_link", hosts.on(0), hosts.on(hosts.of(near)));
+  if (shape.leaves() > 1) measure_link("uplink", here, there);
 }
 
 void Trial::measure_machine() {
@@ -270,11 +298,7 @@ void Trial::measure_machine() {
     measure_path("cache", first[0], first[1]);
     measure_path("host", first[0], first.back());
   }
-  if (hosts.count() > 1) {
-    measure_path("leaf", first[0], hosts.on(1)[0]);
-    measure_path("far", first[0], hosts.on(hosts.count() - 1)[0]);
-    measure_link(hosts);
-  }
+  if (hosts.count() > 1) measure_network(hosts);
   constexpr double kBytes = sizeof(double) * kNumbers;
   const double reduce = fastest(20, [&] { mpi_.reduce_local(in_.data(), out_.data(), kNumbers, MPI_DOUBLE, MPI_SUM); });
   const double copy = fastest(20, [&] {
@@ -439,7 +463,8 @@ bool of_blocks(Pattern p) { return p == Pattern::gather || p == Pattern::scatter
 void Trial::measure_collectives(const std::string& only) {
   constexpr uint64_t kLongest = uint64_t{4} << 20;
   const coll::Hosts hosts(host_of_);
-  const coll::Topology topology{.hosts = hosts.two_levels() ? &hosts : nullptr};
+  const auto levels = coll::levels_of(hosts_by_rank());
+  const coll::Topology topology{.hosts = levels.get()};
   for (int p = 0; p < coll::kPatterns; ++p) {
     const auto pattern = static_cast<Pattern>(p);
     if (coll::among_neighbors(pattern) ||

@@ -41,6 +41,8 @@ constexpr bool among_neighbors(Pattern p) { return p >= Pattern::neighbor_allgat
 constexpr bool reduces(Pattern p) { return p >= Pattern::reduce && p <= Pattern::exscan; }
 const char* to_string(Pattern);
 
+struct Kin;
+
 struct Algorithm {
   Pattern pattern;
   const char* name;
@@ -51,7 +53,8 @@ struct Algorithm {
   bool (*fits)(int32_t size) = nullptr;  ///< null: any size
   /// Of two levels, within hosts and between them: for which hosts; null: of one level, for any.
   bool (*spans)(const Hosts&, const Parameters&) = nullptr;
-  Order order = Order::own;  ///< reductions: how it combines what may not change places (Parameters::commutative is false)
+  bool goes_by_hosts = false;  ///< of one level, but with neighbours near each other where hosts are known
+  Order order = Order::own;    ///< reductions: how it combines what may not change places (Parameters::commutative is false)
 
   bool usable(const Topology& topology, int32_t size, const Parameters& p, bool uneven_blocks) const {
     return (uneven || !uneven_blocks) && (!commutative || p.commutative) && (!fits || fits(size)) &&
@@ -80,6 +83,8 @@ Schedule gather_binomial(const Topology&, Rank me, int32_t size, const Parameter
 Schedule scatter_linear(const Topology&, Rank me, int32_t size, const Parameters&);
 Schedule scatter_binomial(const Topology&, Rank me, int32_t size, const Parameters&);
 // allgather.cc
+/// A ring in any order of ranks: without loops, as blocks follow each other in no order that one could say.
+Schedule allgather_around(const std::vector<Rank>& ring, Rank me, bool in_place);
 Schedule allgather_ring(const Topology&, Rank me, int32_t size, const Parameters&);
 Schedule allgather_recursive_doubling(const Topology&, Rank me, int32_t size, const Parameters&);
 Schedule allgather_bruck(const Topology&, Rank me, int32_t size, const Parameters&);
@@ -89,6 +94,9 @@ Schedule alltoall_linear(const Topology&, Rank me, int32_t size, const Parameter
 Schedule alltoall_pairwise(const Topology&, Rank me, int32_t size, const Parameters&);
 Schedule alltoall_bruck(const Topology&, Rank me, int32_t size, const Parameters&);
 // reduce.cc
+/// Up a binary tree, messages of the last children first: whose operands are adjacent, so that the order of ranks is kept. Its root, `top`,
+/// passes the result on to that of the call.
+Schedule reduce_up(const Kin&, Rank me, Rank top, const Parameters&);
 /// What a reduction to or among all is on one rank.
 Schedule copy_through(bool in_place, int32_t blocks = 1);
 Schedule reduce_binomial(const Topology&, Rank me, int32_t size, const Parameters&);

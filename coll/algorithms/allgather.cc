@@ -1,11 +1,24 @@
 #include <algorithm>
+#include <vector>
 
 #include "coll/algorithms/algorithms.h"
+#include "coll/hosts.h"
 
 namespace weft::coll {
 
-/// p-1 rounds between neighbours; each rank sends the data once.
-Schedule allgather_ring(const Topology&, Rank me, int32_t size, const Parameters& p) {
+Schedule allgather_around(const std::vector<Rank>& ring, Rank me, bool in_place) {
+  const auto size = static_cast<int32_t>(ring.size()), at = static_cast<int32_t>(std::ranges::find(ring, me) - ring.begin());
+  const auto before = [&](int32_t steps) { return ring[static_cast<size_t>(wrap(at - steps, size))]; };
+  Builder b(size);
+  if (!in_place) b.copy({buffer_in, me}, {buffer_out, me}).next();
+  for (int32_t k = 0; k < size - 1; ++k) b.receive(before(1), {buffer_out, before(k + 1)}).send(before(-1), {buffer_out, before(k)}).next();
+  return b.done();
+}
+
+/// p-1 rounds between neighbours; each rank sends the data once. Ranks of a host, and hosts of a switch, are neighbours.
+Schedule allgather_ring(const Topology& topology, Rank me, int32_t size, const Parameters& p) {
+  const std::vector<Rank> order = topology.hosts ? tour(topology.hosts, size, 0) : std::vector<Rank>();
+  if (!std::ranges::is_sorted(order)) return allgather_around(order, me, p.in_place);
   Builder b(size);
   if (!p.in_place) b.copy({buffer_in, me}, {buffer_out, me}).next();
   b.begin_loop();

@@ -3,6 +3,7 @@
 
 #include "coll/algorithms/algorithms.h"
 #include "coll/algorithms/tree.h"
+#include "coll/hosts.h"
 
 namespace weft::coll {
 
@@ -56,9 +57,9 @@ Schedule bcast_scatter_allgather(const Topology&, Rank me, int32_t size, const P
   return b.done();
 }
 
-/// A pipeline from rank to rank: best for long data on few ranks.
-Schedule bcast_chain(const Topology&, Rank me, int32_t size, const Parameters& p) {
-  const Kin kin = Kin::complete<1>(me, size, p.root);
+/// A pipeline from rank to rank, which enters each host and switch once: best for long data on few ranks.
+Schedule bcast_chain(const Topology& topology, Rank me, int32_t size, const Parameters& p) {
+  const Kin kin = topology.hosts ? Kin::chain(tour(topology.hosts, size, p.root), me) : Kin::complete<1>(me, size, p.root);
   return pipeline(kin.parent, kin.children, p.segments);
 }
 

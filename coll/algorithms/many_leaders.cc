@@ -1,5 +1,8 @@
 // Algorithms of two levels in which every rank talks to those in its own seat on the other hosts, which are alike: a host's ranks share its
 // work, and what leaves it, equally.
+#include <algorithm>
+#include <vector>
+
 #include "coll/algorithms/algorithms.h"
 #include "coll/algorithms/levels.h"
 #include "coll/part.h"
@@ -13,6 +16,36 @@ namespace {
 void by_seat(Builder& b, uint8_t from, uint8_t to, int32_t hosts, int32_t seats) {
   for (int32_t s = 0; s < seats; ++s) b.copy({from, s, seats}, {to, s * hosts, 1}).repeat(hosts);
   b.next();
+}
+
+/// Hosts in an order in which those behind a switch are adjacent, and the place of one among them.
+struct Tour {
+  std::vector<Rank> order;
+  Rank at;
+  Tour(const Hosts& hosts, int32_t host) : order(tour(hosts.switches(), hosts.count(), 0)), at(place_of(host)) {}
+  Rank place_of(int32_t host) const { return static_cast<Rank>(std::ranges::find(order, host) - order.begin()); }
+};
+
+/// What hosts do with a share, in place. Halving hands each switch's sum on once if powers of two meet, nearest hosts first; otherwise
+/// those behind a switch share the work out as the ranks of a host do.
+Schedule allreduce_between(const Hosts& hosts, int32_t host) {
+  const Hosts* const switches = hosts.switches();
+  const bool halves_fit = is_power_of_two(hosts.count()) && switches && is_power_of_two(switches->count());
+  if (switches && switches->alike() && !halves_fit) return allreduce_many_leaders({.hosts = switches}, host, hosts.count(), {});
+  const Tour tour(hosts, host);
+  const Schedule halving = allreduce_rabenseifner({}, tour.at, hosts.count(), {.in_place = true});
+  Builder b(halving.blocks);
+  append(b, halving, tour.order, {}, {});
+  return b.done();
+}
+
+/// The same, the result on one host.
+Schedule reduce_between(const Hosts& hosts, int32_t host, int32_t top) {
+  const Tour tour(hosts, host);
+  const Schedule halving = reduce_rabenseifner({}, tour.at, hosts.count(), {.root = tour.place_of(top), .in_place = true});
+  Builder b(halving.blocks);
+  append(b, halving, tour.order, {}, {});
+  return b.done();
 }
 
 /// Ranks that differ by `stride`.
@@ -41,13 +74,16 @@ void exchange(Builder& b, const Row& row, Rank seat, Buffers buffers, int32_t bl
 Schedule allreduce_many_leaders(const Topology& topology, Rank me, int32_t, const Parameters&) {
   const Levels levels(*topology.hosts, me, -1);
   const int32_t shares = levels.ranks_here(), seat = levels.seat;
-  const Schedule between = allreduce_rabenseifner({}, levels.host, levels.hosts.count(), {.in_place = true});
+  const Schedule between = allreduce_between(levels.hosts, levels.host);
   const int32_t cut = between.blocks;
   Builder b(shares * cut);
   const uint8_t share = b.region(seat * cut, cut);
   append(b, reduce_scatter_recursive_halving({}, seat, shares, {}), levels.here, {buffer_in, share}, {cut});
   append(b, between, levels.peers(), {share, share}, {1, seat * cut});
-  append(b, allgather_ring({}, seat, shares, {}), levels.here, {share, buffer_out}, {cut});
+  // A loop wraps around at the end of all blocks, which may be a part of more where groups are hosts.
+  const Schedule together =
+      levels.hosts.in_memory() ? allgather_ring({}, seat, shares, {}) : allgather_around(tour(nullptr, shares, 0), seat, false);
+  append(b, together, levels.here, {share, buffer_out}, {cut});
   return b.done();
 }
 
@@ -55,7 +91,7 @@ Schedule allreduce_many_leaders(const Topology& topology, Rank me, int32_t, cons
 Schedule reduce_many_leaders(const Topology& topology, Rank me, int32_t, const Parameters& p) {
   const Levels levels(*topology.hosts, me, p.root);
   const int32_t shares = levels.ranks_here(), seat = levels.seat, top = levels.hosts.of(p.root);
-  const Schedule between = reduce_rabenseifner({}, levels.host, levels.hosts.count(), {.root = top, .in_place = true});
+  const Schedule between = reduce_between(levels.hosts, levels.host, top);
   const int32_t cut = between.blocks;
   Builder b(shares * cut);
   const uint8_t share = b.region(seat * cut, cut);

@@ -1,10 +1,13 @@
 // reduce and allreduce. Operands are always combined in the order of ranks, unless an algorithm is marked commutative.
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "coll/algorithms/algorithms.h"
 #include "coll/algorithms/meeting.h"
 #include "coll/algorithms/tree.h"
+#include "coll/hosts.h"
+#include "coll/part.h"
 
 namespace weft::coll {
 
@@ -99,13 +102,10 @@ Range sibling(const Range& whole, const Range& mine) {
   return mine.first == whole.first ? Range{mine.last, whole.last} : Range{whole.first, mine.first};
 }
 
-/// Up a k-nomial tree. Operations that do not commute run up to rank 0, which passes the result on.
+/// Up a tree to `top`, which passes the result on to the root; messages of k - 1 children at a time, the last ones first.
 template <int32_t k>
-Schedule reduce_by_tree(Rank me, int32_t size, const Parameters& p) {
-  if (size == 1) return copy_through(p.in_place);
+Schedule reduce_up_by(const Kin& kin, Rank me, Rank top, const Parameters& p) {
   Builder b(1);
-  const Rank top = p.commutative ? p.root : 0;
-  const Kin kin = Kin::knomial<k>(me, size, top);
   std::array<uint8_t, k> rooms{};  // each result is made where the latest message is, so that the order is kept without a copy
   uint8_t now = buffer_in;
   const auto free_room = [&](size_t number) -> uint8_t& {
@@ -113,7 +113,6 @@ Schedule reduce_by_tree(Rank me, int32_t size, const Parameters& p) {
       if ((room == 0 || room != now) && number-- == 0) return room;
     return rooms.back();
   };
-  // The nearest children's subtrees are the smallest and come first.
   for (size_t left = kin.children.size(); left > 0;) {
     const size_t together = std::min<size_t>(left, k - 1);
     left -= together;
@@ -139,6 +138,14 @@ Schedule reduce_by_tree(Rank me, int32_t size, const Parameters& p) {
     b.send(p.root, {now, 0});
   }
   return b.done();
+}
+
+/// Up a k-nomial tree, whose nearest children have the smallest subtrees. Operations that do not commute run up to rank 0.
+template <int32_t k>
+Schedule reduce_by_tree(Rank me, int32_t size, const Parameters& p) {
+  if (size == 1) return copy_through(p.in_place);
+  const Rank top = p.commutative ? p.root : 0;
+  return reduce_up_by<k>(Kin::knomial<k>(me, size, top), me, top, p);
 }
 
 /// Reduce-scatter by halving, allgather by doubling.
@@ -169,6 +176,8 @@ Schedule copy_through(bool in_place, int32_t blocks) {
   if (!in_place) b.copy({buffer_in, 0}, {buffer_out, 0}, blocks);
   return b.done();
 }
+
+Schedule reduce_up(const Kin& kin, Rank me, Rank top, const Parameters& p) { return reduce_up_by<2>(kin, me, top, p); }
 
 /// ceil(log2 p) rounds of whole messages.
 Schedule reduce_binomial(const Topology&, Rank me, int32_t size, const Parameters& p) { return reduce_by_tree<2>(me, size, p); }
@@ -230,9 +239,9 @@ Schedule allreduce_rabenseifner(const Topology&, Rank me, int32_t size, const Pa
 /// exchange whole partial results, would add these in other orders on each rank: MPI wants the same result on all.
 Schedule allreduce_swing(const Topology&, Rank me, int32_t size, const Parameters& p) { return allreduce_by_halves<Swinging>(me, size, p); }
 
-/// 2 (p-1) rounds between neighbours (Patarasuk, Yuan 2009): very long data. The order of operands differs per block.
-Schedule allreduce_ring(const Topology&, Rank me, int32_t size, const Parameters& p) {
-  if (size == 1) return copy_through(p.in_place);
+namespace {
+
+Schedule ring_of_all(Rank me, int32_t size, const Parameters& p) {
   Builder b(size);
   const uint8_t arrived = b.single_region();
   const Rank left = wrap(me - 1, size), right = wrap(me + 1, size);
@@ -252,6 +261,19 @@ Schedule allreduce_ring(const Topology&, Rank me, int32_t size, const Parameters
   b.begin_loop();
   b.receive(left, {buffer_out, me, -1}).send(right, {buffer_out, right, -1});
   b.end_loop(size - 1);
+  return b.done();
+}
+
+}  // namespace
+
+/// 2 (p-1) rounds between neighbours (Patarasuk, Yuan 2009): very long data. The order of operands differs per block. Ranks of a host, and
+/// hosts of a switch, are neighbours.
+Schedule allreduce_ring(const Topology& topology, Rank me, int32_t size, const Parameters& p) {
+  if (size == 1) return copy_through(p.in_place);
+  if (!topology.hosts) return ring_of_all(me, size, p);
+  const std::vector<Rank> order = tour(topology.hosts, size, 0);
+  Builder b(size);
+  append(b, ring_of_all(static_cast<Rank>(std::ranges::find(order, me) - order.begin()), size, p), order, {}, {});
   return b.done();
 }
 

@@ -38,6 +38,20 @@ struct Kin {
       kin.children.push_back(wrap(child + root, size));
     return kin;
   }
+  /// From one to the next in this order.
+  static Kin chain(const std::vector<Rank>& order, Rank me) {
+    const auto at = std::ranges::find(order, me);
+    Kin kin;
+    if (at != order.begin()) kin.parent = *(at - 1);
+    if (at + 1 != order.end()) kin.children.push_back(*(at + 1));
+    return kin;
+  }
+  /// Its root as a member of another tree, too, whose children come first.
+  Kin under(const Kin& other) const {
+    Kin kin{other.parent, other.children};
+    kin.children.insert(kin.children.end(), children.begin(), children.end());
+    return kin;
+  }
   /// The same tree of those who sit at these places.
   Kin among(const std::vector<Rank>& party) const {
     Kin kin;

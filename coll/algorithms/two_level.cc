@@ -1,4 +1,4 @@
-// Algorithms of two levels, through one rank of each host: its leader, the first one or the root.
+// Algorithms of two levels and more, through one rank of each host: its leader, the first one or the root.
 #include <algorithm>
 
 #include "coll/algorithms/algorithms.h"
@@ -10,16 +10,35 @@ namespace weft::coll {
 
 namespace {
 
-/// The tree of both levels: leaders serve the other hosts first.
-template <class Within, class Between>
-Kin down_both(const Topology& topology, Rank me, Rank root, Within within, Between between) {
-  const Levels levels(*topology.hosts, me, root);
-  Kin kin = within(levels.seat, levels.ranks_here(), levels.leader).among(levels.here);
+constexpr Place kNothing{};
+constexpr int32_t kFewHosts = 16;  // through which a chain fills faster than a tree sends everything twice
+
+using Tree = Kin (*)(Rank me, int32_t size, Rank root);
+
+/// A tree of ranks within each of the groups, of their leaders within each of the groups above them, and so on: leaders serve the farthest
+/// first. Null: there is one level. `adjacent`: only by groups whose members are.
+Kin tree_over(const Hosts* groups, Rank me, int32_t size, Rank root, Tree tree, bool adjacent = false) {
+  if (!groups || (adjacent && !groups->in_blocks())) return tree(me, size, root);
+  const Levels levels(*groups, me, root);
+  const Kin kin = tree(levels.seat, levels.ranks_here(), levels.leader).among(levels.here);
   if (!levels.leads) return kin;
-  const Kin others = between(levels.host, topology.hosts->count(), topology.hosts->of(root)).among(levels.leaders);
-  kin.parent = others.parent;
-  kin.children.insert(kin.children.begin(), others.children.begin(), others.children.end());
-  return kin;
+  return kin.under(tree_over(groups->switches(), levels.host, groups->count(), groups->of(root), tree, adjacent).among(levels.leaders));
+}
+
+/// A tree within each of the hosts, and a chain of their leaders, which enters each switch once.
+Kin tree_and_chain(const Hosts& hosts, Rank me, Rank root, Tree tree) {
+  const Levels levels(hosts, me, root);
+  const Kin kin = tree(levels.seat, levels.ranks_here(), levels.leader).among(levels.here);
+  if (!levels.leads) return kin;
+  return kin.under(Kin::chain(tour(hosts.switches(), hosts.count(), hosts.of(root)), levels.host).among(levels.leaders));
+}
+
+/// Where a rank stands that long data goes through in pieces: a chain where that is short, as each sends the data once, else a binary tree;
+/// within hosts that one in any case.
+Kin place_in_pipeline(const Hosts& hosts, Rank me, int32_t size, Rank root) {
+  if (!hosts.in_memory() && size <= kFewHosts) return Kin::chain(tour(&hosts, size, root), me);
+  if (hosts.in_memory() && hosts.count() <= kFewHosts) return tree_and_chain(hosts, me, root, Kin::complete<2>);
+  return tree_over(&hosts, me, size, root, Kin::complete<2>);
 }
 
 /// The binomial tree of hosts below the root's, and the blocks of those in a subtree, which are adjacent (around the end) where hosts are
@@ -34,9 +53,6 @@ struct HostTree {
   Rank first(int32_t host) const { return levels.hosts.on(host).front(); }
   int32_t blocks(int32_t host) const { return levels.ranks_on(host, Kin::below(wrap(host - top, size), size)); }
 };
-
-constexpr Place kNothing{};
-constexpr int32_t kFewHosts = 16;  // through which a chain fills faster than a tree sends everything twice
 
 }  // namespace
 
@@ -54,16 +70,14 @@ Schedule barrier_two_level(const Topology& topology, Rank me, int32_t, const Par
 }
 
 /// Binomial trees, of whole messages.
-Schedule bcast_two_level(const Topology& topology, Rank me, int32_t, const Parameters& p) {
-  const Kin kin = down_both(topology, me, p.root, Kin::binomial, Kin::binomial);
+Schedule bcast_two_level(const Topology& topology, Rank me, int32_t size, const Parameters& p) {
+  const Kin kin = tree_over(topology.hosts, me, size, p.root, Kin::binomial);
   return pipeline(kin.parent, kin.children, 1);
 }
 
-/// A pipeline, long data: from host to host where these are few, so that each sends the data once, else down a binary tree of them; within
-/// hosts down one.
-Schedule bcast_two_level_pipeline(const Topology& topology, Rank me, int32_t, const Parameters& p) {
-  const Kin kin =
-      down_both(topology, me, p.root, Kin::complete<2>, topology.hosts->count() <= kFewHosts ? Kin::complete<1> : Kin::complete<2>);
+/// A pipeline: long data.
+Schedule bcast_two_level_pipeline(const Topology& topology, Rank me, int32_t size, const Parameters& p) {
+  const Kin kin = place_in_pipeline(*topology.hosts, me, size, p.root);
   return pipeline(kin.parent, kin.children, p.segments);
 }
 
@@ -111,17 +125,9 @@ Schedule scatter_two_level(const Topology& topology, Rank me, int32_t size, cons
 }
 
 /// Binomial trees, of whole messages.
-Schedule reduce_two_level(const Topology& topology, Rank me, int32_t, const Parameters& p) {
-  const Levels levels(*topology.hosts, me, p.root);
-  const bool root = me == p.root;
-  Builder b(1);
-  const uint8_t sum = levels.leads && !root ? b.full_region() : uint8_t{buffer_out};
-  const Parameters within{.root = levels.leader, .commutative = p.commutative, .in_place = root && p.in_place};
-  append(b, reduce_binomial({}, levels.seat, levels.ranks_here(), within), levels.here, {buffer_in, sum}, {});
-  if (!levels.leads) return b.done();
-  const Parameters between{.root = topology.hosts->of(p.root), .commutative = p.commutative, .in_place = true};
-  append(b, reduce_binomial({}, levels.host, levels.hosts.count(), between), levels.leaders, {sum, sum}, {});
-  return b.done();
+Schedule reduce_two_level(const Topology& topology, Rank me, int32_t size, const Parameters& p) {
+  const Rank top = p.commutative ? p.root : 0;
+  return reduce_up(tree_over(topology.hosts, me, size, top, Kin::binomial, !p.commutative), me, top, p);
 }
 
 /// A reduction on each host, recursive doubling among the leaders, a broadcast on each host: short data.

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <optional>
 #include <unordered_set>
+#include <utility>
 
 #include "runtime/base/text.h"
 #include "runtime/topo/fabric.h"
@@ -172,6 +173,8 @@ Result<Network> Network::parse(std::string_view text, const std::string& file) {
     if (!made) return at(made.failure().text);
     if (!known.insert(made->name).second) return at("a second switch " + made->name);
     made->line = begin;
+    network.of_nodes_.add(made->nodes, network.switches_.size());
+    network.of_switches_.add(made->switches, network.switches_.size());
     network.switches_.push_back(std::move(*made));
   }
   return network;
@@ -187,21 +190,45 @@ Result<Network> Network::read(const std::string& file) {
   return parse(text, file);
 }
 
+void Network::Index::add(std::string_view list, size_t at) {
+  while (!list.empty()) {
+    const std::string name(take_name(list));
+    if (name.find('[') == name.npos)
+      plain.try_emplace(name, at);
+    else
+      ranges.emplace_back(name, at);
+  }
+}
+
+size_t Network::Index::find(std::string_view name) const {
+  const auto found = plain.find(std::string(name));
+  const size_t first = found == plain.end() ? kNone : found->second;
+  for (const auto& [pattern, at] : ranges) {
+    if (at >= first) break;  // they are in the order of lines
+    if (matches(pattern, name)) return at;
+  }
+  return first;
+}
+
 Result<std::vector<std::string>> Network::above(std::string_view host) const {
-  const auto on = [&](std::string_view name) {
-    return std::ranges::find_if(switches_, [&](const Switch& s) { return names(s.nodes, name); });
-  };
-  auto at = on(host);
-  if (at == switches_.end()) at = on(host.substr(0, host.find('.')));
+  size_t at = of_nodes_.find(host);
+  if (at == kNone) at = of_nodes_.find(host.substr(0, host.find('.')));
   std::vector<std::string> path;
-  while (at != switches_.end()) {
+  for (; at != kNone; at = of_switches_.find(path.back())) {
+    const Switch& s = switches_[at];
     if (path.size() == kLevels)
-      return Failure{"line " + std::to_string(at->line) + " of " + file_ + ": more than " + std::to_string(kLevels) +
+      return Failure{"line " + std::to_string(s.line) + " of " + file_ + ": more than " + std::to_string(kLevels) +
                      " switches above each other, or a circle of them"};
-    path.push_back(at->name);
-    at = std::ranges::find_if(switches_, [&](const Switch& s) { return names(s.switches, path.back()); });
+    path.push_back(s.name);
   }
   return path;
+}
+
+std::string Network::text() const {
+  std::string lines;
+  for (const Switch& s : switches_)
+    lines += "SwitchName=" + s.name + (s.nodes.empty() ? " Switches=" + s.switches : " Nodes=" + s.nodes) + "\n";
+  return lines;
 }
 
 std::vector<std::string> Network::hosts(size_t most) const {

@@ -3,6 +3,8 @@
 
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "runtime/base/status.h"
@@ -34,14 +36,26 @@ class Network {
   /// The first hosts that it names, in the file's order, each once; at most `most`.
   std::vector<std::string> hosts(size_t most) const;
 
+  /// Its lines as parse() reads them, without comments: what has been found in a fabric, too.
+  std::string text() const;
+
  private:
   struct Switch {
     std::string name, nodes, switches;
     size_t line;
   };
+  /// Which switch names something first: those without ranges are looked up, so that thousands of hosts can be.
+  struct Index {
+    std::unordered_map<std::string, size_t> plain;
+    std::vector<std::pair<std::string, size_t>> ranges;
+    void add(std::string_view list, size_t at);
+    size_t find(std::string_view name) const;  // kNone: nobody
+  };
+  static constexpr size_t kNone = ~size_t{0};
   static Result<Switch> parse_line(std::string_view line);
 
   std::vector<Switch> switches_;
+  Index of_nodes_, of_switches_;
   std::string file_;
 };
 

@@ -39,6 +39,11 @@ TEST_CASE("switches above a host", "[topo]") {
   CHECK(*network->above("z") == Path{"lone"});
   CHECK(network->above("n9")->empty());
   CHECK(network->above("")->empty());
+  CHECK(network->text() ==
+        "SwitchName=leaf1 Nodes=n[1-4]\nSwitchName=leaf2 Nodes=n[5-8],m1\nSwitchName=lone Nodes=z\nSwitchName=top Switches=leaf[1-2]\n");
+  // Whoever names it first.
+  CHECK(*Network::parse("SwitchName=a Nodes=n[1-2]\nSwitchName=b Nodes=n1,n3,n2", "file")->above("n1") == Path{"a"});
+  CHECK(*Network::parse("SwitchName=b Nodes=n1,n3,n2\nSwitchName=a Nodes=n[1-3]", "file")->above("n1") == Path{"b"});
   CHECK(Network::parse("", "file")->above("n1")->empty());
 }
 

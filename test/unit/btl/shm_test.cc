@@ -23,6 +23,7 @@
 #include "runtime/config/config.h"
 #include "runtime/type/construct.h"
 #include "runtime/type/predefined.h"
+#include "test/unit/setting.h"
 
 using namespace weft;
 using namespace weft::btl;
@@ -51,19 +52,6 @@ struct Mailbox : Sink {
   }
   std::byte* landing(void*, const Header&) override { return nullptr; }
   void lost(void*, const std::string& why) override { losses.push_back(why); }
-};
-
-/// Sets a variable for the time of a test.
-class Setting {
- public:
-  Setting(const char* name, const char* value) : variable_(config::find(name)), former_(variable_->text()) {
-    variable_->set(value, config::Origin::program);
-  }
-  ~Setting() { variable_->set(former_, config::Origin::program); }
-
- private:
-  config::Variable* variable_;
-  std::string former_;
 };
 
 /// Transports of several ranks in this process.

@@ -15,24 +15,12 @@
 #include "runtime/type/predefined.h"
 #include "test/unit/coll/world.h"
 #include "test/unit/op/sum_oracle.h"
+#include "test/unit/setting.h"
 
 using namespace weft;
 using namespace weft::coll;
 
 namespace {
-
-class Setting {
- public:
-  Setting(const char* name, const std::string& text) : variable_(config::find(name)), before_(variable_->text()) {
-    REQUIRE(variable_->set(text, config::Origin::program));
-  }
-  ~Setting() { variable_->set(before_, config::Origin::program); }
-  Setting(const Setting&) = delete;
-
- private:
-  config::Variable* const variable_;
-  const std::string before_;
-};
 
 const op::Op& operation(MPI_Op op) { return *op::predefined(reinterpret_cast<uintptr_t>(op)); }
 

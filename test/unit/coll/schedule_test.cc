@@ -1,6 +1,9 @@
 // Every algorithm's schedules, checked symbolically; and the checker, shown to catch seeded mistakes.
 #include <catch2/catch.hpp>
+#include <initializer_list>
+#include <memory>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "coll/hosts.h"
@@ -30,21 +33,42 @@ std::vector<Rank> roots(Pattern p, int32_t size) {
   return all;
 }
 
-/// Ranks on hosts: in blocks, dealt out, and in no order at all.
-std::vector<Hosts> layouts(int32_t size) {
-  std::vector<Hosts> all;
+using Layout = std::unique_ptr<const Hosts>;
+
+/// Ranks on hosts, and hosts behind switches: in blocks, dealt out, and in no order at all.
+std::vector<Layout> layouts(int32_t size) {
+  std::vector<Layout> all;
   std::minstd_rand random(static_cast<unsigned>(size));
-  const auto add = [&](auto host_of) {
-    std::vector<int32_t> hosts;
-    for (Rank r = 0; r < size; ++r) hosts.push_back(static_cast<int32_t>(host_of(r)));
-    if (Hosts(hosts).two_levels()) all.emplace_back(hosts);
+  // `above`: by host (or switch), where it hangs: 0: of no interest
+  const auto add = [&](auto host_of, std::initializer_list<int32_t (*)(int32_t)> above = {}) {
+    std::vector<std::vector<int32_t>> groups(1);
+    for (Rank r = 0; r < size; ++r) groups[0].push_back(static_cast<int32_t>(host_of(r)));
+    for (int32_t (*const switch_of)(int32_t) : above) {
+      std::vector<int32_t> next;
+      for (const int32_t g : groups.back()) next.push_back(switch_of(g));
+      groups.push_back(next);
+    }
+    if (Layout made = Hosts::of(groups)) all.push_back(std::move(made));
   };
+  const auto half = +[](int32_t g) { return g / 2; };
+  const auto third = +[](int32_t g) { return g / 3; };
+  const auto even_or_odd = +[](int32_t g) { return g % 2; };
   for (const int32_t each : {2, 3, 4, 8}) add([&](Rank r) { return r / each; });
   for (const int32_t count : {2, 3}) {
     add([&](Rank r) { return r * count / size; });
     add([&](Rank r) { return r % count; });
     add([&](Rank) { return random() % static_cast<unsigned>(count); });
   }
+  add([](Rank r) { return r; }, {half});
+  add([](Rank r) { return r; }, {even_or_odd});
+  add([](Rank r) { return r; }, {third, half});
+  for (const int32_t each : {1, 2}) {
+    add([&](Rank r) { return r / each; }, {half, half});
+    add([&](Rank r) { return r / each; }, {third});
+    add([&](Rank r) { return r / each; }, {even_or_odd});
+  }
+  add([&](Rank r) { return r % std::max(size / 2, 1); }, {third});
+  add([](Rank r) { return r * 7 % 5; }, {half});
   return all;
 }
 
@@ -69,11 +93,9 @@ void questions(const Algorithm& a, int32_t size, const Hosts* hosts, Visit visit
 /// The same on hosts of all kinds, where that matters to it.
 template <class Visit>
 void questions(const Algorithm& a, int32_t size, Visit visit) {
-  if (a.spans) {
-    for (const Hosts& hosts : layouts(size)) questions(a, size, &hosts, visit);
-  } else {
-    questions(a, size, nullptr, visit);
-  }
+  if (!a.spans) questions(a, size, nullptr, visit);
+  if (a.spans || a.goes_by_hosts)
+    for (const Layout& hosts : layouts(size)) questions(a, size, hosts.get(), visit);
 }
 std::vector<Schedule> build_all(const Algorithm& a, const Question& q) {
   std::vector<Schedule> all;

@@ -14,20 +14,9 @@
 #include "runtime/type/predefined.h"
 #include "test/unit/pml/broken_rails.h"
 #include "test/unit/pml/thread_transport.h"
+#include "test/unit/setting.h"
 
 namespace weft::test {
-
-/// Sets a variable for as long as it lives.
-class Setting {
- public:
-  Setting(const char* name, const std::string& value) : variable_(*config::find(name)), before_(variable_.text()) { set(value); }
-  ~Setting() { set(before_); }
-
- private:
-  void set(const std::string& value) { variable_.set(value, config::Origin::program); }
-  config::Variable& variable_;
-  std::string before_;
-};
 
 /// One wire under test: its name and how a rank's lane is opened over it.
 struct Bed {
