@@ -113,6 +113,7 @@ const char* name_by_switches(const Agreed& a) {
     case Pattern::reduce: return a.bytes < 128 * kKiB ? "two_level" : "many_leaders";
     case Pattern::allreduce: return a.bytes < 32 * kKiB ? nullptr : "many_leaders";
     case Pattern::reduce_scatter: return a.bytes < 64 * kKiB ? nullptr : "many_leaders";
+    case Pattern::allgather: return a.bytes * static_cast<uint64_t>(a.size) < 256 * kKiB ? nullptr : "ring";
     default: return nullptr;
   }
 }

@@ -54,6 +54,28 @@ struct HostTree {
   int32_t blocks(int32_t host) const { return levels.ranks_on(host, Kin::below(wrap(host - top, size), size)); }
 };
 
+/// What leaders do with their hosts' blocks, in place: a ring. Behind several switches with as many hosts each, those in the same seat do
+/// so first, so that each block comes to a switch once, and then those behind each switch with the blocks of their seats.
+Schedule allgather_between(const Hosts& hosts, int32_t host) {
+  const Hosts* const switches = hosts.switches();
+  if (!switches) return allgather_ring({}, host, hosts.count(), {.in_place = true});
+  if (!switches->alike()) return allgather_around(tour(switches, hosts.count(), 0), host, true);
+  const Levels levels(*switches, host, -1);
+  const std::vector<Rank> peers = levels.peers();
+  const auto seated = [&](int32_t seat) { return wrap(levels.seat + seat, levels.ranks_here()); };
+  const auto other = [&](int32_t at) { return peers[static_cast<size_t>(wrap(levels.host + at, switches->count()))]; };
+  const auto beside = [&](int32_t at) { return levels.here[static_cast<size_t>(seated(at))]; };
+  Builder b(hosts.count());
+  for (int32_t k = 0; k < switches->count() - 1; ++k)
+    b.receive(other(-1), {buffer_out, other(-k - 1)}).send(other(1), {buffer_out, other(-k)}).next();
+  for (int32_t k = 0; k < levels.ranks_here() - 1; ++k, b.next())
+    for (int32_t s = 0; s < switches->count(); ++s) {
+      b.receive(beside(-1), {buffer_out, switches->on(s)[static_cast<size_t>(seated(-k - 1))]});
+      b.send(beside(1), {buffer_out, switches->on(s)[static_cast<size_t>(seated(-k))]});
+    }
+  return b.done();
+}
+
 }  // namespace
 
 /// Up a tree within each host, dissemination among the leaders, down again.
@@ -148,8 +170,7 @@ Schedule allgather_two_level(const Topology& topology, Rank me, int32_t size, co
   const int32_t here = levels.ranks_here();
   Builder b(size);
   append(b, gather_binomial({}, levels.seat, here, {.in_place = levels.leads && p.in_place}), levels.here, {}, {1, levels.here.front()});
-  if (levels.leads)
-    append(b, allgather_ring({}, levels.host, levels.hosts.count(), {.in_place = true}), levels.leaders, {buffer_out, buffer_out}, {here});
+  if (levels.leads) append(b, allgather_between(levels.hosts, levels.host), levels.leaders, {buffer_out, buffer_out}, {here});
   append(b, bcast_binomial({}, levels.seat, here, {}), levels.here, {}, {size});
   return b.done();
 }

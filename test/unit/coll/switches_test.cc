@@ -114,6 +114,8 @@ TEST_CASE("links between switches carry the least they can, however ranks lie") 
       const double size = each * hosts;
       for (const auto& [pair, share] : crossings(Pattern::allreduce, "ring", names)) CHECK(share == Approx(2 * (size - 1) / size));
       for (const auto& [pair, share] : crossings(Pattern::allgather, "ring", names)) CHECK(share == Approx((size - 1) / size));
+      if (each > 1)  // each rank's block comes to the other switch once
+        for (const auto& [pair, share] : crossings(Pattern::allgather, "two_level", names)) CHECK(share == Approx(0.5));
       for (const Rank root : {Rank{0}, each, each * hosts - 1})
         for (const auto& [pattern, name] : std::vector<std::pair<Pattern, const char*>>{{Pattern::bcast, "two_level"},
                                                                                         {Pattern::bcast, "two_level_pipeline"},
