@@ -46,13 +46,16 @@ Segment::Plan::Plan(uint32_t ranks, bool crowded, bool in_groups)
                      : std::clamp(std::bit_floor((uint64_t{4} << 20) / ranks), kChunkOfFew, 4 * kChunkOfFew)),
       share(crowded ? 64 << 10 : 16 << 10),
       piece(crowded ? 64 << 10 : 16 << 10),
-      longs(crowded || ranks > kFlat ? kLongs : kMostLongs / std::bit_ceil(ranks) * 2) {}
+      pieces(crowded                           ? kCrowdedPieces
+             : ranks > kFlat || !touching_pays ? kLongs
+                                               : kMostLongs / std::bit_ceil(ranks) * 2),
+      shares(crowded ? std::clamp(2 * kCrowdedPieces / std::bit_ceil(ranks), kLongs, kCrowdedPieces) : pieces) {}
 
 size_t Segment::Plan::heads(uint32_t ranks) const {
-  return page_up(sizeof(Header) + ranks * sizeof(Desk) + (1 + ranks) * longs * sizeof(Line));
+  return page_up(sizeof(Header) + ranks * sizeof(Desk) + (pieces + ranks * shares) * sizeof(Line));
 }
 
-size_t Segment::Plan::bytes(uint32_t ranks) const { return heads(ranks) + longs * piece + ranks * areas() + 2 * chunk; }
+size_t Segment::Plan::bytes(uint32_t ranks) const { return heads(ranks) + pieces * piece + ranks * areas() + 2 * chunk; }
 
 Segment::Segment(pml::Team& team, std::byte* memory, bool roomy, const Plan& plan, std::span<const int32_t> groups)
     : lane_(team.lane()),
@@ -66,9 +69,9 @@ Segment::Segment(pml::Team& team, std::byte* memory, bool roomy, const Plan& pla
       patience_(crowded(team.lane().boot().job()) ? 4 : kLooks, kLooks) {
   desks_ = reinterpret_cast<Desk*>(memory + sizeof(Header));
   pieces_ = reinterpret_cast<Line*>(desks_ + size_);
-  shares_ = pieces_ + plan_.longs;
+  shares_ = pieces_ + plan_.pieces;
   piece_areas_ = memory + plan_.heads(size_);
-  areas_ = piece_areas_ + plan_.longs * plan_.piece;
+  areas_ = piece_areas_ + plan_.pieces * plan_.piece;
 }
 
 template <class Ready>
@@ -172,7 +175,7 @@ inline void Segment::give_back(const Place& place, uint64_t bytes) {
 /// `move` writes the piece where it is to stand, at the root, and reads it elsewhere.
 template <bool kBrief, class Move>
 inline Status Segment::bcast_piece(uint64_t bytes, bool sends, Move move) {
-  const uint64_t slots = slots_of(kBrief);
+  const uint64_t slots = piece_slots(kBrief);
   const uint64_t n = ++broadcasts_[kBrief].number;
   const Place place = piece(n, kBrief);
   if (sends) {
@@ -473,7 +476,7 @@ Status Segment::reduce_scatter(const void* in, void* out, uint64_t count, const 
 /// Waits until the slot of reduce number n is free: until the root of then, who says so, has collected what was there. Senders that are
 /// ahead look at its line only when they need to.
 Status Segment::await_root(uint64_t n, bool brief) {
-  const uint64_t slots = slots_of(brief);
+  const uint64_t slots = share_slots(brief);
   if (n <= slots) return Status::ok;
   Reduces& known = reduces_[brief];
   const uint32_t root = known.roots[n & (slots - 1)];
@@ -489,7 +492,7 @@ Status Segment::await_root(uint64_t n, bool brief) {
 /// one that has come as far as itself, so that the rank that is furthest behind always goes on.
 void Segment::tell_collected(uint64_t n, bool brief) {
   Reduces& own = reduces_[brief];
-  if (own.done == own.told || n < own.told + slots_of(brief) / 2) return;
+  if (own.done == own.told || n < own.told + share_slots(brief) / 2) return;
   own.told = own.done;
   desk(rank_).collected[brief].sequence.store(own.told, std::memory_order_release);
 }
@@ -509,7 +512,7 @@ Status Segment::reduce_chunk(const std::byte* in, std::byte* out, const Work& wo
     else
       copy_bytes(mine.data, in, bytes);
   }
-  own.roots[n & (slots_of(brief) - 1)] = root;
+  own.roots[n & (share_slots(brief) - 1)] = root;
   if (rank_ != root) {
     mine.sequence.store(n, std::memory_order_release);
     if (brief) claim(share(rank_, n + kClaimed, brief), bytes);

@@ -31,13 +31,14 @@ class Segment final : private pml::Company {
     uint64_t chunk = 0;    ///< bytes of a slot for what a rank offers
     uint64_t share = 0;    ///< bytes of an operand of a reduce
     uint64_t piece = 0;    ///< bytes of a broadcast's piece
-    uint64_t longs = 0;    ///< other reduces, and broadcast pieces, than short ones under way: who only sends runs ahead. A power of two
+    uint64_t pieces = 0;   ///< of broadcasts, other than short ones, under way: who only sends runs ahead. A power of two
+    uint64_t shares = 0;   ///< the same of each rank's operands of reduces
 
     Plan() = default;
     Plan(uint32_t ranks, bool crowded, bool grouped);
     size_t bytes(uint32_t ranks) const;
-    size_t heads(uint32_t ranks) const;                                           ///< of these, before the slots
-    uint64_t areas() const { return (grouped ? 6 : 2) * chunk + longs * share; }  ///< bytes of a rank's slots
+    size_t heads(uint32_t ranks) const;                                            ///< of these, before the slots
+    uint64_t areas() const { return (grouped ? 6 : 2) * chunk + shares * share; }  ///< bytes of a rank's slots
   };
 
   /// Wires a segment; collective over the team, by messages with `tag`. Null on all ranks if it fails on one of them.
@@ -86,11 +87,16 @@ class Segment final : private pml::Company {
   static constexpr uint64_t kBriefs = 64;  ///< short reduces, and short broadcast pieces, under way
   static constexpr uint64_t kClaimed = 6;  ///< of these, who writes them claims the one so far ahead: as many pass while a line comes
   static constexpr uint64_t kAhead = 2;    ///< who reads them and is behind has the one so far ahead come
-  /// Plan::longs, and those of two ranks: twice an L2 cache in all, so that lines have left the readers' when they are written again.
+  /// Pieces and shares under way, and those of two ranks where touching_pays: twice an L2 cache in all, so that lines have left the
+  /// readers' when they are written again. Elsewhere few slots stay in the L2 caches, whoever else fills the L3.
   static constexpr uint64_t kLongs = 8, kMostLongs = 128;
+  /// Where ranks share CPUs, the more are under way the fewer switches they take; but what all have in shares should not outgrow the
+  /// caches.
+  static constexpr uint64_t kCrowdedPieces = 32;
   static constexpr bool is_brief(uint64_t bytes) { return bytes <= Brief::most; }
   /// Slots of a kind, half of which are given back at a time: who waits for room pulls the line that tells it from its writer.
-  uint64_t slots_of(bool brief) const { return brief ? kBriefs : plan_.longs; }
+  uint64_t piece_slots(bool brief) const { return brief ? kBriefs : plan_.pieces; }
+  uint64_t share_slots(bool brief) const { return brief ? kBriefs : plan_.shares; }
   static_assert(std::has_single_bit(kBriefs) && std::has_single_bit(kLongs) && std::has_single_bit(kMostLongs));
   /// What a rank writes.
   struct Desk {
@@ -147,12 +153,12 @@ class Segment final : private pml::Company {
   /// A rank's operand of a reduce.
   Place share(uint32_t rank, uint64_t n, bool brief) {
     if (brief) return place_in(desk(rank).brief[n % kBriefs]);
-    const uint64_t slot = n & (plan_.longs - 1);
-    return {shares_[rank * plan_.longs + slot].sequence, areas_of(rank) + 2 * plan_.chunk + slot * plan_.share};
+    const uint64_t slot = n & (plan_.shares - 1);
+    return {shares_[rank * plan_.shares + slot].sequence, areas_of(rank) + 2 * plan_.chunk + slot * plan_.share};
   }
   Place piece(uint64_t n, bool brief) {
     if (brief) return place_in(header().brief[n % kBriefs]);
-    const uint64_t slot = n & (plan_.longs - 1);
+    const uint64_t slot = n & (plan_.pieces - 1);
     return {pieces_[slot].sequence, piece_areas_ + slot * plan_.piece};
   }
   std::byte* result_area(int parity) { return areas_of(size_) + static_cast<uint32_t>(parity) * plan_.chunk; }
@@ -160,7 +166,7 @@ class Segment final : private pml::Company {
   enum class Sum : uint8_t { of_group, of_all };
   std::byte* sum_area(uint32_t leader, Sum which, int parity) {
     const uint64_t slot = 2 * static_cast<uint64_t>(which) + static_cast<uint64_t>(parity);
-    return areas_of(leader) + plan_.longs * plan_.share + (2 + slot) * plan_.chunk;
+    return areas_of(leader) + plan_.shares * plan_.share + (2 + slot) * plan_.chunk;
   }
   uint32_t leader_of(int32_t group) const { return static_cast<uint32_t>(groups_->on(group).front()); }
   /// Can operands be combined by groups? Theirs are together then, so that those of operations that do not commute have to be adjacent.
@@ -222,7 +228,7 @@ class Segment final : private pml::Company {
   const uint64_t stride_;              // from one rank's slots to the next
   const std::optional<Hosts> groups_;  // of ranks that meet among themselves first
   Desk* desks_;
-  Line* pieces_;  // Plan::longs of them
+  Line* pieces_;  // Plan::pieces of them
   Line* shares_;  // as many of each rank: its operands of the latest reduces
   std::byte* piece_areas_;
   std::byte* areas_;
