@@ -37,14 +37,15 @@ void hand_out_settings(Options& options, const config::CollTable& table) {
 }  // namespace
 
 std::string hand_out_network(Options& options) {
-  const std::string file = value_of(options, kNetworkFile);
-  if (file.empty() || !value_of(options, kNetwork).empty()) return {};
+  const std::string file = value_of(options, kNetworkFile), wish = value_of(options, kNetwork);
+  if (!wish.empty()) set(options, kNetwork, wish);  // which one program may have said alone
+  if (file.empty() || !wish.empty()) return {};
   const auto network = topo::Network::read(file);
   if (!network) return "collectives go by no network: " + network.failure().text;
   const std::string lines = network->text();
   if (lines.size() > kMostWords)
     return "collectives go by no network: " + file + " names too much for one job (ranges such as n[1-64] are short)";
-  set(options, kNetwork, lines);
+  if (!lines.empty()) set(options, kNetwork, lines);
   return {};
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <functional>
@@ -17,6 +18,7 @@
 #include "coll/shape.h"
 #include "coll/wish.h"
 #include "include/mpi.h"
+#include "runtime/config/config.h"
 #include "runtime/topo/cpus.h"
 #include "tools/report.h"
 #include "tools/tune.h"
@@ -502,6 +504,8 @@ int be_tuning_rank(const std::vector<std::string>& arguments) {
   }
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   if (mpi->init(nullptr, nullptr)) return 1;
+  // What the library would do without settings is what the table is measured against; but where hosts are is no setting.
+  if (const char* const network = getenv("WEFT_COLL_NETWORK")) config::find("WEFT_COLL_NETWORK")->set(network, config::Origin::environment);
   {
     Trial trial(*mpi, arguments[0] == "quick");
     if (copying)

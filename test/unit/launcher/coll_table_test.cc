@@ -180,3 +180,40 @@ TEST_CASE("which table holds, and what mpirun hands out of it") {
   CHECK(launcher::hand_out_table(options, bin).find("nowhere: cannot be read") != std::string::npos);
   fs::remove_all(root);
 }
+
+TEST_CASE("the network that mpirun hands out: the same lines for the ranks of all programs") {
+  namespace fs = std::filesystem;
+  const fs::path file = fs::temp_directory_path() / ("weft-network-" + std::to_string(getpid()));
+  unsetenv("WEFT_NETWORK");
+  unsetenv("WEFT_COLL_NETWORK");
+  launcher::Options options;
+  options.apps.resize(2);
+  const auto handed_out = [&](size_t app) {
+    std::string last;
+    for (const auto& [name, value] : options.apps[app].variables)
+      if (name == "WEFT_COLL_NETWORK") last = value;
+    return last;
+  };
+  CHECK(launcher::hand_out_network(options) == "");
+  CHECK(options.apps[0].variables.empty());
+  std::ofstream(file) << "# racks\nSwitchName=a Nodes=n[1-2] LinkSpeed=1\nSwitchName=b  Nodes=n3\n";
+  options.apps[1].variables = {{"WEFT_NETWORK", file}};
+  CHECK(launcher::hand_out_network(options) == "");
+  for (size_t app = 0; app < 2; ++app) CHECK(handed_out(app) == "SwitchName=a Nodes=n[1-2]\nSwitchName=b Nodes=n3\n");
+  options.apps[0].variables = {{"WEFT_COLL_NETWORK", "SwitchName=c Nodes=n1"}};  // the user's word holds, for all
+  options.apps[1].variables = {{"WEFT_NETWORK", file}};
+  CHECK(launcher::hand_out_network(options) == "");
+  for (size_t app = 0; app < 2; ++app) CHECK(handed_out(app) == "SwitchName=c Nodes=n1");
+  options.apps[0].variables.clear();
+  options.apps[1].variables = {{"WEFT_NETWORK", file}};
+  std::ofstream(file) << "SwitchName=a";
+  CHECK(launcher::hand_out_network(options).find("collectives go by no network: line 1 of ") == 0);
+  CHECK(handed_out(0) == "");
+  {
+    std::ofstream many(file);
+    for (int i = 0; i < 20000; ++i) many << "SwitchName=s" << i << " Nodes=n" << i << "\n";
+  }
+  CHECK(launcher::hand_out_network(options).find("names too much for one job") != std::string::npos);
+  CHECK(handed_out(0) == "");
+  fs::remove(file);
+}
