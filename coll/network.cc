@@ -1,6 +1,7 @@
 #include "coll/network.h"
 
 #include <algorithm>
+#include <iterator>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -38,7 +39,16 @@ Result<std::vector<std::vector<int32_t>>> switches_above(std::span<const std::st
   return levels;
 }
 
-Result<topo::Network> told_network() { return topo::Network::parse(network_setting.get(), "WEFT_COLL_NETWORK"); }
+/// Read when its text has changed: every communicator asks.
+const Result<topo::Network>& told_network() {
+  thread_local std::string text;
+  thread_local Result<topo::Network> read = topo::Network();
+  if (text != network_setting.get()) {
+    text = network_setting.get();
+    read = topo::Network::parse(text, "WEFT_COLL_NETWORK");
+  }
+  return read;
+}
 
 }  // namespace
 
@@ -48,7 +58,7 @@ std::unique_ptr<const Hosts> levels_of(std::span<const std::string> host_of) {
   for (const std::string& host : host_of)
     groups[0].push_back(numbers.try_emplace(host, static_cast<int32_t>(numbers.size())).first->second);
   if (!network_setting.get().empty() && numbers.size() > 1) {
-    const auto network = told_network();
+    const auto& network = told_network();
     auto above = network ? switches_above(host_of, *network) : Result<std::vector<std::vector<int32_t>>>(network.failure());
     if (above) std::ranges::move(*above, std::back_inserter(groups));
   }
@@ -56,7 +66,7 @@ std::unique_ptr<const Hosts> levels_of(std::span<const std::string> host_of) {
 }
 
 std::string complaint_of_network() {
-  const auto network = told_network();
+  const auto& network = told_network();
   return network ? std::string() : network.failure().text;
 }
 
