@@ -64,13 +64,13 @@ uint64_t l2_bytes() {
   return known > 0 ? uint64_t(known) : 1 << 20;
 }
 
-/// What a CPU's own cache holds, if few ranks share the node; three times as much where the receiver does not give lines back changed, so
-/// that they have left its cache by the time they are written again.
+/// What a CPU's own cache holds, if few ranks share the node: more is up to a fifth faster while nobody else fills the L3 cache, and less
+/// than half as fast when somebody does.
 uint32_t ring_bytes_for(size_t ranks) {
   constexpr uint64_t least = 8 << 10, most = 16 << 20, least_of_few = 384 << 10;
   if (const uint64_t wish = ring_variable.get()) return uint32_t(std::bit_floor(std::clamp(wish, least, most)));
   if (ranks <= 8) {
-    const uint64_t most_of_few = std::max<uint64_t>((touching_pays ? 1 : 3) * std::min<uint64_t>(l2_bytes(), 1 << 20), least_of_few);
+    const uint64_t most_of_few = std::max<uint64_t>(std::min<uint64_t>(l2_bytes(), 1 << 20), least_of_few);
     return uint32_t(std::clamp(6 * l2_bytes() / std::max<size_t>(ranks, 2), least_of_few, most_of_few) & ~uint64_t{0xffff});
   }
   return uint32_t(std::clamp<size_t>(std::bit_floor((size_t{1} << 20) / ranks), 32 << 10, 128 << 10));
