@@ -96,7 +96,7 @@ class SelfTransport final : public Transport, Endpoint {
   };
   template <class Write>
   Status push(const Header& h, Write&& write) {
-    if (!producer_.push(h, false, write)) return Status::again;
+    if (!producer_.push(h, false, false, write)) return Status::again;
     if (armed_) [[unlikely]]
       ring();
     return Status::ok;

@@ -144,20 +144,21 @@ class Producer {
   /// `write(std::byte* to, uint32_t from, uint32_t n)` puts n bytes of the payload there, those from `from` on; each once, in order.
   /// False: no room, nothing was written.
   /// `alone`: no other message is likely to follow at once, so that the payload had better grow; others are copied out while the next come
-  /// in.
+  /// in. `streams`: others follow, whose lines are claimed ahead; to who waits for an answer that would only be in the way (of 64 B between
+  /// far CPUs 0.38 instead of 0.30 us).
   template <class Write>
-  bool push(const Header& h, bool alone, Write&& write) {
+  bool push(const Header& h, bool alone, bool streams, Write&& write) {
     if (tail_ == limit_ && !refresh()) [[unlikely]]
       return false;
-    if (h.length > kSlotPayload) return push_long(h, alone, write);
-    fill(h, write);
+    if (h.length > kSlotPayload) return push_long(h, alone, streams, write);
+    fill(h, streams, write);
     return true;
   }
   /// For payloads that slots hold. False: this one is longer, or the ring was full when that was looked at last; nothing was written.
-  bool push_short(const Header& h, const void* payload) {
+  bool push_short(const Header& h, bool streams, const void* payload) {
     if (h.length > kSlotPayload || tail_ == limit_) [[unlikely]]
       return false;
-    fill(h, [payload](std::byte* to, uint32_t, uint32_t n) { copy_short(to, payload, n); });
+    fill(h, streams, [payload](std::byte* to, uint32_t, uint32_t n) { copy_short(to, payload, n); });
     return true;
   }
 
@@ -175,11 +176,11 @@ class Producer {
     slot.word.store(word | phase(tail_), std::memory_order_release);
   }
   template <class Write>
-  void fill(const Header& h, Write&& write) {
+  void fill(const Header& h, bool streams, Write&& write) {
     Slot& slot = slots_[tail_ & (shape_.slots - 1)];
     write(slot.payload, 0, h.length);
     store(slot, h, h.length);
-    claim_slot();
+    if (streams) claim_slot();
     ++tail_;
   }
   void claim_slot() const { claim_line(&slots_[(tail_ + kClaimed) & (shape_.slots - 1)]); }
@@ -190,7 +191,7 @@ class Producer {
     for (uint32_t i = 0; i < place.taken; i += uint32_t{kLine}) claim_line(bulk_ + from + i);
   }
   template <class Write>
-  bool push_long(const Header& h, bool alone, Write& write) {
+  bool push_long(const Header& h, bool alone, bool streams, Write& write) {
     Slot& slot = slots_[tail_ & (shape_.slots - 1)];
     uint32_t word = h.length;
     std::byte* to = nullptr;
@@ -212,7 +213,7 @@ class Producer {
       write(to, 0, h.length);
       store(slot, h, word);
     }
-    if (place.taken > 0 && place.taken <= kBrief) {
+    if (streams && place.taken > 0 && place.taken <= kBrief) {
       claim_slot();
       claim_payload(place);
     }

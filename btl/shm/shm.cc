@@ -111,8 +111,10 @@ class ShmTransport;
 
 class ShmEndpoint final : public Endpoint {
  public:
-  ShmEndpoint(ShmTransport& transport, ProcessId who, const Address& peer, Segment segment, bool direct)
-      : sleeping_(&segment.head().sleeping),
+  /// `arrivals`: how many messages the process has had so far.
+  ShmEndpoint(ShmTransport& transport, const uint64_t& arrivals, ProcessId who, const Address& peer, Segment segment, bool direct)
+      : arrivals_(arrivals),
+        sleeping_(&segment.head().sleeping),
         fenced_(!(segment.head().asymmetric && membarrier_registered())),
         direct_(direct),
         transport_(transport),
@@ -121,7 +123,8 @@ class ShmEndpoint final : public Endpoint {
         segment_(std::move(segment)) {}
 
   Status try_inline(const Header& h, const void* payload) override {
-    if (producer_.push_short(h, payload)) [[likely]]
+    note_pace();
+    if (producer_.push_short(h, streams_, payload)) [[likely]]
       return tell();
     return push(h, [payload](std::byte* to, uint32_t from, uint32_t n) {
       if (n) copy_long(to, static_cast<const std::byte*>(payload) + from, n);  // of no data there may be no address
@@ -133,6 +136,7 @@ class ShmEndpoint final : public Endpoint {
       if (status == Status::ok) cursor.seek(cursor.position() + h.length);
       return status;
     }
+    note_pace();
     return push(h, [&](std::byte* to, uint32_t, uint32_t n) { cursor.pack(to, n); });
   }
   Status get(const Region& remote, uint64_t offset, std::span<const iovec> local, Operation& op) override {
@@ -156,11 +160,15 @@ class ShmEndpoint final : public Endpoint {
   template <class Write>
   [[gnu::noinline]] Status push(const Header& h, Write&& write) {
     const bool goes_alone = alone(h);
-    if (!producer_.push(h, goes_alone, write)) [[unlikely]] {
+    if (!producer_.push(h, goes_alone, streams_, write)) [[unlikely]] {
       if (const Status status = no_room(); status != Status::ok) return status;
-      if (!producer_.push(h, goes_alone, write)) return Status::again;
+      if (!producer_.push(h, goes_alone, streams_, write)) return Status::again;
     }
     return tell();
+  }
+  void note_pace() {
+    streams_ = heard_ == arrivals_;
+    heard_ = arrivals_;
   }
   /// Of something pushed.
   Status tell() {
@@ -180,11 +188,14 @@ class ShmEndpoint final : public Endpoint {
   Result<void> make_ring();
 
   Producer producer_;
+  const uint64_t& arrivals_;
+  uint64_t heard_ = ~uint64_t{0};  // of these when the latest message was sent
+  bool streams_ = false;           // none has come since the one before
   std::atomic<uint32_t>* sleeping_;
   bool fenced_;
   bool direct_;
   bool dead_ = false;
-  uint64_t arrivals_ = ~uint64_t{0};  // of the process when the latest long message was sent
+  uint64_t heard_before_long_ = ~uint64_t{0};  // of these when the latest long message was sent
   uint32_t agains_ = 0;
   uint64_t checked_ns_ = 0;
   ShmTransport& transport_;
@@ -217,7 +228,6 @@ class ShmTransport final : public Transport {
 
   const Address& self() const { return self_; }
   void defer(copy::Transfer&& transfer) { transfers_.push_back(std::move(transfer)); }
-  uint64_t arrivals() const { return arrivals_; }
   Cells& cells_with(ProcessId who) { return cells_[who]; }  // stays where it is
   void report_loss(void* cookie, std::string why) { losses_.push_back({cookie, std::move(why)}); }
 
@@ -248,9 +258,7 @@ class ShmTransport final : public Transport {
   Caps caps_;
 };
 
-bool ShmEndpoint::alone(const Header& h) {
-  return h.length >= kPage && std::exchange(arrivals_, transport_.arrivals()) != transport_.arrivals();
-}
+bool ShmEndpoint::alone(const Header& h) { return h.length >= kPage && std::exchange(heard_before_long_, arrivals_) != arrivals_; }
 
 bool ShmEndpoint::waits_on(uint32_t cpu, uint64_t now) const {
   const Address& self = transport_.self();
@@ -344,7 +352,7 @@ Result<Endpoint*> ShmTransport::connect(ProcessId who, const boot::Blob& blob, v
   const bool direct = caps_.get && copy::can_read(peer->pid, peer->cookie_address, peer->cookie);
   // Where more ranks share the node in another job, its rings are smaller.
   caps_.max_inline = caps_.max_buffered = std::min(caps_.max_buffered, Shape::of(peer->ring_bytes).max_payload());
-  auto endpoint = std::make_unique<ShmEndpoint>(*this, who, *peer, std::move(*segment), direct);
+  auto endpoint = std::make_unique<ShmEndpoint>(*this, arrivals_, who, *peer, std::move(*segment), direct);
   endpoint->cookie = cookie;
   for (Inbound& in : inbound_)
     if (in.from == who) in.cookie = cookie;

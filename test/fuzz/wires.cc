@@ -172,7 +172,7 @@ std::string ring_with(std::initializer_list<uint32_t> lengths, uint32_t bits = 0
   std::vector<std::byte> memory(kRing);
   shm::Producer producer(memory.data(), kRing);
   for (const uint32_t length : lengths)
-    producer.push({7, 1, 2, length, 3, 1, 0}, false, [](std::byte* to, uint32_t, uint32_t n) { memset(to, 'p', n); });
+    producer.push({7, 1, 2, length, 3, 1, 0}, false, true, [](std::byte* to, uint32_t, uint32_t n) { memset(to, 'p', n); });
   auto* slots = reinterpret_cast<shm::Slot*>(memory.data() + shm::Shape::slots_offset);
   slots[lengths.size() - 1].word |= bits;
   return weft::fuzz::text_of(memory);

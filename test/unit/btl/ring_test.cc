@@ -41,7 +41,7 @@ Header header(uint64_t number, uint32_t length) {
 }
 
 bool push(Producer& ring, uint64_t number, uint32_t length, bool alone) {
-  return ring.push(header(number, length), alone, [&](std::byte* to, uint32_t from, uint32_t n) {
+  return ring.push(header(number, length), alone, number % 2 == 0, [&](std::byte* to, uint32_t from, uint32_t n) {
     for (uint32_t i = 0; i < n; ++i) to[i] = pattern(number, from + i);
   });
 }
@@ -319,7 +319,7 @@ TEST_CASE("ring: a payload is copied out while it grows, as long as there is a p
           },
           [] { FAIL("the ring is broken"); });
     };
-    CHECK(producer.push(header(valid, length), true, [&](std::byte* to, uint32_t from, uint32_t n) {
+    CHECK(producer.push(header(valid, length), true, true, [&](std::byte* to, uint32_t from, uint32_t n) {
       CHECK(poll() == 0);
       if (from > 0 && place[from - 1] == pattern(valid, from - 1)) seen = from;
       for (uint32_t i = 0; i < n; ++i) to[i] = pattern(valid, from + i);
@@ -347,7 +347,7 @@ TEST_CASE("ring: what a producer changes of a payload that grows does no harm", 
           16, [&](const Header& h, const std::byte*) { CHECK(h.length == length); }, [&](const Header&) { return place.data(); },
           [&] { ++broken; });
     };
-    producer.push(header(0, length), true, [&](std::byte*, uint32_t from, uint32_t) {
+    producer.push(header(0, length), true, false, [&](std::byte*, uint32_t from, uint32_t) {
       poll();
       if (from == 0) return;
       if (how == 0) slot->word.store(200'000 | kGrowsBit | kPhaseBit);  // longer
