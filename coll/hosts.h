@@ -1,6 +1,7 @@
 // Which ranks of a team share a host, and which hosts a switch: what algorithms of several levels go by.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -52,5 +53,9 @@ class Hosts {
 /// The members 0 to size - 1 in an order that begins with `first` and leaves each group, at each level, once only. Without groups (null):
 /// ascending from `first` on, around the end.
 std::vector<Rank> tour(const Hosts* groups, int32_t size, Rank first);
+/// Where a member stands in such an order.
+inline Rank place_in(const std::vector<Rank>& order, Rank member) {
+  return static_cast<Rank>(std::ranges::find(order, member) - order.begin());
+}
 
 }  // namespace weft::coll

@@ -51,4 +51,10 @@ void append(Builder& b, const Schedule& part, std::span<const Rank> party, Buffe
   Part(b, part, party, buffers, cut).append();
 }
 
+Schedule seated(const Schedule& schedule, std::span<const Rank> party) {
+  Builder b(schedule.blocks);
+  append(b, schedule, party, {}, {});
+  return b.done();
+}
+
 }  // namespace weft::coll

@@ -23,4 +23,7 @@ struct Cut {
 /// places in `party`. Peers that move on in loops have to be adjacent in both, and must not wrap around.
 void append(Builder&, const Schedule& part, std::span<const Rank> party, Buffers, Cut);
 
+/// The whole of such a schedule for those who sit at these places.
+Schedule seated(const Schedule&, std::span<const Rank> party);
+
 }  // namespace weft::coll

@@ -7,7 +7,7 @@
 namespace weft::coll {
 
 Schedule allgather_around(const std::vector<Rank>& ring, Rank me, bool in_place) {
-  const auto size = static_cast<int32_t>(ring.size()), at = static_cast<int32_t>(std::ranges::find(ring, me) - ring.begin());
+  const auto size = static_cast<int32_t>(ring.size()), at = place_in(ring, me);
   const auto before = [&](int32_t steps) { return ring[static_cast<size_t>(wrap(at - steps, size))]; };
   Builder b(size);
   if (!in_place) b.copy({buffer_in, me}, {buffer_out, me}).next();

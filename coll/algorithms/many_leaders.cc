@@ -1,6 +1,5 @@
 // Algorithms of two levels in which every rank talks to those in its own seat on the other hosts, which are alike: a host's ranks share its
 // work, and what leaves it, equally.
-#include <algorithm>
 #include <vector>
 
 #include "coll/algorithms/algorithms.h"
@@ -22,8 +21,7 @@ void by_seat(Builder& b, uint8_t from, uint8_t to, int32_t hosts, int32_t seats)
 struct Tour {
   std::vector<Rank> order;
   Rank at;
-  Tour(const Hosts& hosts, int32_t host) : order(tour(hosts.switches(), hosts.count(), 0)), at(place_of(host)) {}
-  Rank place_of(int32_t host) const { return static_cast<Rank>(std::ranges::find(order, host) - order.begin()); }
+  Tour(const Hosts& hosts, int32_t host) : order(tour(hosts.switches(), hosts.count(), 0)), at(place_in(order, host)) {}
 };
 
 /// What hosts do with a share, in place. Halving hands each switch's sum on once if powers of two meet, nearest hosts first; otherwise
@@ -33,19 +31,14 @@ Schedule allreduce_between(const Hosts& hosts, int32_t host) {
   const bool halves_fit = is_power_of_two(hosts.count()) && switches && is_power_of_two(switches->count());
   if (switches && switches->alike() && !halves_fit) return allreduce_many_leaders({.hosts = switches}, host, hosts.count(), {});
   const Tour tour(hosts, host);
-  const Schedule halving = allreduce_rabenseifner({}, tour.at, hosts.count(), {.in_place = true});
-  Builder b(halving.blocks);
-  append(b, halving, tour.order, {}, {});
-  return b.done();
+  return seated(allreduce_rabenseifner({}, tour.at, hosts.count(), {.in_place = true}), tour.order);
 }
 
 /// The same, the result on one host.
 Schedule reduce_between(const Hosts& hosts, int32_t host, int32_t top) {
   const Tour tour(hosts, host);
-  const Schedule halving = reduce_rabenseifner({}, tour.at, hosts.count(), {.root = tour.place_of(top), .in_place = true});
-  Builder b(halving.blocks);
-  append(b, halving, tour.order, {}, {});
-  return b.done();
+  const Parameters to_top{.root = place_in(tour.order, top), .in_place = true};
+  return seated(reduce_rabenseifner({}, tour.at, hosts.count(), to_top), tour.order);
 }
 
 /// Ranks that differ by `stride`.

@@ -272,9 +272,7 @@ Schedule allreduce_ring(const Topology& topology, Rank me, int32_t size, const P
   if (size == 1) return copy_through(p.in_place);
   if (!topology.hosts) return ring_of_all(me, size, p);
   const std::vector<Rank> order = tour(topology.hosts, size, 0);
-  Builder b(size);
-  append(b, ring_of_all(static_cast<Rank>(std::ranges::find(order, me) - order.begin()), size, p), order, {}, {});
-  return b.done();
+  return seated(ring_of_all(place_in(order, me), size, p), order);
 }
 
 }  // namespace weft::coll

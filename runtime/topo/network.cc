@@ -121,12 +121,6 @@ struct Names {
 
 }  // namespace
 
-bool names(std::string_view list, std::string_view name) {
-  while (!list.empty())
-    if (matches(take_name(list), name)) return true;
-  return false;
-}
-
 Result<Network::Switch> Network::parse_line(std::string_view line) {
   Switch made{};
   while (line.find_first_not_of(kSpace) != line.npos) {

@@ -59,7 +59,4 @@ class Network {
   std::string file_;
 };
 
-/// Whether a list as `n[1-4,07]-ib,m1` names this host.
-bool names(std::string_view list, std::string_view name);
-
 }  // namespace weft::topo

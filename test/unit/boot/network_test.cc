@@ -6,6 +6,16 @@
 using namespace weft::topo;
 using Path = std::vector<std::string>;
 
+namespace {
+
+/// Is a host on the only switch, whose hosts are these?
+bool names(const std::string& list, const std::string& host) {
+  const auto network = Network::parse("SwitchName=s Nodes=" + list, "file");
+  return network && !network->above(host)->empty();
+}
+
+}  // namespace
+
 TEST_CASE("lists that name hosts", "[topo]") {
   CHECK(names("a", "a"));
   CHECK(names("n[1-4,07]-ib,m1", "n3-ib"));
