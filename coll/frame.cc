@@ -118,7 +118,7 @@ pml::Buffer View::at(int32_t block, int32_t n) const {
     const auto i = static_cast<size_t>(block);
     const type::Datatype* t = types ? types[i] : type;
     const int64_t place = places ? places[i] : 0;
-    return {base + place * (places_in_bytes ? 1 : t->extent), static_cast<uint64_t>(counts[i]), t};
+    return {base + place * (types ? 1 : t->extent), static_cast<uint64_t>(counts[i]), t};
   }
   const uint64_t count = elements(block, n);
   if (single) return {base, count, type};
@@ -152,19 +152,6 @@ void Frame::keep_arrays(Call& c, int32_t length) {
   keep_types(c.out_types, outs);
 }
 
-View Frame::scattered(void* base, Counts counts, Counts places, const type::Datatype* type, const type::Datatype* const* types) const {
-  View v;
-  v.base = bytes(base);
-  v.kind = View::Kind::scattered;
-  v.blocks = schedule->blocks;
-  v.type = type;
-  v.types = types;
-  v.counts = counts;
-  v.places = places;
-  v.places_in_bytes = types != nullptr;
-  return v;
-}
-
 /// Prefix sums of counts, each times the size of its type, or times `unit`.
 void Frame::sum(Counts counts, const type::Datatype* const* types, uint64_t unit) {
   const auto n = static_cast<size_t>(schedule->blocks);
@@ -173,24 +160,20 @@ void Frame::sum(Counts counts, const type::Datatype* const* types, uint64_t unit
   for (size_t i = 0; i < n; ++i) starts_[i + 1] = starts_[i] + static_cast<uint64_t>(counts[i]) * (types ? types[i]->size : unit);
 }
 
-bool Frame::bind(const Schedule& s, const Call& given, Rank root, Rank me, int32_t size) {
+bool Frame::bind(const Schedule& s, const Call& call, Rank root, Rank me, int32_t size) {
   schedule = &s;
-  call_ = given;
-  call_.root = root;
-  const Call& call = call_;
+  call_ = &call;
   op_ = call.op;
   size_ = size;
   stage_ = Stage::none;
   stage_bytes_ = 0;
-  region_cut_ = View{};
-  region_cut_.type = &byte_type();
-  region_cut_.blocks = s.blocks;
+  if (!s.regions.empty()) region_cut_.lay(nullptr, &byte_type(), s.blocks, 0);
   switch (pattern_of(call.what)) {
     case Pattern::barrier: return true;
-    case Pattern::bcast: bind_bcast(call, me); break;
+    case Pattern::bcast: bind_bcast(call, me == root); break;
     case Pattern::gather:
     case Pattern::scatter:
-    case Pattern::allgather: bind_data(call, me); break;
+    case Pattern::allgather: bind_data(call, me == root); break;
     case Pattern::alltoall: bind_alltoall(call); break;
     case Pattern::neighbor_allgather:
     case Pattern::neighbor_alltoall: bind_neighbors(call); break;
@@ -202,141 +185,109 @@ bool Frame::bind(const Schedule& s, const Call& given, Rank root, Rank me, int32
   return place_regions();
 }
 
-void Frame::bind_bcast(const Call& c, int32_t me) {
+void Frame::bind_bcast(const Call& c, bool root) {
   View& out = views_[buffer_out];
-  out = View{};
-  out.base = bytes(c.out);
   if (schedule->blocks == 1) {
-    out.type = c.out_type;
-    out.cut(c.out_count, 1);
-    return;
-  }
-  // Cut into bytes, whatever the types of the ranks are.
-  const uint64_t total = c.out_count * c.out_type->size;
-  out.type = &byte_type();
-  out.cut(total, schedule->blocks);
-  if (c.out_type->contiguous) {
-    out.base += c.out_type->origin;
+    out.lay(c.out, c.out_type, 1, c.out_count);
+  } else if (const uint64_t total = c.out_count * c.out_type->size; c.out_type->contiguous) {
+    // Cut into bytes, whatever the types of the ranks are.
+    out.cut(bytes(c.out) + c.out_type->origin, &byte_type(), schedule->blocks, total);
   } else {
-    stage_ = me == c.root ? Stage::bcast_root : Stage::bcast_leaf;
+    out.cut(nullptr, &byte_type(), schedule->blocks, total);
+    stage_ = root ? Stage::bcast_root : Stage::bcast_leaf;
     stage_bytes_ = total;
   }
 }
 
 /// gather, scatter, allgather and their v forms.
-void Frame::bind_data(const Call& c, int32_t me) {
+void Frame::bind_data(const Call& c, bool root) {
   const bool scatters = pattern_of(c.what) == Pattern::scatter;
-  View& in = views_[buffer_in];
-  View& out = views_[buffer_out];
-  in = out = View{};
   // The side with one block a rank, and the side with one block.
-  View& many = scatters ? in : out;
-  View& one = scatters ? out : in;
+  View& many = views_[scatters ? buffer_in : buffer_out];
+  View& one = views_[scatters ? buffer_out : buffer_in];
   const Counts counts = scatters ? c.in_counts : c.out_counts;
-  const type::Datatype* many_type = scatters ? c.in_type : c.out_type;
-  const bool all_known = pattern_of(c.what) == Pattern::allgather;
-  const bool has_many = all_known || me == c.root;
+  const void* const base = scatters ? c.in : c.out;
+  const type::Datatype* const many_type = scatters ? c.in_type : c.out_type;
+  const int32_t blocks = schedule->blocks;
+  const bool has_many = root || pattern_of(c.what) == Pattern::allgather;
   const bool in_place = c.in_place && has_many;
-  if (has_many) {
-    void* const base = scatters ? const_cast<void*>(c.in) : c.out;
-    if (counts) {
-      many = scattered(base, counts, scatters ? c.in_displs : c.out_displs, many_type, nullptr);
-    } else {
-      many.base = bytes(base);
-      many.type = many_type;
-      many.blocks = schedule->blocks;
-      many.each = scatters ? c.in_count : c.out_count;
-    }
-  }
+  const auto lay_many = [&](View& v) {
+    if (counts)
+      v.scatter(base, counts, scatters ? c.in_displs : c.out_displs, many_type, nullptr, blocks);
+    else
+      v.lay(base, many_type, blocks, scatters ? c.in_count : c.out_count);
+  };
+  if (has_many) lay_many(many);
   if (in_place) {
-    one = many;
+    lay_many(one);
   } else {
-    one.base = scatters ? bytes(c.out) : bytes(c.in);
-    one.type = scatters ? c.out_type : c.in_type;
-    one.blocks = schedule->blocks;
-    one.each = scatters ? c.out_count : c.in_count;
+    one.lay(scatters ? c.out : c.in, scatters ? c.out_type : c.in_type, blocks, scatters ? c.out_count : c.in_count);
     one.single = true;
   }
   if (schedule->regions.empty()) return;
-  if (counts && has_many) {
-    sum(counts, nullptr, many_type->size);
-    region_cut_.starts = starts_.data();
-  } else {
-    region_cut_.each = in_place ? many.each * many.type->size : one.each * one.type->size;
-  }
+  const View& measure = in_place ? many : one;
+  region_cut_.each = measure.each * measure.type->size;
+  if (!counts || !has_many) return;
+  sum(counts, nullptr, many_type->size);
+  region_cut_.starts = starts_.data();
 }
 
 void Frame::bind_alltoall(const Call& c) {
   View& in = views_[buffer_in];
   View& out = views_[buffer_out];
-  in = out = View{};
-  if (c.out_counts) {
-    out = scattered(c.out, c.out_counts, c.out_displs, c.out_type, c.out_types);
-    if (!c.in_place) in = scattered(const_cast<void*>(c.in), c.in_counts, c.in_displs, c.in_type, c.in_types);
-  } else {
-    out.base = bytes(c.out);
-    out.type = c.out_type;
-    out.blocks = schedule->blocks;
-    out.each = c.out_count;
-    if (!c.in_place) {
-      in.base = bytes(c.in);
-      in.type = c.in_type;
-      in.blocks = schedule->blocks;
-      in.each = c.in_count;
-    }
-    region_cut_.each = c.out_count * c.out_type->size;
-  }
-  if (!c.in_place) return;
-  stage_ = Stage::alltoall;
-  in.type = &byte_type();
-  in.blocks = schedule->blocks;
-  if (c.out_counts) {
+  const int32_t blocks = schedule->blocks;
+  const uint64_t block = c.out_counts ? 0 : c.out_count * c.out_type->size;
+  region_cut_.each = block;
+  if (c.out_counts)
+    out.scatter(c.out, c.out_counts, c.out_displs, c.out_type, c.out_types, blocks);
+  else
+    out.lay(c.out, c.out_type, blocks, c.out_count);
+  if (c.in_place) {
+    stage_ = Stage::alltoall;
+    in.lay(nullptr, &byte_type(), blocks, block);
+    stage_bytes_ = block * static_cast<uint64_t>(blocks);
+    if (!c.out_counts) return;
     sum(c.out_counts, c.out_types, c.out_type ? c.out_type->size : 0);
     in.starts = starts_.data();
     stage_bytes_ = starts_.back();
+  } else if (c.out_counts) {
+    in.scatter(c.in, c.in_counts, c.in_displs, c.in_type, c.in_types, blocks);
   } else {
-    in.each = region_cut_.each;
-    stage_bytes_ = in.each * static_cast<uint64_t>(schedule->blocks);
+    in.lay(c.in, c.in_type, blocks, c.in_count);
   }
 }
 
 void Frame::bind_neighbors(const Call& c) {
-  const auto dense = [this](void* base, const type::Datatype* type, uint64_t each) {
-    View v;
-    v.base = bytes(base);
-    v.type = type;
-    v.blocks = schedule->blocks;
-    v.each = each;
-    return v;
-  };
-  void* const in = const_cast<void*>(c.in);
-  views_[buffer_in] = c.in_counts ? scattered(in, c.in_counts, c.in_displs, c.in_type, c.in_types) : dense(in, c.in_type, c.in_count);
-  views_[buffer_out] =
-      c.out_counts ? scattered(c.out, c.out_counts, c.out_displs, c.out_type, c.out_types) : dense(c.out, c.out_type, c.out_count);
+  View& in = views_[buffer_in];
+  View& out = views_[buffer_out];
+  const int32_t blocks = schedule->blocks;
+  if (c.in_counts)
+    in.scatter(c.in, c.in_counts, c.in_displs, c.in_type, c.in_types, blocks);
+  else
+    in.lay(c.in, c.in_type, blocks, c.in_count);
+  if (c.out_counts)
+    out.scatter(c.out, c.out_counts, c.out_displs, c.out_type, c.out_types, blocks);
+  else
+    out.lay(c.out, c.out_type, blocks, c.out_count);
 }
 
 void Frame::bind_reduction(const Call& c) {
-  View v;
-  v.type = &reduced_type(c);
-  v.cut(reduced_count(c), schedule->blocks);
-  views_[buffer_out] = views_[buffer_in] = region_cut_ = v;
-  views_[buffer_out].base = bytes(c.out);
-  views_[buffer_in].base = bytes(c.in_place ? c.out : c.in);
+  const type::Datatype* const type = &reduced_type(c);
+  const uint64_t count = reduced_count(c);
+  views_[buffer_in].cut(c.in_place ? c.out : c.in, type, schedule->blocks, count);
+  views_[buffer_out].cut(c.out, type, schedule->blocks, count);
+  region_cut_.cut(nullptr, type, schedule->blocks, count);
 }
 
 void Frame::bind_reduce_scatter(const Call& c) {
-  View v;
-  v.type = &reduced_type(c);
-  v.blocks = schedule->blocks;
-  if (c.out_counts) {
-    sum(c.out_counts, nullptr, 1);
-    v.starts = starts_.data();
-  } else {
-    v.each = c.out_count;
-  }
-  views_[buffer_out] = views_[buffer_in] = region_cut_ = v;
-  views_[buffer_in].base = bytes(c.in_place ? c.out : c.in);
-  views_[buffer_out].base = bytes(c.out);
+  if (c.out_counts) sum(c.out_counts, nullptr, 1);
+  const auto lay = [&](View& v, const void* base) {
+    v.lay(base, &reduced_type(c), schedule->blocks, c.out_count);
+    if (c.out_counts) v.starts = starts_.data();
+  };
+  lay(views_[buffer_in], c.in_place ? c.out : c.in);
+  lay(views_[buffer_out], c.out);
+  lay(region_cut_, nullptr);
   views_[buffer_out].single = true;
 }
 
@@ -344,10 +295,10 @@ void Frame::bind_reduce_scatter(const Call& c) {
 void Frame::widen() {
   View& in = views_[buffer_in];
   View& out = views_[buffer_out];
-  const type::Datatype& wide = working_type(call_);
+  const type::Datatype& wide = working_type(*call_);
   stage_ = Stage::wide;
   const uint64_t all = in.start(in.blocks);
-  wide_in_ = call_.in_place || touches(*schedule, buffer_in, false) ? all : 0;
+  wide_in_ = call_->in_place || touches(*schedule, buffer_in, false) ? all : 0;
   wide_out_ = touches(*schedule, buffer_out, true) ? all : 0;
   if (wide_out_ && out.single) {
     wide_out_ = 0;
@@ -356,12 +307,11 @@ void Frame::widen() {
         if (place.buffer == buffer_out && step.blocks > 0) wide_out_ = std::max(wide_out_, out.elements(block_of(place, 0), step.blocks));
   }
   in.type = out.type = region_cut_.type = &wide;
-  stage_bytes_ = align_up(all * wide.size) * (call_.in_place ? 1 : 2);
+  stage_bytes_ = align_up(all * wide.size) * (call_->in_place ? 1 : 2);
 }
 
 /// Lays regions and staging memory out in scratch memory.
 bool Frame::place_regions() {
-  const type::Datatype& t = *region_cut_.type;
   struct Piece {
     size_t at;
     int64_t offset;
@@ -371,7 +321,9 @@ bool Frame::place_regions() {
   for (size_t i = 0; i < n; ++i) {
     const Region& r = schedule->regions[i];
     View& v = views_[first_region + i];
-    v = region_cut_;
+    v.lay(nullptr, region_cut_.type, region_cut_.blocks, region_cut_.each);
+    v.longer = region_cut_.longer;
+    v.starts = region_cut_.starts;
     v.first = r.first;
     v.single = r.single;
     uint64_t elements = 0;
@@ -382,7 +334,7 @@ bool Frame::place_regions() {
     } else {
       elements = v.elements(0, 1);
     }
-    const type::Span span = type::span_of(t, elements);
+    const type::Span span = type::span_of(*v.type, elements);
     pieces[i] = {total, span.offset};
     total += align_up(span.length);
   }
@@ -395,7 +347,7 @@ bool Frame::place_regions() {
   if (stage_ == Stage::alltoall) views_[buffer_in].base = memory;
   if (stage_ == Stage::wide) {
     views_[buffer_in].base = memory;
-    views_[buffer_out].base = call_.in_place ? memory : memory + stage_bytes_ / 2;
+    views_[buffer_out].base = call_->in_place ? memory : memory + stage_bytes_ / 2;
   }
   if (stage_ == Stage::bcast_root || stage_ == Stage::bcast_leaf) views_[buffer_out].base = memory;
   return true;
@@ -403,7 +355,7 @@ bool Frame::place_regions() {
 
 void Frame::prologue() {
   if (stage_ == Stage::bcast_root) {
-    type::pack(*call_.out_type, call_.out_count, call_.out, views_[buffer_out].base);
+    type::pack(*call_->out_type, call_->out_count, call_->out, views_[buffer_out].base);
   } else if (stage_ == Stage::alltoall) {
     const View& out = views_[buffer_out];
     for (int32_t b = 0; b < schedule->blocks; ++b) {
@@ -411,13 +363,13 @@ void Frame::prologue() {
       if (from.count > 0) type::pack(*from.type, from.count, from.address, views_[buffer_in].at(b, 1).address);
     }
   } else if (stage_ == Stage::wide && wide_in_ > 0) {
-    coll::widen(call_, call_.in_place ? call_.out : call_.in, views_[buffer_in].base, wide_in_);
+    coll::widen(*call_, call_->in_place ? call_->out : call_->in, views_[buffer_in].base, wide_in_);
   }
 }
 
 void Frame::epilogue() {
-  if (stage_ == Stage::wide && wide_out_ > 0) narrow(call_, views_[buffer_out].base, call_.out, wide_out_);
-  if (stage_ == Stage::bcast_leaf) type::unpack(*call_.out_type, call_.out_count, views_[buffer_out].base, stage_bytes_, call_.out);
+  if (stage_ == Stage::wide && wide_out_ > 0) narrow(*call_, views_[buffer_out].base, call_->out, wide_out_);
+  if (stage_ == Stage::bcast_leaf) type::unpack(*call_->out_type, call_->out_count, views_[buffer_out].base, stage_bytes_, call_->out);
 }
 
 Frame::Wire Frame::wire(const Step& step, int32_t k) const {

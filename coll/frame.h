@@ -13,23 +13,51 @@
 
 namespace weft::coll {
 
-/// A buffer as steps see it: blocks of elements of a type.
+/// A buffer as steps see it: blocks of elements of a type. Made where it stays: the processor would wait for a copy of what has just been
+/// written in parts.
 struct View {
   enum class Kind : uint8_t {
     dense,      ///< blocks one after the other
     scattered,  ///< each block has a count and a place of its own (v and w forms)
   };
-  std::byte* base = nullptr;
-  const type::Datatype* type = nullptr;
-  Kind kind = Kind::dense;
-  bool single = false;                           ///< there is one block only, at `base`
-  int32_t first = 0;                             ///< the block at `base` (scratch regions)
-  int32_t blocks = 1;                            ///< of the collective
-  uint64_t each = 0, longer = 0;                 ///< elements of a block; the first `longer` blocks have one more
-  const uint64_t* starts = nullptr;              ///< or: where each block starts, blocks + 1 values
-  Counts counts, places;                         ///< scattered
-  const type::Datatype* const* types = nullptr;  ///< w forms
-  bool places_in_bytes = false;
+  std::byte* base;
+  const type::Datatype* type;
+  Kind kind;
+  bool single;             ///< there is one block only, at `base`
+  int32_t first;           ///< the block at `base` (scratch regions)
+  int32_t blocks;          ///< of the collective
+  uint64_t each, longer;   ///< elements of a block; the first `longer` blocks have one more
+  const uint64_t* starts;  ///< or: where each block starts, blocks + 1 values
+  // scattered
+  Counts counts, places;
+  const type::Datatype* const* types;  ///< w forms
+
+  /// Blocks of `each` elements one after the other.
+  void lay(const void* at, const type::Datatype* of, int32_t into, uint64_t each_has) {
+    base = static_cast<std::byte*>(const_cast<void*>(at));
+    type = of;
+    kind = Kind::dense;
+    single = false;
+    first = 0;
+    blocks = into;
+    each = each_has;
+    longer = 0;
+    starts = nullptr;
+  }
+  /// The same, which `elements` are cut into as evenly as they go.
+  void cut(const void* at, const type::Datatype* of, int32_t into, uint64_t elements) {
+    const auto n = static_cast<uint64_t>(into);
+    lay(at, of, into, into == 1 ? elements : elements / n);
+    if (into != 1) longer = elements % n;
+  }
+  /// Blocks of v and w forms: of one type, or of `of_each`, whose places are in bytes.
+  void scatter(const void* at, Counts have, Counts lie, const type::Datatype* of, const type::Datatype* const* of_each, int32_t into) {
+    lay(at, of, into, 0);
+    kind = Kind::scattered;
+    counts = have;
+    places = lie;
+    types = of_each;
+  }
 
   uint64_t start(int32_t block) const {
     if (starts) return starts[block];
@@ -44,12 +72,6 @@ struct View {
   }
   /// Adjacent blocks as one message. Scattered views: one block only.
   pml::Buffer at(int32_t block, int32_t n) const;
-  /// Cuts `elements` as evenly as they go.
-  void cut(uint64_t elements, int32_t into) {
-    blocks = into;
-    each = elements / static_cast<uint64_t>(into);
-    longer = elements % static_cast<uint64_t>(into);
-  }
 };
 
 /// Memory that grows and is kept; aligned to cache lines.
@@ -71,7 +93,8 @@ class Scratch {
 /// Everything that running a schedule needs. Reused from call to call.
 class Frame {
  public:
-  /// Binds; `root` is a rank of the team, as `me` (-1: this rank takes no part). False if there is no memory (fail() has been called).
+  /// Binds to a call that is there as long as the frame is used; `root` is a rank of the team, as `me` (-1: this rank takes no part).
+  /// False if there is no memory (fail() has been called).
   bool bind(const Schedule&, const Call&, Rank root, Rank me, int32_t size);
 
   /// Before the first and after the last round: layouts that messages cannot use as they are.
@@ -97,14 +120,13 @@ class Frame {
  private:
   static constexpr size_t kViews = first_region + kMostRegions;
 
-  void bind_data(const Call&, int32_t me);
-  void bind_bcast(const Call&, int32_t me);
+  void bind_data(const Call&, bool root);
+  void bind_bcast(const Call&, bool root);
   void bind_alltoall(const Call&);
   void bind_neighbors(const Call&);
   void bind_reduction(const Call&);
   void bind_reduce_scatter(const Call&);
   void widen();
-  View scattered(void* base, Counts counts, Counts places, const type::Datatype* type, const type::Datatype* const* types) const;
   void sum(Counts counts, const type::Datatype* const* types, uint64_t unit);
   bool place_regions();
   int32_t block_of(const Place& p, int32_t k) const { return wrap(p.block + int64_t{k} * p.stride, schedule->blocks); }
@@ -118,7 +140,7 @@ class Frame {
   Stage stage_ = Stage::none;
   uint64_t stage_bytes_ = 0;
   uint64_t wide_in_ = 0, wide_out_ = 0;  // Stage::wide: elements to take before the first round, and to give after the last
-  Call call_;
+  const Call* call_ = nullptr;
   std::vector<uint64_t> starts_;
   Scratch scratch_;
   std::vector<int64_t> kept_;

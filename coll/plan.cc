@@ -41,6 +41,24 @@ SchedulePtr Plans::make(const Agreed& a, bool in_place, Rank me, const Word& use
   return std::make_shared<Schedule>(choice.algorithm->build(topology_, me, a.size, parameters(a, choice, in_place)));
 }
 
+namespace {
+
+/// A send of at most so many bytes ends as soon as it is written, mostly, so that local steps may come after it.
+constexpr uint64_t kAtOnce = 4096;
+
+/// The one step of a round that only receives one message; null: there are others.
+const Step* only_receive(const Schedule& s, const Round& round) {
+  const Step& first = s.steps[round.first];
+  return round.steps == 1 && first.kind == StepKind::receive && first.repeat == 1 ? &first : nullptr;
+}
+
+Status receive_only(pml::Team& team, int tag, const Frame::Wire& w) {
+  pml::Outcome outcome;
+  return w.empty ? Status::ok : team.lane().receive(team, w.peer, tag, pml::Traffic::collective, w.buffer, outcome);
+}
+
+}  // namespace
+
 Status post_round(pml::Team& team, int tag, const Frame& frame, const Round& round, int32_t iteration, std::vector<pml::Request*>& requests,
                   bool finish) {
   pml::Lane& lane = team.lane();
@@ -66,7 +84,8 @@ Status post_round(pml::Team& team, int tag, const Frame& frame, const Round& rou
     for (int32_t k = 0; k < s->repeat; ++k) {
       const Frame::Wire w = frame.wire(*s, s->repeat > 1 ? k : iteration);
       if (w.empty) continue;
-      if (finish && !local && s == final_send && k + 1 == s->repeat) {
+      const bool at_last = finish && s == final_send && k + 1 == s->repeat;
+      if (at_last && (!local || w.buffer.count * w.buffer.type->size <= kAtOnce)) {
         const Status status = lane.send(team, w.peer, tag, pml::Traffic::collective, w.buffer);
         if (status != Status::ok) return status;
       } else {
@@ -86,6 +105,10 @@ int run_rounds(pml::Team& team, int tag, Frame& frame, std::vector<pml::Request*
   const Schedule& s = *frame.schedule;
   frame.prologue();
   for (Position at; !at.end(s); at.advance(s)) {
+    if (const Step* receive = only_receive(s, at.of(s))) {
+      if (const Status status = receive_only(team, tag, frame.wire(*receive, at.iteration)); status != Status::ok) return fail(status);
+      continue;
+    }
     requests.clear();
     Status status = post_round(team, tag, frame, at.of(s), at.iteration, requests, true);
     int error = 0;

@@ -134,7 +134,11 @@ class Builder {
 };
 
 /// Helpers of algorithms.
-constexpr int32_t wrap(int64_t value, int32_t size) { return static_cast<int32_t>(((value % size) + size) % size); }
+constexpr int32_t wrap(int64_t value, int32_t size) {
+  if (value >= 0 && value < size) [[likely]]  // divisions are slow
+    return static_cast<int32_t>(value);
+  return static_cast<int32_t>(((value % size) + size) % size);
+}
 /// The largest power of two <= n (n >= 1).
 constexpr int32_t power_below(int32_t n) {
   int32_t p = 1;
