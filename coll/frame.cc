@@ -205,70 +205,45 @@ void Frame::bind_data(const Call& c, bool root) {
   // The side with one block a rank, and the side with one block.
   View& many = views_[scatters ? buffer_in : buffer_out];
   View& one = views_[scatters ? buffer_out : buffer_in];
-  const Counts counts = scatters ? c.in_counts : c.out_counts;
-  const void* const base = scatters ? c.in : c.out;
-  const type::Datatype* const many_type = scatters ? c.in_type : c.out_type;
+  const auto lay_many = scatters ? lay_in : lay_out;
   const int32_t blocks = schedule->blocks;
   const bool has_many = root || pattern_of(c.what) == Pattern::allgather;
   const bool in_place = c.in_place && has_many;
-  const auto lay_many = [&](View& v) {
-    if (counts)
-      v.scatter(base, counts, scatters ? c.in_displs : c.out_displs, many_type, nullptr, blocks);
-    else
-      v.lay(base, many_type, blocks, scatters ? c.in_count : c.out_count);
-  };
-  if (has_many) lay_many(many);
+  if (has_many) lay_many(many, c, blocks);
   if (in_place) {
-    lay_many(one);
+    lay_many(one, c, blocks);
   } else {
     one.lay(scatters ? c.out : c.in, scatters ? c.out_type : c.in_type, blocks, scatters ? c.out_count : c.in_count);
     one.single = true;
   }
   if (schedule->regions.empty()) return;
-  const View& measure = in_place ? many : one;
-  region_cut_.each = measure.each * measure.type->size;
-  if (!counts || !has_many) return;
-  sum(counts, nullptr, many_type->size);
-  region_cut_.starts = starts_.data();
+  if (const Counts counts = scatters ? c.in_counts : c.out_counts; counts && has_many) {
+    sum(counts, nullptr, many.type->size);
+    region_cut_.starts = starts_.data();
+  } else {
+    region_cut_.each = one.each * one.type->size;
+  }
 }
 
 void Frame::bind_alltoall(const Call& c) {
   View& in = views_[buffer_in];
-  View& out = views_[buffer_out];
   const int32_t blocks = schedule->blocks;
   const uint64_t block = c.out_counts ? 0 : c.out_count * c.out_type->size;
   region_cut_.each = block;
-  if (c.out_counts)
-    out.scatter(c.out, c.out_counts, c.out_displs, c.out_type, c.out_types, blocks);
-  else
-    out.lay(c.out, c.out_type, blocks, c.out_count);
-  if (c.in_place) {
-    stage_ = Stage::alltoall;
-    in.lay(nullptr, &byte_type(), blocks, block);
-    stage_bytes_ = block * static_cast<uint64_t>(blocks);
-    if (!c.out_counts) return;
-    sum(c.out_counts, c.out_types, c.out_type ? c.out_type->size : 0);
-    in.starts = starts_.data();
-    stage_bytes_ = starts_.back();
-  } else if (c.out_counts) {
-    in.scatter(c.in, c.in_counts, c.in_displs, c.in_type, c.in_types, blocks);
-  } else {
-    in.lay(c.in, c.in_type, blocks, c.in_count);
-  }
+  lay_out(views_[buffer_out], c, blocks);
+  if (!c.in_place) return lay_in(in, c, blocks);
+  stage_ = Stage::alltoall;
+  in.lay(nullptr, &byte_type(), blocks, block);
+  stage_bytes_ = block * static_cast<uint64_t>(blocks);
+  if (!c.out_counts) return;
+  sum(c.out_counts, c.out_types, c.out_type ? c.out_type->size : 0);
+  in.starts = starts_.data();
+  stage_bytes_ = starts_.back();
 }
 
 void Frame::bind_neighbors(const Call& c) {
-  View& in = views_[buffer_in];
-  View& out = views_[buffer_out];
-  const int32_t blocks = schedule->blocks;
-  if (c.in_counts)
-    in.scatter(c.in, c.in_counts, c.in_displs, c.in_type, c.in_types, blocks);
-  else
-    in.lay(c.in, c.in_type, blocks, c.in_count);
-  if (c.out_counts)
-    out.scatter(c.out, c.out_counts, c.out_displs, c.out_type, c.out_types, blocks);
-  else
-    out.lay(c.out, c.out_type, blocks, c.out_count);
+  lay_in(views_[buffer_in], c, schedule->blocks);
+  lay_out(views_[buffer_out], c, schedule->blocks);
 }
 
 void Frame::bind_reduction(const Call& c) {

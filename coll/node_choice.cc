@@ -28,6 +28,7 @@ bool on_one_node(const pml::Team& team) {
 
 bool node_fits(const Call& c, const Agreed& a) {
   if (a.size == 1 || !node_takes(a)) return false;
+  if (a.pattern == Pattern::alltoall && a.uneven && c.in_place) return false;  // blocks that go by messages would need memory of their own
   if (a.front > 0 && a.pattern != Pattern::barrier) return false;
   if (!c.op) return true;
   const type::Datatype& type = working_type(c);
@@ -43,7 +44,7 @@ Order TeamState::order_here(const Agreed& a) {
 }
 
 bool TeamState::node_wanted(const Agreed& a) {
-  const Word table = node_words_ && a.front == 0 && !a.ordered ? node_words_->of(a.pattern, a.bytes) : Word{};
+  const Word table = node_words_ && a.front == 0 && !a.ordered && !a.uneven ? node_words_->of(a.pattern, a.bytes) : Word{};
   const Word user = word_of_user(a);
   const auto wants = [&](bool roomy) { return wants_node(a, user, table, roomy); };
   return (node_ ? wants(node_->roomy()) : wants(true) || wants(false)) && (!a.ordered || order_here(a) != Order::own);
@@ -58,15 +59,21 @@ std::byte* TeamState::take_wide(uint64_t bytes) {
 
 Status TeamState::reduce_as(const Call& c, const void* in, void* out, const type::Datatype& type, Order order) {
   const uint64_t count = reduced_count(c);
-  return c.what == Collective::allreduce ? node_->allreduce(in, out, count, type, *c.op, order)
-                                         : node_->reduce(in, out, count, type, *c.op, c.root, order);
+  switch (c.what) {
+    case Collective::allreduce: return node_->allreduce(in, out, count, type, *c.op, order);
+    case Collective::reduce: return node_->reduce(in, out, count, type, *c.op, c.root, order);
+    default: return node_->scan(in, out, count, type, *c.op, c.what == Collective::exscan);
+  }
 }
 
-/// allreduce and reduce in shared memory, in the type that they are computed in.
+/// Reductions and scans in shared memory, in the type that they are computed in.
 Status TeamState::reduce_here(const Call& c, const Agreed& a, const void* in) {
   const type::Datatype &type = reduced_type(c), &working = working_type(c);
   const uint64_t count = reduced_count(c);
-  const bool result = c.what == Collective::allreduce || c.root == static_cast<int>(team_.rank());
+  const bool first = team_.rank() == 0;
+  const bool result = c.what == Collective::reduce   ? c.root == static_cast<int>(team_.rank())
+                      : c.what == Collective::exscan ? !first
+                                                     : true;
   void* out = c.out;
   if (&working != &type) {
     out = take_wide(count * working.size);
@@ -79,28 +86,93 @@ Status TeamState::reduce_here(const Call& c, const Agreed& a, const void* in) {
   return status;
 }
 
-/// Blocks of reduce-scatter in shared memory.
+/// Reduce-scatter in shared memory.
 Status TeamState::scatter_sums_here(const Call& c, const void* in) {
   const type::Datatype &type = reduced_type(c), &working = working_type(c);
-  const uint64_t all = c.out_count * team_.size();
-  if (&working == &type) return node_->reduce_scatter(in, c.out, c.out_count, working, *c.op);
-  std::byte* const wide = take_wide((all + c.out_count) * working.size);
+  node::Segment::Shares shares{c.out_count};
+  if (c.out_counts) {
+    starts_.assign(1, 0);
+    for (size_t r = 0; r < team_.size(); ++r) starts_.push_back(starts_.back() + static_cast<uint64_t>(c.out_counts[r]));
+    shares = {0, starts_.data()};
+  }
+  if (&working == &type) return node_->reduce_scatter(in, c.out, shares, working, *c.op);
+  const uint64_t all = shares.start(team_.size()), own = shares.count(team_.rank());
+  std::byte* const wide = take_wide((all + own) * working.size);
   if (!wide) return Status::failed;
   std::byte* const sums = wide + all * working.size;
   widen(c, in, wide, all);
-  const Status status = node_->reduce_scatter(wide, sums, c.out_count, working, *c.op);
-  if (status == Status::ok) narrow(c, sums, c.out, c.out_count);
+  const Status status = node_->reduce_scatter(wide, sums, shares, working, *c.op);
+  if (status == Status::ok) narrow(c, sums, c.out, own);
   return status;
 }
 
-/// allgather and alltoall in shared memory.
+namespace {
+
+/// Messages beside a kernel: all have been waited for in the end.
+class Letters final : public node::Post {
+ public:
+  Letters(pml::Team& team, int tag, std::vector<pml::Request*>& under_way) : team_(team), tag_(tag), under_way_(under_way) {}
+  void send(uint32_t to, const pml::Buffer& what) override {
+    under_way_.push_back(team_.lane().isend(team_, static_cast<int>(to), tag_, pml::Traffic::collective, what));
+  }
+  void receive(uint32_t from, const pml::Buffer& where) override {
+    under_way_.push_back(team_.lane().ireceive(team_, static_cast<int>(from), tag_, pml::Traffic::collective, where));
+  }
+  void withdraw(uint32_t from) override {
+    for (pml::Request* r : under_way_)
+      if (r->request_kind == pml::RequestKind::receive && static_cast<pml::Transfer*>(r)->dest == static_cast<int>(from))
+        team_.lane().cancel(*r);
+  }
+  /// An MPI error class; `status`: how the kernel has ended.
+  int finish(Status status) { return coll::finish(team_.lane(), under_way_, status); }
+
+ private:
+  pml::Team& team_;
+  const int tag_;
+  std::vector<pml::Request*>& under_way_;
+};
+
+}  // namespace
+
+/// Blocks of lengths that not all ranks know, in shared memory and, if they are long, beside it. Returns an MPI error class.
+int TeamState::exchange_uneven_here(const Call& c, const Agreed& a) {
+  const auto ranks = static_cast<int32_t>(team_.size());
+  const bool root = c.root == static_cast<int>(team_.rank());
+  View in, out;
+  Letters letters(team_, next_tag(Form::blocking), requests_);
+  if (a.pattern == Pattern::gather) {
+    if (root) lay_out(out, c, ranks);
+    return letters.finish(node_->gather(root && c.in_place ? out.at(c.root, 1) : sent(c), out, c.root, letters));
+  }
+  if (a.pattern == Pattern::scatter) {
+    if (root) lay_in(in, c, ranks);
+    return letters.finish(node_->scatter(in, root && c.in_place ? in.at(c.root, 1) : received(c), c.root, letters));
+  }
+  lay_in(in, c, ranks);
+  lay_out(out, c, ranks);
+  return letters.finish(node_->alltoall(in, out, letters));
+}
+
+/// Other blocks, in shared memory.
 Status TeamState::exchange_here(const Call& c, const Agreed& a) {
-  const pml::Buffer out{c.out, c.out_count, c.out_type};
-  const bool all = a.pattern == Pattern::alltoall;
-  std::byte* const own = static_cast<std::byte*>(c.out) + (all ? 0 : team_.rank()) * static_cast<int64_t>(c.out_count) * c.out_type->extent;
-  const pml::Buffer in =
-      c.in_place ? pml::Buffer{own, c.out_count, c.out_type} : pml::Buffer{const_cast<void*>(c.in), c.in_count, c.in_type};
-  return all ? node_->alltoall(in, out) : node_->allgather(in, out);
+  const auto ranks = static_cast<int32_t>(team_.size());
+  const auto me = static_cast<int32_t>(team_.rank());
+  const bool root = c.root == me;
+  View in, out;
+  switch (a.pattern) {
+    case Pattern::gather:
+      if (root) lay_out(out, c, ranks);
+      return node_->gather(root && c.in_place ? out.at(me, 1) : sent(c), out, c.root);
+    case Pattern::scatter:
+      if (root) lay_in(in, c, ranks);
+      return node_->scatter(in, root && c.in_place ? in.at(me, 1) : received(c), c.root);
+    case Pattern::alltoall: return node_->alltoall(c.in_place ? received(c) : sent(c), received(c));
+    default: break;
+  }
+  if (!c.out_counts && !c.in_place) return node_->allgather(sent(c), received(c));
+  lay_out(out, c, ranks);
+  const pml::Buffer own = c.in_place ? out.at(me, 1) : sent(c);
+  return c.out_counts ? node_->allgather(own, out) : node_->allgather(own, received(c));
 }
 
 bool TeamState::try_node(const Call& c, const Agreed& a, int& error) {
@@ -128,8 +200,12 @@ int TeamState::run_here(const Call& c, const Agreed& a) {
   switch (a.pattern) {
     case Pattern::barrier: status = node_->barrier(); break;
     case Pattern::bcast: status = node_->bcast({c.out, c.out_count, c.out_type}, c.root); break;
-    case Pattern::allgather:
-    case Pattern::alltoall: status = exchange_here(c, a); break;
+    case Pattern::gather:
+    case Pattern::scatter:
+    case Pattern::alltoall:
+      if (a.uneven) return exchange_uneven_here(c, a);
+      [[fallthrough]];
+    case Pattern::allgather: status = exchange_here(c, a); break;
     case Pattern::reduce_scatter: status = scatter_sums_here(c, in); break;
     default: status = reduce_here(c, a, in); break;
   }
@@ -137,16 +213,16 @@ int TeamState::run_here(const Call& c, const Agreed& a) {
 }
 
 int TeamState::run_again(const Call& c, const Agreed& a) {
-  if (a.pattern != Pattern::reduce && a.pattern != Pattern::allreduce) return run_here(c, a);
+  if (!c.op || a.pattern == Pattern::reduce_scatter) return run_here(c, a);
   const Status status = reduce_as(c, operand(c), c.out, reduced_type(c), Order::chain);
   return status == Status::ok ? MPI_SUCCESS : fail(status);
 }
 
 void TeamState::remember(const Call& c, const Agreed& a) {
   const bool plain = !c.op || (c.op->predefined && c.terms == 0 && !op::wide_type(*c.op, reduced_type(c)));
-  const type::Datatype* const type = type_of(c);
+  const auto [type, count] = weighed(c);
   latest_.here = !a.uneven && plain && (!type || type->predefined) && !a.ordered && !groups_ && !ledger_;
-  if (latest_.here) latest_ = {.here = true, .what = c.what, .op = c.op, .type = type, .count = reduced_count(c), .agreed = a};
+  if (latest_.here) latest_ = {.here = true, .what = c.what, .op = c.op, .type = type, .count = count, .agreed = a};
 }
 
 }  // namespace weft::coll

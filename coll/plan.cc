@@ -100,6 +100,19 @@ Status post_round(pml::Team& team, int tag, const Frame& frame, const Round& rou
   return Status::ok;
 }
 
+int finish(pml::Lane& lane, std::vector<pml::Request*>& messages, Status status) {
+  int error = MPI_SUCCESS;
+  for (pml::Request* r : messages) {
+    if (status == Status::ok) status = lane.wait(*r);
+    if (status == Status::ok && r->outcome.error && !error) error = lane.explain(*r);
+    // After a failure nothing may arrive in buffers that are the caller's again.
+    if (!r->complete.load(std::memory_order_acquire)) lane.cancel(*r);
+    release(r);
+  }
+  messages.clear();
+  return status == Status::ok ? error : fail(status);
+}
+
 int run_rounds(pml::Team& team, int tag, Frame& frame, std::vector<pml::Request*>& requests) {
   pml::Lane& lane = team.lane();
   const Schedule& s = *frame.schedule;
@@ -109,18 +122,8 @@ int run_rounds(pml::Team& team, int tag, Frame& frame, std::vector<pml::Request*
       if (const Status status = receive_only(team, tag, frame.wire(*receive, at.iteration)); status != Status::ok) return fail(status);
       continue;
     }
-    requests.clear();
-    Status status = post_round(team, tag, frame, at.of(s), at.iteration, requests, true);
-    int error = 0;
-    for (pml::Request* r : requests) {
-      if (status == Status::ok) status = lane.wait(*r);
-      if (status == Status::ok && r->outcome.error && !error) error = lane.explain(*r);
-      // After a failure nothing may arrive in buffers that are the caller's again.
-      if (!r->complete.load(std::memory_order_acquire)) lane.cancel(*r);
-      release(r);
-    }
-    if (status != Status::ok) return fail(status);
-    if (error) return error;
+    const Status status = post_round(team, tag, frame, at.of(s), at.iteration, requests, true);
+    if (const int error = finish(lane, requests, status)) return error;
   }
   frame.epilogue();
   return MPI_SUCCESS;

@@ -45,6 +45,10 @@ class Plans {
 /// The requests belong to the caller.
 Status post_round(pml::Team&, int tag, const Frame&, const Round&, int32_t iteration, std::vector<pml::Request*>& requests, bool finish);
 
+/// Waits for messages, and releases them: all are over in the end. An MPI error class, the first one of theirs; `status`: how their sender
+/// has fared so far.
+int finish(pml::Lane&, std::vector<pml::Request*>&, Status status);
+
 /// Runs all rounds. Returns an MPI error class.
 int run_rounds(pml::Team&, int tag, Frame&, std::vector<pml::Request*>& requests);
 

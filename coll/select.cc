@@ -160,6 +160,13 @@ bool node_kernel_pays(const Agreed& a, bool roomy) {
              (meet_once && (a.size <= 8 || (a.size <= 64 && bytes * static_cast<uint64_t>(a.size) <= 128 * kKiB)));
     case Pattern::alltoall:
       return a.size <= 64 && (meet_once || (meet_at_will && bytes <= 32 * kKiB) || (meet_rather && bytes <= 512 * kKiB));
+    // Longer ones go as fast by messages, which need not be cut.
+    case Pattern::gather: return a.size <= 64 && bytes <= 64 * kKiB;
+    // On crowded nodes a rank's messages have more room to run ahead of it than pieces that all ranks have to take.
+    case Pattern::scatter: return roomy ? a.size <= 64 && bytes <= 16 * kKiB : a.size <= 64 && bytes >= 8 * kKiB && bytes <= 64 * kKiB;
+    // From rank to rank.
+    case Pattern::scan:
+    case Pattern::exscan: return meet_rather || a.size <= 8;
     case Pattern::reduce_scatter: return meet_at_will || meet_rather || (a.size <= 64 && bytes <= node::Segment::most_exchanged);
     default: return false;
   }
@@ -283,9 +290,10 @@ Order node_order(const Agreed& a) { return a.ordered ? choose(of_class(a), {}, {
 
 bool node_takes(const Agreed& a) {
   switch (a.pattern) {
-    case Pattern::reduce_scatter: return !a.uneven && !a.ordered;  // its algorithms have orders that the kernel has not
-    case Pattern::allgather:
-    case Pattern::alltoall: return !a.uneven;
+    case Pattern::reduce_scatter:
+    case Pattern::scan:
+    case Pattern::exscan: return !a.ordered;  // their algorithms have orders that the kernels have not
+    case Pattern::scatter: return !a.uneven || a.size <= static_cast<int32_t>(node::Segment::most_scattered);
     default: return has_node_kernel(a.pattern);
   }
 }

@@ -59,8 +59,9 @@ class TeamState {
   bool try_node(const Call&, const Agreed&, int& error);
   /// What all know of a call that is like the latest one in shared memory, and so goes the same way; null: it has to be looked at.
   const Agreed* like_latest(const Call& c) {
-    if (!latest_.here || latest_.what != c.what || latest_.op != c.op || latest_.count != reduced_count(c) || c.terms > 0) return nullptr;
-    if (latest_.type != type_of(c) || preferred_ || user_speaks()) return nullptr;
+    if (!latest_.here || latest_.what != c.what || latest_.op != c.op || c.terms > 0) return nullptr;
+    if (const auto [type, count] = weighed(c); latest_.type != type || latest_.count != count) return nullptr;
+    if (preferred_ || user_speaks()) return nullptr;
     latest_.agreed.root = c.root;
     return &latest_.agreed;
   }
@@ -80,7 +81,14 @@ class TeamState {
     Agreed agreed;
   };
   void remember(const Call&, const Agreed&);
-  static const type::Datatype* type_of(const Call& c) { return c.out_type ? c.out_type : c.in_type; }
+  /// What the bytes of a call that all have agreed upon are counted by, on this rank: one side means something at the root only.
+  std::pair<const type::Datatype*, uint64_t> weighed(const Call& c) const {
+    const bool root = c.root == static_cast<int>(team_.rank());
+    const bool by_in = c.what == Collective::gather ? !root || !c.in_place : c.what == Collective::scatter ? root : !c.out_type;
+    return by_in ? std::pair{c.in_type, c.in_count} : std::pair{c.out_type, c.out_count};
+  }
+  static pml::Buffer sent(const Call& c) { return {const_cast<void*>(c.in), c.in_count, c.in_type}; }
+  static pml::Buffer received(const Call& c) { return {c.out, c.out_count, c.out_type}; }
   const void* operand(const Call& c) const {
     return c.in_place && (c.what != Collective::reduce || c.root == static_cast<int>(team_.rank())) ? c.out : c.in;
   }
@@ -103,6 +111,7 @@ class TeamState {
   Status scatter_sums_here(const Call&, const void* in);
   std::byte* take_wide(uint64_t bytes);
   Status exchange_here(const Call&, const Agreed&);
+  int exchange_uneven_here(const Call&, const Agreed&);
 
   std::unique_ptr<pml::Team> united_;  // of inter-communicators
   pml::Team& team_;
@@ -126,7 +135,8 @@ class TeamState {
   std::unique_ptr<const NodeOrders> node_orders_;  // null: there has been no ordered call
   std::unique_ptr<node::Segment> node_;
   Latest latest_;
-  Scratch wide_;  // operands of reduce_here() and scatter_sums_here()
+  Scratch wide_;                  // operands of reduce_here() and scatter_sums_here()
+  std::vector<uint64_t> starts_;  // of the shares of scatter_sums_here()
 };
 
 Agreed agree(const TeamState&, const Call&);

@@ -119,17 +119,6 @@ Wishes Wishes::read(std::string_view text, size_t most) {
   return found;
 }
 
-bool has_node_kernel(Pattern p) {
-  switch (p) {
-    case Pattern::barrier:
-    case Pattern::bcast:
-    case Pattern::reduce:
-    case Pattern::allreduce:
-    case Pattern::reduce_scatter:
-    case Pattern::allgather:
-    case Pattern::alltoall: return true;
-    default: return false;
-  }
-}
+bool has_node_kernel(Pattern p) { return !among_neighbors(p); }
 
 }  // namespace weft::coll

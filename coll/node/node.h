@@ -14,12 +14,25 @@
 
 #include "coll/hosts.h"
 #include "coll/order.h"
+#include "coll/view.h"
 #include "pml/lane.h"
 #include "pml/patience.h"
 #include "runtime/op/op.h"
 #include "runtime/topo/lent.h"
 
 namespace weft::coll::node {
+
+/// The messages that go beside a kernel, of what does not fit its slots.
+class Post {
+ public:
+  virtual void send(uint32_t to, const pml::Buffer&) = 0;
+  virtual void receive(uint32_t from, const pml::Buffer&) = 0;
+  /// What was to be received from that rank does not come.
+  virtual void withdraw(uint32_t from) = 0;
+
+ protected:
+  ~Post() = default;
+};
 
 /// The memory that the ranks of a team share, and the kernels on it. All ranks call the same kernels in the same order, with the
 /// same sizes, types and roots. A kernel's wait progresses the lane, yields on crowded nodes, and ends when the job does.
@@ -33,6 +46,7 @@ class Segment final : private pml::Company {
     uint64_t piece = 0;    ///< bytes of a broadcast's piece
     uint64_t pieces = 0;   ///< of broadcasts, other than short ones, under way: who only sends runs ahead. A power of two
     uint64_t shares = 0;   ///< the same of each rank's operands of reduces
+    uint64_t briefs = 0;   ///< of short ones of both kinds
 
     Plan() = default;
     Plan(uint32_t ranks, bool crowded, bool grouped);
@@ -60,11 +74,34 @@ class Segment final : private pml::Company {
   /// Each rank's block to all: `out` has as many elements as `in`, of each rank, one after another. `in` may be the own place in it.
   /// Here and in the next one all meet once for each slot's worth that a rank gives.
   Status allgather(const pml::Buffer& in, const pml::Buffer& out);
+  /// The same of blocks whose lengths differ; `out` has one of each rank.
+  Status allgather(const pml::Buffer& in, const View& out);
   /// To each rank a block; both have `count` elements a rank. `in` may be `out`.
   Status alltoall(const pml::Buffer& in, const pml::Buffer& out);
-  /// To each rank `count` elements of the sums of `in`, which has as many for each. `in` may begin where `out` does. An element of each
-  /// rank takes at most `most_exchanged` bytes.
-  Status reduce_scatter(const void* in, void* out, uint64_t count, const type::Datatype&, const op::Op&);
+  /// The same of blocks whose lengths only the two know whom they are between: what does not fit a slot is for the post. They have no
+  /// memory in common.
+  Status alltoall(const View& in, const View& out, Post&);
+  /// Elements of each rank's share of a vector: so many, or where they start, a value more than there are ranks.
+  struct Shares {
+    uint64_t each = 0;
+    const uint64_t* starts = nullptr;
+    uint64_t start(uint32_t r) const { return starts ? starts[r] : r * each; }
+    uint64_t count(uint32_t r) const { return starts ? starts[r + 1] - starts[r] : each; }
+  };
+  /// To each rank its share of the sums of `in`. `in` may begin where `out` does. An element of each rank takes at most `most_exchanged`
+  /// bytes.
+  Status reduce_scatter(const void* in, void* out, const Shares&, const type::Datatype&, const op::Op&);
+  /// Each rank's block to the root, whose `out` has one of each rank; it means nothing elsewhere. All are equally long.
+  Status gather(const pml::Buffer& in, const View& out, int root);
+  /// The same of blocks whose lengths only the root and their ranks know; beyond a short slot they are for the post.
+  Status gather(const pml::Buffer& in, const View& out, int root, Post&);
+  /// The root's blocks to all; the other way round. Up to 65 ranks if there is a post.
+  Status scatter(const View& in, const pml::Buffer& out, int root);
+  Status scatter(const View& in, const pml::Buffer& out, int root, Post&);
+  static constexpr uint32_t most_scattered = 65;
+  /// Each rank's operand combined with those of all lower ranks, in the order of ranks; `exclusive`: without its own, and nothing for rank
+  /// 0. `in` may be `out`. From one rank to the next.
+  Status scan(const void* in, void* out, uint64_t count, const type::Datatype&, const op::Op&, bool exclusive);
   static constexpr uint64_t most_exchanged = 16384;
 
   /// True if elements of the type can be combined in slots.
@@ -84,7 +121,7 @@ class Segment final : private pml::Company {
     uint64_t unused;
     std::byte data[most];
   };
-  static constexpr uint64_t kBriefs = 64;  ///< short reduces, and short broadcast pieces, under way
+  static constexpr uint64_t kBriefs = 64, kMostBriefs = 256;  ///< short reduces, and short broadcast pieces, under way
   static constexpr uint64_t kClaimed = 6;  ///< of these, who writes them claims the one so far ahead: as many pass while a line comes
   static constexpr uint64_t kAhead = 2;    ///< who reads them and is behind has the one so far ahead come
   /// Pieces and shares under way, and those of two ranks where touching_pays: twice an L2 cache in all, so that lines have left the
@@ -95,20 +132,20 @@ class Segment final : private pml::Company {
   static constexpr uint64_t kCrowdedPieces = 32;
   static constexpr bool is_brief(uint64_t bytes) { return bytes <= Brief::most; }
   /// Slots of a kind, half of which are given back at a time: who waits for room pulls the line that tells it from its writer.
-  uint64_t piece_slots(bool brief) const { return brief ? kBriefs : plan_.pieces; }
-  uint64_t share_slots(bool brief) const { return brief ? kBriefs : plan_.shares; }
-  static_assert(std::has_single_bit(kBriefs) && std::has_single_bit(kLongs) && std::has_single_bit(kMostLongs));
+  uint64_t piece_slots(bool brief) const { return brief ? plan_.briefs : plan_.pieces; }
+  uint64_t share_slots(bool brief) const { return brief ? plan_.briefs : plan_.shares; }
+  static_assert(std::has_single_bit(kBriefs) && std::has_single_bit(kMostBriefs) && std::has_single_bit(kLongs) &&
+                std::has_single_bit(kMostLongs));
   /// What a rank writes.
   struct Desk {
     alignas(64) topo::LentCpu lent;
     Line barrier;
-    Line offer[2];         ///< its operand of an allreduce, or what it gives to an exchange
-    Line partial[2];       ///< a leader's: what its group gives to an allreduce
-    Line outcome[2];       ///< a leader's: the result, for its group
-    Line released;         ///< a leader's: the latest barrier that all have come to
-    Line consumed[2];      ///< the latest broadcast piece of each kind it has taken, as far as it has told
-    Line collected[2];     ///< the latest reduce of each kind that it has done as a root, as far as it has told
-    Brief brief[kBriefs];  ///< its short operands of the latest reduces
+    Line offer[2];      ///< its operand of an allreduce, or what it gives to an exchange
+    Line partial[2];    ///< a leader's: what its group gives to an allreduce
+    Line outcome[2];    ///< a leader's: the result, for its group
+    Line released;      ///< a leader's: the latest barrier that all have come to
+    Line consumed[2];   ///< the latest broadcast piece of each kind it has taken, as far as it has told
+    Line collected[2];  ///< the latest reduce of each kind that it has done as a root, as far as it has told
   };
   struct Header {
     uint64_t nonce;
@@ -116,7 +153,6 @@ class Segment final : private pml::Company {
     alignas(64) std::atomic<uint64_t> released;
     alignas(64) std::atomic<uint64_t> offers;
     Line result[2];
-    Brief brief[kBriefs];  ///< short broadcast pieces
   };
   static constexpr uint64_t kChunk = 32 << 10, kChunkOfFew = 128 << 10;  ///< least bytes of a slot for what a rank offers
   static_assert(most_exchanged <= kChunk);
@@ -152,12 +188,12 @@ class Segment final : private pml::Company {
   static Place place_in(Brief& brief) { return {brief.sequence, brief.data}; }
   /// A rank's operand of a reduce.
   Place share(uint32_t rank, uint64_t n, bool brief) {
-    if (brief) return place_in(desk(rank).brief[n % kBriefs]);
+    if (brief) return place_in(briefs_[(rank + 1) * plan_.briefs + (n & (plan_.briefs - 1))]);
     const uint64_t slot = n & (plan_.shares - 1);
     return {shares_[rank * plan_.shares + slot].sequence, areas_of(rank) + 2 * plan_.chunk + slot * plan_.share};
   }
   Place piece(uint64_t n, bool brief) {
-    if (brief) return place_in(header().brief[n % kBriefs]);
+    if (brief) return place_in(briefs_[n & (plan_.briefs - 1)]);
     const uint64_t slot = n & (plan_.pieces - 1);
     return {pieces_[slot].sequence, piece_areas_ + slot * plan_.piece};
   }
@@ -190,6 +226,7 @@ class Segment final : private pml::Company {
   Status allreduce_in_groups(uint64_t n, std::byte* out, const Work&);
   Status barrier_in_groups(uint64_t n);
   Status reduce_chunk(const std::byte* in, std::byte* out, const Work&, uint32_t root);
+  Status scan_chunk(const std::byte* in, std::byte* out, const Work&, bool exclusive);
   template <class Operand>
   const std::byte* combine(const Work&, Operand operand, int32_t first, int32_t last, std::byte* to, std::byte* spare);
   std::byte* spare_for(Order);
@@ -200,7 +237,14 @@ class Segment final : private pml::Company {
   uint64_t place_for(uint32_t to, uint32_t from) const { return to == from ? size_ - 1 : to > from ? to - 1 : to; }
   std::byte* between(uint32_t from, uint32_t to, uint64_t length);
   Status exchange_brief(const std::byte* in, std::byte* out, uint64_t block, bool to_each);
-  Status exchange_blocks(type::Cursor mine, const pml::Buffer& out, uint64_t block, bool to_each);
+  Status exchange_blocks(type::Cursor mine, const pml::Buffer& out, uint64_t block);
+  struct Letter;
+  Letter letter(uint32_t from, uint32_t to);
+  /// Of a slot for blocks of unknown length.
+  uint64_t letter_bytes() const { return plan_.chunk / size_ & ~uint64_t{63}; }
+  /// What all give to one rank: `give(place)` writes it, `take(rank, place)` reads it at the root.
+  template <class Give, class Take>
+  Status collect(uint64_t bytes, uint32_t root, Give give, Take take);
   /// A rank's share of what is reduced: its first element here, and how many there are.
   struct Share {
     const std::byte* address;
@@ -214,7 +258,11 @@ class Segment final : private pml::Company {
   template <bool kBrief, class Move>
   Status bcast_piece(uint64_t bytes, bool sends, Move move);
   Status await_readers(uint64_t piece, bool brief);
-  Status await_root(uint64_t n, bool brief);
+  Status await_reader(uint64_t n, bool brief);
+  uint64_t next_share(bool brief);
+  void show(uint64_t n, bool brief, uint64_t bytes, uint32_t reader);
+  Status await_share(uint32_t of, uint64_t n, bool brief, uint64_t bytes);
+  void have_read(uint64_t n, bool brief, uint32_t reader);
   static void claim(const Place&, uint64_t bytes);
   static void expect(const Place& now, const Place& later, uint64_t n, uint64_t bytes);
   static void give_back(const Place&, uint64_t bytes);
@@ -228,8 +276,9 @@ class Segment final : private pml::Company {
   const uint64_t stride_;              // from one rank's slots to the next
   const std::optional<Hosts> groups_;  // of ranks that meet among themselves first
   Desk* desks_;
-  Line* pieces_;  // Plan::pieces of them
-  Line* shares_;  // as many of each rank: its operands of the latest reduces
+  Line* pieces_;   // Plan::pieces of them
+  Brief* briefs_;  // Plan::briefs of broadcasts' pieces, and as many of each rank
+  Line* shares_;   // as many of each rank: its operands of the latest reduces
   std::byte* piece_areas_;
   std::byte* areas_;
   std::vector<std::byte> spare_;    // partial results of orders that have several at once
@@ -237,13 +286,13 @@ class Segment final : private pml::Company {
   pml::Patience patience_;          // looks at a line before others may run
   // How far this rank is, equal on all ranks between calls.
   uint64_t barriers_ = 0, allreduces_ = 0;  // and exchanges
-  /// Reduces of a kind.
+  /// Reduces and their like of a kind: each rank has something for another one.
   struct Reduces {
     uint64_t number = 0;
-    std::array<uint32_t, std::max(kBriefs, kMostLongs)> roots = {};  ///< of the latest ones, by their slots
-    uint32_t root = 0;                                               ///< this one is known
-    uint64_t collected = 0;                                          ///< to have collected so far
-    uint64_t done = 0, told = 0;                                     ///< the latest ones that this rank has collected, and has told of
+    std::array<uint32_t, std::max(kMostBriefs, kMostLongs)> readers = {};  ///< of the own latest slots
+    uint32_t reader = 0;                                                   ///< this one is known
+    uint64_t collected = 0;                                                ///< to have collected so far
+    uint64_t done = 0, told = 0;  ///< the latest ones that this rank has collected, and has told of
   } reduces_[2];
   /// Broadcast pieces of a kind.
   struct Broadcasts {

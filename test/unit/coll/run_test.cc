@@ -459,9 +459,17 @@ void run_what_is_chosen(std::initializer_list<uint32_t> sizes) {
       for (const uint32_t nodes : {1, 2, 3}) CHECK(run_all(static_cast<Pattern>(p), size, nodes) == "");
 }
 
+/// Words that have kernels in shared memory run all collectives.
+std::string all_by_kernels() {
+  std::string words;
+  for (int p = 0; p < static_cast<int>(Pattern::neighbor_allgather); ++p)
+    words += std::string(to_string(static_cast<Pattern>(p))) + "=node;";
+  return words;
+}
+
 void run_kernels(std::initializer_list<uint32_t> sizes) {
-  for (Pattern p : {Pattern::barrier, Pattern::bcast, Pattern::reduce, Pattern::allreduce, Pattern::allgather, Pattern::alltoall,
-                    Pattern::reduce_scatter}) {
+  for (int i = 0; i < static_cast<int>(Pattern::neighbor_allgather); ++i) {
+    const auto p = static_cast<Pattern>(i);
     force(std::string(to_string(p)) + "=node");
     for (const uint32_t size : sizes) {
       INFO(to_string(p));
@@ -472,19 +480,13 @@ void run_kernels(std::initializer_list<uint32_t> sizes) {
 }
 
 void run_kernels_in_turn(std::initializer_list<uint32_t> sizes) {
-  force("barrier=node;bcast=node;reduce=node;allreduce=node;allgather=node;alltoall=node;reduce_scatter=node");
+  force(all_by_kernels());
   for (const uint32_t size : sizes) {
     const std::string wrong = on_ranks(size, [](RankWorld& w) {
       std::mt19937 random(4711);
-      for (uint32_t i = 0; i < 600; ++i) {
-        constexpr Collective kinds[] = {Collective::barrier,
-                                        Collective::bcast,
-                                        Collective::reduce,
-                                        Collective::allreduce,
-                                        Collective::allgather,
-                                        Collective::alltoall,
-                                        Collective::reduce_scatter_block};
-        Case c{kinds[random() % 7], 0, 0, false, false, false, false, Mode::blocking, i};
+      for (uint32_t i = 0; i < 1200; ++i) {
+        const auto what = static_cast<Collective>(random() % static_cast<uint32_t>(Collective::neighbor_allgather));
+        Case c{what, 0, 0, false, false, false, false, Mode::blocking, i};
         constexpr uint64_t counts[] = {0, 1, 5, 6, 7, 1000, 5000, 9001};
         c.count = counts[random() % std::size(counts)];
         c.root = static_cast<int>(random() % static_cast<uint32_t>(w.size));
@@ -501,11 +503,13 @@ void run_kernels_in_turn(std::initializer_list<uint32_t> sizes) {
 }
 
 void run_kernels_in_steps(std::initializer_list<uint32_t> sizes) {
-  force("bcast=node;reduce=node;allreduce=node;allgather=node;alltoall=node;reduce_scatter=node");
+  force(all_by_kernels());
   for (const uint32_t size : sizes) {
     const std::string wrong = on_ranks(size, [](RankWorld& w) {
-      for (const Collective what : {Collective::bcast, Collective::reduce, Collective::allreduce, Collective::allgather,
-                                    Collective::alltoall, Collective::reduce_scatter_block}) {
+      for (const Collective what :
+           {Collective::bcast, Collective::reduce, Collective::allreduce, Collective::allgather, Collective::allgatherv,
+            Collective::alltoall, Collective::alltoallv, Collective::gather, Collective::gatherv, Collective::scatter, Collective::scatterv,
+            Collective::reduce_scatter_block, Collective::reduce_scatter, Collective::scan, Collective::exscan}) {
         Case c{what, 0, 0, false, false, false, false, Mode::blocking, 7};
         for (const uint64_t count : {66'000, 140'001}) {  // more than a slot holds, where ranks have a CPU each and where they have not
           c.count = count;
@@ -599,12 +603,14 @@ TEST_CASE("ranks are grouped by what they are bound to") {
 }
 
 TEST_CASE("kernels in shared memory for 64 ranks") {
-  force("barrier=node;bcast=node;allreduce=node;allgather=node;alltoall=node;reduce_scatter=node");
+  force(all_by_kernels());
   for (const char* group : {"1", "8"}) {
     force(group, "WEFT_COLL_GROUP");
     const std::string wrong = on_ranks(64, [](RankWorld& w) {
-      constexpr Collective kinds[] = {Collective::allreduce, Collective::barrier,   Collective::bcast,
-                                      Collective::allgather, Collective::allreduce, Collective::reduce_scatter_block};
+      constexpr Collective kinds[] = {Collective::allreduce,  Collective::barrier,   Collective::bcast,
+                                      Collective::allgather,  Collective::allreduce, Collective::reduce_scatter_block,
+                                      Collective::scatterv,   Collective::gatherv,   Collective::alltoallv,
+                                      Collective::allgatherv, Collective::scan,      Collective::gather};
       for (uint32_t i = 0; i < 30; ++i) {
         Case c{kinds[i % std::size(kinds)], i % 5 * 20, static_cast<int>(i), false, false, false, false, Mode::blocking, i};
         std::string mine = perform(w, c);
@@ -615,6 +621,52 @@ TEST_CASE("kernels in shared memory for 64 ranks") {
     CHECK(wrong == "");
   }
   force("0", "WEFT_COLL_GROUP");
+  force("");
+}
+
+/// What ranks say when rank 0 sends `sends` bytes to rank 1, which has room for `room` of them, and nothing else is on its way.
+std::string exchange_of_two(Collective what, int64_t sends, int64_t room, bool& truncated) {
+  return on_ranks(2, [&](RankWorld& w) -> std::string {
+    for (int i = 0; i < 3; ++i) {  // the kernels have to be ready for the next one
+      std::vector<char> from(static_cast<size_t>(sends) + 1, 'x'), to(static_cast<size_t>(room) + 1, '-');
+      const bool sender = w.rank == (what == Collective::gatherv ? 1 : 0);
+      const int64_t in_counts[] = {0, sender ? sends : 0}, out_counts[] = {sender ? 0 : room, 0}, gathered[] = {0, room}, places[] = {0, 0};
+      Call c;
+      c.what = what;
+      c.in = from.data();
+      c.out = to.data();
+      c.in_type = c.out_type = &type::of(type::Basic::byte);
+      c.in_count = static_cast<uint64_t>(sender ? sends : 0);
+      c.out_count = static_cast<uint64_t>(sender ? 0 : room);
+      if (what == Collective::alltoallv) c.in_counts = Counts(in_counts), c.out_counts = Counts(out_counts);
+      if (what == Collective::scatterv && sender) c.in_counts = Counts(in_counts);
+      if (what == Collective::gatherv && !sender) c.out_counts = Counts(gathered);
+      c.in_displs = c.out_displs = Counts(places);
+      const int error = run(w.state, c);
+      const auto came = std::min(sends, room);
+      if (sender || came < sends) {
+        if (error == MPI_ERR_TRUNCATE && !sender) truncated = true;
+        if (sender && error) return "the sender failed: " + std::string(last_failure());
+        continue;
+      }
+      if (error) return "error " + std::to_string(error) + ": " + std::string(last_failure());
+      if (std::count(to.begin(), to.end(), 'x') != came) return "it is not what was sent";
+    }
+    return {};
+  });
+}
+
+TEST_CASE("blocks whose lengths only two ranks know, where these do not agree") {
+  force(all_by_kernels());
+  constexpr int64_t kLong = 200'000;
+  for (const Collective what : {Collective::alltoallv, Collective::scatterv, Collective::gatherv})
+    for (const int64_t sends : {int64_t{0}, int64_t{3}, int64_t{600}, kLong})
+      for (const int64_t room : {int64_t{0}, int64_t{3}, int64_t{600}, kLong}) {
+        INFO("collective " << static_cast<int>(what) << ": " << sends << " bytes, room for " << room);
+        bool truncated = false;
+        CHECK(exchange_of_two(what, sends, room, truncated) == "");
+        CHECK(truncated == (sends > room));
+      }
   force("");
 }
 

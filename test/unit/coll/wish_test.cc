@@ -64,8 +64,8 @@ TEST_CASE("entries that cannot be understood are named, with what would do") {
   CHECK(Wishes::read("allreduce=rign").wrong ==
         "\"allreduce=rign\": the algorithms of allreduce are recursive_doubling, rabenseifner, ring, double_tree, swing, two_level, "
         "many_leaders, node");
-  CHECK(Wishes::read("gather=node").wrong == "\"gather=node\": the algorithms of gather are linear, binomial, two_level");
-  CHECK(Wishes::read("gather=node;x").wrong.find("two_level; \"x\": ") != std::string::npos);
+  CHECK(Wishes::read("gather=ring").wrong == "\"gather=ring\": the algorithms of gather are linear, binomial, two_level, node");
+  CHECK(Wishes::read("neighbor_allgather=node;x").wrong.find("linear; \"x\": ") != std::string::npos);
   for (const char* entry : {"bcast@=chain", "bcast@0=chain", "bcast@-1=chain", "bcast@4/=chain", "bcast@4/0:1-2=chain", "bcast@4/2/1=chain",
                             "bcast@99999999999=chain", "bcast@4:1-2@4=chain", "bcast@a=chain"}) {
     const Wishes w = Wishes::read(entry);
@@ -183,7 +183,8 @@ TEST_CASE("decisions say by whose word") {
   const Agreed large_of_four{.pattern = Pattern::allreduce, .size = 4, .bytes = 1 << 20};
   CHECK_FALSE(wants_node(large_of_four, {}, {}, true));
   CHECK(wants_node(large_of_four, {}, {}, false));  // messages cost more switches than meetings
-  CHECK_FALSE(decide({.pattern = Pattern::gather, .size = 6}, {}, true).node);
+  CHECK(decide({.pattern = Pattern::gather, .size = 6}, {}, true).node);
+  CHECK_FALSE(decide({.pattern = Pattern::gather, .size = 6, .bytes = 1 << 20}, {}, true).node);
   const Setting setting("allreduce:64K-1M=ring;reduce=node;barrier=dissemination");
   CHECK(decide(a, {}, true).unusable);
   CHECK(decide(a, {}, true).wish == "allreduce:64K-1M=ring");

@@ -1,0 +1,277 @@
+// Blocks of data from rank to rank in shared memory.
+#include <algorithm>
+#include <cstring>
+
+#include "coll/node/inside.h"
+#include "include/mpi.h"
+#include "runtime/base/error.h"
+#include "runtime/type/cursor.h"
+
+namespace weft::coll::node {
+
+namespace {
+
+uint64_t bytes_of(const pml::Buffer& b) { return b.count * b.type->size; }
+type::Cursor cursor_of(const pml::Buffer& b) { return {b.address, b.count, *b.type}; }
+
+/// The same data in another place, where it is not there already.
+void copy(const pml::Buffer& from, const pml::Buffer& to) {
+  if (from.address != to.address && from.count > 0 && to.count > 0)
+    type::copy(*from.type, from.count, from.address, *to.type, to.count, to.address);
+}
+
+/// What stands in front of a block whose length only its sender and its receiver know.
+using Length = uint32_t;
+constexpr Length kByMessage = ~Length{0};  ///< it does not fit, and comes by a message
+
+/// Takes a block out of its slot. Truncated: it is longer than its place.
+Status take_out(const pml::Buffer& to, const std::byte* from, Length length, uint32_t sender) {
+  if (length > bytes_of(to)) {
+    fail(MPI_ERR_TRUNCATE, "rank %u sends %u bytes, but what this rank receives from it has %llu: counts and types must fit", sender,
+         static_cast<unsigned>(length), static_cast<unsigned long long>(bytes_of(to)));
+    return Status::truncated;
+  }
+  cursor_of(to).unpack(from, length);
+  return Status::ok;
+}
+
+}  // namespace
+
+/// To each rank a block, all of them of the same length.
+Status Segment::exchange_blocks(type::Cursor mine, const pml::Buffer& out, uint64_t block) {
+  const uint64_t most = std::min(block, plan_.chunk / size_);
+  const int64_t step = static_cast<int64_t>(out.count) * out.type->extent;
+  for (uint64_t done = 0; done < block; done += most) {
+    const uint64_t n = std::min(most, block - done);
+    const bool direct = mine.contiguous() && n > Brief::most;  // a rank's own block need not pass its slot
+    const auto give = [&](std::byte*) {
+      for (uint32_t i = 0; i < size_; ++i) {
+        if (direct && i == rank_) continue;
+        mine.seek(i * block + done);
+        mine.pack(between(rank_, i, n), n);
+      }
+    };
+    const auto take = [&](uint32_t r, const std::byte*) {
+      type::Cursor theirs(static_cast<std::byte*>(out.address) + r * step, out.count, *out.type);
+      theirs.seek(done);
+      const std::byte* from = between(r, rank_, n);
+      if (r == rank_ && direct) {
+        mine.seek(rank_ * block + done);
+        from = mine.data();
+        if (theirs.contiguous() && theirs.data() == from) return;
+      }
+      theirs.unpack(from, n);
+    };
+    if (const Status s = exchange(n * size_, give, take); s != Status::ok) return s;
+  }
+  return Status::ok;
+}
+
+/// Of contiguous data of at most Brief::most bytes a rank. What a rank has for itself stays where it is.
+Status Segment::exchange_brief(const std::byte* in, std::byte* out, uint64_t block, bool to_each) {
+  const uint64_t own = to_each ? rank_ * block : 0;
+  const auto give = [=, this](std::byte* place) {
+    if (own) copy_few(place, in, own);
+    copy_few(place + own, in + (to_each ? own + block : 0), to_each ? (size_ - 1) * block - own : block);
+  };
+  const auto take = [=, this](uint32_t r, const std::byte* theirs) {
+    const std::byte* const from = r == rank_ ? in + own : theirs + (to_each ? place_for(rank_, r) * block : 0);
+    if (std::byte* const to = out + r * block; to != from) copy_few(to, from, block);
+  };
+  return exchange(to_each ? size_ * block : block, give, take);
+}
+
+Status Segment::allgather(const pml::Buffer& in, const pml::Buffer& out) {
+  const uint64_t block = bytes_of(in);
+  if (is_brief(block) && in.type->contiguous && out.type->contiguous) return exchange_brief(start_of(in), start_of(out), block, false);
+  View all;
+  all.lay(out.address, out.type, static_cast<int32_t>(size_), out.count);
+  return allgather(in, all);
+}
+
+Status Segment::allgather(const pml::Buffer& in, const View& out) {
+  type::Cursor mine = cursor_of(in);
+  const auto block = [&](uint32_t r) { return out.at(static_cast<int32_t>(r), 1); };
+  uint64_t longest = 0;
+  for (uint32_t r = 0; r < size_; ++r) longest = std::max(longest, bytes_of(block(r)));
+  const uint64_t most = std::min(longest, plan_.chunk);
+  for (uint64_t done = 0; done < longest; done += most) {
+    const auto length = [&](const pml::Buffer& b) { return std::min(most, bytes_of(b) - std::min(done, bytes_of(b))); };
+    const auto give = [&](std::byte*) {
+      const uint64_t n = length(block(rank_));
+      mine.seek(std::min(done, bytes_of(in)));
+      if (n > 0) mine.pack(offered(rank_, n), n);
+    };
+    const auto take = [&](uint32_t r, const std::byte*) {
+      const pml::Buffer to = block(r);
+      const uint64_t n = length(to);
+      if (n == 0) return;
+      type::Cursor theirs = cursor_of(to);
+      theirs.seek(done);
+      const std::byte* from = offered(r, n);
+      if (r == rank_ && mine.contiguous() && n > Brief::most) {  // it need not pass its slot
+        mine.seek(done);
+        from = mine.data();
+        if (theirs.contiguous() && theirs.data() == from) return;
+      }
+      theirs.unpack(from, n);
+    };
+    if (const Status s = exchange(most, give, take); s != Status::ok) return s;
+  }
+  return Status::ok;
+}
+
+Status Segment::alltoall(const pml::Buffer& in, const pml::Buffer& out) {
+  const uint64_t block = bytes_of(in);
+  if (is_brief(block * size_) && in.type->contiguous && out.type->contiguous)
+    return exchange_brief(start_of(in), start_of(out), block, true);
+  return exchange_blocks(type::Cursor(in.address, in.count * size_, *in.type), out, block);
+}
+
+/// Where a block of unknown length from one rank to another one lies: its length, and it if it is short, in a line that is looked at
+/// anyway, if there are two ranks.
+struct Segment::Letter {
+  Length* length;
+  std::byte* brief;
+  uint64_t most_brief;
+  std::byte* data;
+  std::byte* place(uint64_t bytes) const { return bytes <= most_brief ? brief : data; }
+};
+
+Segment::Letter Segment::letter(uint32_t from, uint32_t to) {
+  std::byte* const area = between(from, to, letter_bytes());
+  std::byte* const head = size_ == 2 ? offer(from).data : area;
+  return {reinterpret_cast<Length*>(head), head + 8, (size_ == 2 ? kInline : sizeof(Line)) - 8, area + sizeof(Line)};
+}
+
+Status Segment::alltoall(const View& in, const View& out, Post& post) {
+  const uint64_t most = std::min<uint64_t>(letter_bytes() - sizeof(Line), size_ > 2 && roomy_ ? most_exchanged / size_ : ~0U);
+  const auto is_long = [&](const pml::Buffer& b) { return bytes_of(b) > most; };
+  const auto give = [&](std::byte*) {
+    for (uint32_t i = 0; i < size_; ++i) {
+      if (i == rank_) continue;
+      if (const pml::Buffer to = out.at(static_cast<int32_t>(i), 1); is_long(to)) post.receive(i, to);
+      const pml::Buffer from = in.at(static_cast<int32_t>(i), 1);
+      const uint64_t n = bytes_of(from);
+      const Letter to = letter(rank_, i);
+      *to.length = n <= most ? static_cast<Length>(n) : kByMessage;
+      if (n > most)
+        post.send(i, from);
+      else if (n > 0)
+        cursor_of(from).pack(to.place(n), n);
+    }
+  };
+  Status taken = Status::ok;
+  const auto take = [&](uint32_t r, const std::byte*) {
+    const pml::Buffer to = out.at(static_cast<int32_t>(r), 1);
+    if (r == rank_) return copy(in.at(static_cast<int32_t>(r), 1), to);
+    const Letter from = letter(r, rank_);
+    const Length length = *from.length;
+    if (length == kByMessage) return is_long(to) ? void() : post.receive(r, to);
+    if (is_long(to)) post.withdraw(r);  // MPI wants both sides to say the same; shorter data does no harm
+    if (const Status s = take_out(to, from.place(length), length, r); s != Status::ok) taken = s;
+  };
+  const Status s = exchange(size_ * letter_bytes(), give, take);
+  return s == Status::ok ? taken : s;
+}
+
+Status Segment::gather(const pml::Buffer& in, const View& out, int root) {
+  type::Cursor mine = cursor_of(in);
+  return in_steps(bytes_of(in), 1, plan_.share, [&](uint64_t first, uint64_t n) {
+    const auto give = [&](std::byte* place) {
+      mine.seek(first);
+      mine.pack(place, n);
+    };
+    const auto take = [&](uint32_t r, const std::byte* theirs) {
+      type::Cursor to = cursor_of(out.at(static_cast<int32_t>(r), 1));
+      to.seek(first);
+      to.unpack(theirs, n);
+    };
+    if (rank_ == static_cast<uint32_t>(root) && first == 0) copy(in, out.at(root, 1));
+    return collect(n, static_cast<uint32_t>(root), give, take);
+  });
+}
+
+Status Segment::gather(const pml::Buffer& in, const View& out, int root, Post& post) {
+  constexpr uint64_t kMost = Brief::most - sizeof(Length);
+  const uint64_t bytes = bytes_of(in);
+  const auto give = [&](std::byte* place) {
+    const Length length = bytes <= kMost ? static_cast<Length>(bytes) : kByMessage;
+    std::memcpy(place, &length, sizeof length);
+    if (length == kByMessage)
+      post.send(static_cast<uint32_t>(root), in);
+    else
+      cursor_of(in).pack(place + sizeof length, bytes);
+  };
+  Status taken = Status::ok;
+  const auto take = [&](uint32_t r, const std::byte* place) {
+    Length length;
+    std::memcpy(&length, place, sizeof length);
+    const pml::Buffer to = out.at(static_cast<int32_t>(r), 1);
+    if (length == kByMessage)
+      post.receive(r, to);
+    else if (const Status s = take_out(to, place + sizeof length, length, r); s != Status::ok)
+      taken = s;
+  };
+  if (rank_ == static_cast<uint32_t>(root)) copy(in, out.at(root, 1));
+  const Status s = collect(std::min(bytes, kMost) + sizeof(Length), static_cast<uint32_t>(root), give, take);
+  return s == Status::ok ? taken : s;
+}
+
+Status Segment::scatter(const View& in, const pml::Buffer& out, int root) {
+  const bool sends = rank_ == static_cast<uint32_t>(root);
+  const uint64_t block = bytes_of(sends ? in.at(root, 1) : out), others = size_ - 1;
+  type::Cursor mine = cursor_of(out);
+  const auto move = [&](std::byte* place, uint64_t first, uint64_t n) {
+    if (!sends) {
+      mine.seek(first);
+      mine.unpack(place + place_for(rank_, static_cast<uint32_t>(root)) * n, n);
+      return;
+    }
+    for (uint32_t r = 0; r < size_; ++r) {
+      if (r == rank_) continue;
+      type::Cursor theirs = cursor_of(in.at(static_cast<int32_t>(r), 1));
+      theirs.seek(first);
+      theirs.pack(place + place_for(r, rank_) * n, n);
+    }
+  };
+  if (sends) copy(in.at(root, 1), out);
+  return in_steps(block, 1, is_brief(block * others) ? Brief::most : plan_.piece / others, [&](uint64_t first, uint64_t n) {
+    const auto piece = [&](std::byte* place) { move(place, first, n); };
+    return is_brief(n * others) ? bcast_piece<true>(n * others, sends, piece) : bcast_piece<false>(n * others, sends, piece);
+  });
+}
+
+Status Segment::scatter(const View& in, const pml::Buffer& out, int root, Post& post) {
+  const bool sends = rank_ == static_cast<uint32_t>(root);
+  const uint64_t slot = Brief::most / (size_ - 1) & ~uint64_t{3}, most = slot - sizeof(Length);
+  Status taken = Status::ok;
+  const auto send = [&](std::byte* place) {
+    for (uint32_t r = 0; r < size_; ++r) {
+      if (r == rank_) continue;
+      const pml::Buffer from = in.at(static_cast<int32_t>(r), 1);
+      const Length length = bytes_of(from) <= most ? static_cast<Length>(bytes_of(from)) : kByMessage;
+      std::byte* const to = place + place_for(r, rank_) * slot;
+      std::memcpy(to, &length, sizeof length);
+      if (length == kByMessage)
+        post.send(r, from);
+      else
+        cursor_of(from).pack(to + sizeof length, length);
+    }
+  };
+  const auto receive = [&](std::byte* place) {
+    const std::byte* const from = place + place_for(rank_, static_cast<uint32_t>(root)) * slot;
+    Length length;
+    std::memcpy(&length, from, sizeof length);
+    if (length == kByMessage)
+      post.receive(static_cast<uint32_t>(root), out);
+    else
+      taken = take_out(out, from + sizeof length, length, static_cast<uint32_t>(root));
+  };
+  if (sends) copy(in.at(root, 1), out);
+  const uint64_t used = size_ > 2 ? Brief::most : std::min(bytes_of(sends ? in.at(1 - root, 1) : out), most) + sizeof(Length);
+  const Status s = bcast_piece<true>(used, sends, [&](std::byte* place) { sends ? send(place) : receive(place); });
+  return s == Status::ok ? taken : s;
+}
+
+}  // namespace weft::coll::node

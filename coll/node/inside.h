@@ -1,0 +1,180 @@
+// What the kernels are made of: waiting, slots that take turns, meetings of all ranks.
+#pragma once
+
+#include <algorithm>
+
+#include "coll/node/node.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/copy.h"
+
+namespace weft::coll::node {
+
+/// Calls `part(first, n)` for `count` elements, as many at a time as fit into `most` bytes.
+template <class Part>
+inline Status in_steps(uint64_t count, uint64_t unit, uint64_t most, Part part) {
+  if (count * unit <= most) [[likely]]
+    return count ? part(0, count) : Status::ok;
+  const uint64_t step = most / unit;
+  for (uint64_t first = 0; first < count; first += step)
+    if (const Status s = part(first, std::min(step, count - first)); s != Status::ok) return s;
+  return Status::ok;
+}
+
+/// Of contiguous data.
+inline std::byte* start_of(const pml::Buffer& b) { return static_cast<std::byte*>(b.address) + b.type->origin; }
+
+template <class Ready>
+inline Status Segment::wait(Ready ready) {
+  const int looks = patience_.looks();
+  for (int i = 0; i < looks; ++i) {
+    if (ready()) [[likely]] {
+      patience_.helped(i);
+      return Status::ok;
+    }
+    cpu_pause();
+  }
+  patience_.failed();
+  return lane_.wait_silent([](void* r) { return (*static_cast<Ready*>(r))(); }, &ready, *this);
+}
+
+inline Status Segment::wait_for(const std::atomic<uint64_t>& word, uint64_t at_least) {
+  return wait([&word, at_least] { return word.load(std::memory_order_acquire) >= at_least; });
+}
+
+/// Brings the lines of something short that is to be written soon: taking one from who has read it last lasts longer than writing it.
+inline void Segment::claim(const Place& place, uint64_t bytes) {
+  claim_line(&place.sequence);
+  if (bytes > kInline) claim_line(place.data + kInline);
+}
+
+/// Who is behind with what others write for it has a later one of these come meanwhile; who is not would take it from its writer.
+inline void Segment::expect(const Place& now, const Place& later, uint64_t n, uint64_t bytes) {
+  if (now.sequence.load(std::memory_order_relaxed) < n) return;
+  __builtin_prefetch(&later.sequence);
+  if (bytes > kInline) __builtin_prefetch(later.data + kInline);
+}
+
+/// What stands there has been read by this rank, the only one to do so, and is its writer's again, who gets changed lines sooner.
+inline void Segment::give_back(const Place& place, uint64_t bytes) {
+  if (!touching_pays) return;
+  touch(&place.sequence + 1, 1);  // in its line
+  touch(place.data, bytes);
+}
+
+/// `move` writes the piece where it is to stand, at the root, and reads it elsewhere.
+template <bool kBrief, class Move>
+inline Status Segment::bcast_piece(uint64_t bytes, bool sends, Move move) {
+  const uint64_t slots = piece_slots(kBrief);
+  const uint64_t n = ++broadcasts_[kBrief].number;
+  const Place place = piece(n, kBrief);
+  if (sends) {
+    if (n > slots) {
+      if (const Status s = await_readers(n - slots, kBrief); s != Status::ok) return s;
+    }
+    move(place.data);
+    place.sequence.store(n, std::memory_order_release);
+    if (kBrief) claim(piece(n + kClaimed, kBrief), bytes);
+  } else {
+    if (const Status s = wait_for(place.sequence, n); s != Status::ok) return s;
+    move(place.data);
+    if (kBrief && size_ == 2) give_back(place, bytes);
+  }
+  if ((n & (slots / 2 - 1)) == 0) desk(rank_).consumed[kBrief].sequence.store(n, std::memory_order_release);
+  return Status::ok;
+}
+
+/// Lets the rank write what it gives, and look at what each has given, `bytes` of them. Slots are those of
+/// allreduce, and so are rounds, after each of which all ranks have come to it.
+template <class Give, class Take>
+inline Status Segment::exchange(uint64_t bytes, Give give, Take take) {
+  const uint64_t n = ++allreduces_;
+  give(offered(rank_, bytes));
+  offer(rank_).sequence.store(n, std::memory_order_release);
+  if (size_ > kFlat && !groups_) header().offers.fetch_add(1, std::memory_order_acq_rel);  // where allreduce counts who has come
+  for (uint32_t i = 0, r = rank_; i < size_; ++i, r = r + 1 == size_ ? 0 : r + 1) {
+    if (const Status s = wait_for(offer(r).sequence, n); s != Status::ok) return s;
+    take(r, offered(r, bytes));
+  }
+  return Status::ok;
+}
+
+/// Where what a rank has for another one lies in this round, `length` bytes of each pair, the same however ranks' types differ. The two
+/// change places every other round, as in place_of(), if it is not brief.
+inline std::byte* Segment::between(uint32_t from, uint32_t to, uint64_t length) {
+  if (is_brief(size_ * length)) return offered(from, size_ * length) + place_for(to, from) * length;
+  if (allreduces_ / 2 & 1) std::swap(from, to);
+  return offer_area(from, static_cast<int>(allreduces_ & 1)) + place_for(to, from) * length;
+}
+
+/// Waits until the own slot of number n is free: until who was to read what was there says that it has. Who is ahead looks at that line
+/// only when it needs to.
+inline Status Segment::await_reader(uint64_t n, bool brief) {
+  const uint64_t slots = share_slots(brief);
+  if (n <= slots) return Status::ok;
+  Reduces& known = reduces_[brief];
+  const uint32_t reader = known.readers[n & (slots - 1)];
+  if (known.reader == reader && known.collected >= n - slots) return Status::ok;
+  const auto& word = desk(reader).collected[brief].sequence;
+  const Status status = wait_for(word, n - slots);
+  known.reader = reader;
+  known.collected = word.load(std::memory_order_relaxed);
+  return status;
+}
+
+/// Tells of what this rank has collected before number n, some at a time, but no later than half the slots after: nobody waits for more of
+/// one that has come as far as itself, so that the rank that is furthest behind always goes on.
+inline void Segment::tell_collected(uint64_t n, bool brief) {
+  Reduces& own = reduces_[brief];
+  if (own.done == own.told || n < own.told + share_slots(brief) / 2) return;
+  own.told = own.done;
+  desk(rank_).collected[brief].sequence.store(own.told, std::memory_order_release);
+}
+
+/// The number of what each rank has a slot of its own for, next.
+inline uint64_t Segment::next_share(bool brief) {
+  const uint64_t n = ++reduces_[brief].number;
+  tell_collected(n, brief);
+  return n;
+}
+
+/// What stands in the own slot is there for one rank to read.
+inline void Segment::show(uint64_t n, bool brief, uint64_t bytes, uint32_t reader) {
+  reduces_[brief].readers[n & (share_slots(brief) - 1)] = reader;
+  share(rank_, n, brief).sequence.store(n, std::memory_order_release);
+  if (brief) claim(share(rank_, n + kClaimed, brief), bytes);
+}
+
+/// Waits for what another rank shows to this one.
+inline Status Segment::await_share(uint32_t of, uint64_t n, bool brief, uint64_t bytes) {
+  const Place theirs = share(of, n, brief);
+  if (brief) expect(theirs, share(of, n + kAhead, brief), n, bytes);
+  return wait_for(theirs.sequence, n);
+}
+
+/// This rank has read what there was for it. `reader`: of its own slot, of which nothing was read if that is itself.
+inline void Segment::have_read(uint64_t n, bool brief, uint32_t reader) {
+  reduces_[brief].readers[n & (share_slots(brief) - 1)] = reader;
+  reduces_[brief].done = n;
+}
+
+template <class Give, class Take>
+inline Status Segment::collect(uint64_t bytes, uint32_t root, Give give, Take take) {
+  const bool brief = is_brief(bytes);
+  const uint64_t n = next_share(brief);
+  if (rank_ != root) {
+    if (const Status s = await_reader(n, brief); s != Status::ok) return s;
+    give(share(rank_, n, brief).data);
+    show(n, brief, bytes, root);
+    return Status::ok;
+  }
+  for (uint32_t r = 0; r < size_; ++r) {
+    if (r == rank_) continue;
+    if (const Status s = await_share(r, n, brief, bytes); s != Status::ok) return s;
+    take(r, share(r, n, brief).data);
+    give_back(share(r, n, brief), bytes);
+  }
+  have_read(n, brief, rank_);
+  return Status::ok;
+}
+
+}  // namespace weft::coll::node
