@@ -14,9 +14,9 @@ namespace {
 uint64_t bytes_of(const pml::Buffer& b) { return b.count * b.type->size; }
 type::Cursor cursor_of(const pml::Buffer& b) { return {b.address, b.count, *b.type}; }
 
-/// The same data in another place, where it is not there already.
+/// The same data in another place, where it is not there already. Types say where, too: addresses of both may be MPI_BOTTOM.
 void copy(const pml::Buffer& from, const pml::Buffer& to) {
-  if (from.address != to.address && from.count > 0 && to.count > 0)
+  if ((from.address != to.address || from.type != to.type) && from.count > 0 && to.count > 0)
     type::copy(*from.type, from.count, from.address, *to.type, to.count, to.address);
 }
 

@@ -670,6 +670,42 @@ TEST_CASE("blocks whose lengths only two ranks know, where these do not agree") 
   force("");
 }
 
+TEST_CASE("blocks that types say the addresses of") {
+  force(all_by_kernels());
+  const std::string wrong = on_ranks(3, [](RankWorld& w) -> std::string {
+    int32_t given[3], taken[3] = {-1, -1, -1};
+    const type::Datatype *from[3], *to[3];
+    const auto at = [](const int32_t& value) {
+      type::Datatype* made = nullptr;
+      const int64_t address[] = {reinterpret_cast<int64_t>(&value)};
+      type::hindexed_block(1, address, type::of(type::Basic::int32), type::Form::small, made);
+      made->committed = true;
+      return made;
+    };
+    for (int r = 0; r < 3; ++r) {
+      given[r] = w.rank * 10 + r;
+      from[r] = at(given[r]);
+      to[r] = at(taken[r]);
+    }
+    const int64_t ones[] = {1, 1, 1}, places[] = {0, 0, 0};
+    Call c;  // from and to MPI_BOTTOM
+    c.what = Collective::alltoallw;
+    c.in_counts = c.out_counts = Counts(ones);
+    c.in_displs = c.out_displs = Counts(places);
+    c.in_types = from;
+    c.out_types = to;
+    if (run(w.state, c)) return std::string(last_failure());
+    for (int r = 0; r < 3; ++r) {
+      if (taken[r] != r * 10 + w.rank) return "from rank " + std::to_string(r) + " came " + std::to_string(taken[r]);
+      release(const_cast<type::Datatype*>(from[r]));
+      release(const_cast<type::Datatype*>(to[r]));
+    }
+    return {};
+  });
+  CHECK(wrong == "");
+  force("");
+}
+
 TEST_CASE("many nonblocking collectives under way at once, blocking ones between them") {
   for (uint32_t size : {2, 3, 4, 7}) {
     const std::string wrong = on_ranks(size, [](RankWorld& w) {
