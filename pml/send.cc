@@ -11,7 +11,7 @@
 namespace weft::pml {
 namespace {
 
-constexpr size_t kSyncLimit = 512;
+constexpr size_t kSyncLimit = 8 << 10;
 
 }  // namespace
 
