@@ -192,30 +192,41 @@ Status Segment::gather(const pml::Buffer& in, const View& out, int root) {
   });
 }
 
+/// Each rank has two slots, a short one that says where its block is, and a long one, which it uses if the block fits no short one.
 Status Segment::gather(const pml::Buffer& in, const View& out, int root, Post& post) {
-  constexpr uint64_t kMost = Brief::most - sizeof(Length);
-  const uint64_t bytes = bytes_of(in);
-  const auto give = [&](std::byte* place) {
-    const Length length = bytes <= kMost ? static_cast<Length>(bytes) : kByMessage;
-    std::memcpy(place, &length, sizeof length);
-    if (length == kByMessage)
-      post.send(static_cast<uint32_t>(root), in);
-    else
-      cursor_of(in).pack(place + sizeof length, bytes);
-  };
-  Status taken = Status::ok;
-  const auto take = [&](uint32_t r, const std::byte* place) {
+  enum class Where : uint32_t { here, in_share, by_message };
+  struct Head {
     Length length;
-    std::memcpy(&length, place, sizeof length);
-    const pml::Buffer to = out.at(static_cast<int32_t>(r), 1);
-    if (length == kByMessage)
-      post.receive(r, to);
-    else if (const Status s = take_out(to, place + sizeof length, length, r); s != Status::ok)
-      taken = s;
+    Where where;
   };
-  if (rank_ == static_cast<uint32_t>(root)) copy(in, out.at(root, 1));
-  const Status s = collect(std::min(bytes, kMost) + sizeof(Length), static_cast<uint32_t>(root), give, take);
-  return s == Status::ok ? taken : s;
+  constexpr uint64_t kMost = Brief::most - sizeof(Head);
+  const uint64_t number = next_share(false), bytes = bytes_of(in);
+  const bool receives = rank_ == static_cast<uint32_t>(root);
+  Status status = Status::ok;
+  const auto give = [&](std::byte* place) {
+    const Head head{static_cast<Length>(bytes), bytes <= kMost ? Where::here : bytes <= plan_.share ? Where::in_share : Where::by_message};
+    std::memcpy(place, &head, sizeof head);
+    if (head.where == Where::by_message) return post.send(static_cast<uint32_t>(root), in);
+    if (head.where == Where::in_share) status = await_reader(number, false);
+    if (status == Status::ok) cursor_of(in).pack(head.where == Where::here ? place + sizeof head : share(rank_, number, false).data, bytes);
+  };
+  const auto take = [&](uint32_t r, const std::byte* place) {
+    Head head;
+    std::memcpy(&head, place, sizeof head);
+    const pml::Buffer to = out.at(static_cast<int32_t>(r), 1);
+    if (head.where == Where::by_message) return post.receive(r, to);
+    const bool here = head.where == Where::here;
+    if (const Status s = take_out(to, here ? place + sizeof head : share(r, number, false).data, head.length, r); s != Status::ok)
+      status = s;
+    if (!here) give_back(share(r, number, false), head.length);
+  };
+  if (receives) copy(in, out.at(root, 1));
+  const Status s = collect(std::min(bytes, kMost) + sizeof(Head), static_cast<uint32_t>(root), give, take);
+  if (receives)
+    have_read(number, false, rank_);
+  else
+    read_by(number, false, static_cast<uint32_t>(root));
+  return s == Status::ok ? status : s;
 }
 
 Status Segment::scatter(const View& in, const pml::Buffer& out, int root) {

@@ -137,9 +137,12 @@ inline uint64_t Segment::next_share(bool brief) {
   return n;
 }
 
+/// Whose the own slot is until that rank says that it has gone on.
+inline void Segment::read_by(uint64_t n, bool brief, uint32_t reader) { reduces_[brief].readers[n & (share_slots(brief) - 1)] = reader; }
+
 /// What stands in the own slot is there for one rank to read.
 inline void Segment::show(uint64_t n, bool brief, uint64_t bytes, uint32_t reader) {
-  reduces_[brief].readers[n & (share_slots(brief) - 1)] = reader;
+  read_by(n, brief, reader);
   share(rank_, n, brief).sequence.store(n, std::memory_order_release);
   if (brief) claim(share(rank_, n + kClaimed, brief), bytes);
 }
@@ -153,7 +156,7 @@ inline Status Segment::await_share(uint32_t of, uint64_t n, bool brief, uint64_t
 
 /// This rank has read what there was for it. `reader`: of its own slot, of which nothing was read if that is itself.
 inline void Segment::have_read(uint64_t n, bool brief, uint32_t reader) {
-  reduces_[brief].readers[n & (share_slots(brief) - 1)] = reader;
+  read_by(n, brief, reader);
   reduces_[brief].done = n;
 }
 

@@ -93,7 +93,7 @@ class Segment final : private pml::Company {
   Status reduce_scatter(const void* in, void* out, const Shares&, const type::Datatype&, const op::Op&);
   /// Each rank's block to the root, whose `out` has one of each rank; it means nothing elsewhere. All are equally long.
   Status gather(const pml::Buffer& in, const View& out, int root);
-  /// The same of blocks whose lengths only the root and their ranks know; beyond a short slot they are for the post.
+  /// The same of blocks whose lengths only the root and their ranks know; beyond a slot they are for the post.
   Status gather(const pml::Buffer& in, const View& out, int root, Post&);
   /// The root's blocks to all; the other way round. Up to 65 ranks if there is a post.
   Status scatter(const View& in, const pml::Buffer& out, int root);
@@ -262,6 +262,7 @@ class Segment final : private pml::Company {
   uint64_t next_share(bool brief);
   void show(uint64_t n, bool brief, uint64_t bytes, uint32_t reader);
   Status await_share(uint32_t of, uint64_t n, bool brief, uint64_t bytes);
+  void read_by(uint64_t n, bool brief, uint32_t reader);
   void have_read(uint64_t n, bool brief, uint32_t reader);
   static void claim(const Place&, uint64_t bytes);
   static void expect(const Place& now, const Place& later, uint64_t n, uint64_t bytes);

