@@ -452,10 +452,11 @@ Result<Price> price(const Algorithm& algorithm, const Agreed& a, int32_t segment
                     int64_t most) {
   if (among_neighbors(a.pattern)) return Failure{"what it costs depends on the program's graph of neighbours"};
   if (a.size != shape.ranks()) return Failure{"the shape has " + std::to_string(shape.ranks()) + " ranks"};
-  std::vector<Schedule> schedules;
-  schedules.reserve(static_cast<size_t>(a.size));
   const Parameters p{.root = a.root, .commutative = a.commutative, .segments = segments};
   const std::unique_ptr<const Hosts> hosts = shape.levels();
+  if (!algorithm.usable({.hosts = hosts.get()}, a.size, p, a.uneven)) return Failure{"ranks that lie like that cannot use it"};
+  std::vector<Schedule> schedules;
+  schedules.reserve(static_cast<size_t>(a.size));
   for (Rank r = 0; r < a.size; ++r) schedules.push_back(algorithm.build({.hosts = hosts.get()}, r, a.size, p));
   return price(schedules, block_bytes_of(a, schedules.front().blocks), shape, machine, most);
 }

@@ -15,7 +15,7 @@ namespace {
 config::Text network_setting(
     "coll", "network", "",
     "the network's switches, as lines of a file for WEFT_NETWORK, by which collectives go: mpirun sets it for all ranks, from that "
-    "file. Where others start the ranks: the same lines for all of them");
+    "file; where others start the ranks, rank 0 does");
 
 constexpr size_t kMostAbove = 2;  // levels of switches that algorithms go by: those next to hosts and those next to these
 
@@ -40,7 +40,7 @@ Result<std::vector<std::vector<int32_t>>> switches_above(std::span<const std::st
 }
 
 /// Read when its text has changed: every communicator asks.
-const Result<topo::Network>& told_network() {
+const Result<topo::Network>& network_read() {
   thread_local std::string text;
   thread_local Result<topo::Network> read = topo::Network();
   if (text != network_setting.get()) {
@@ -58,15 +58,22 @@ std::unique_ptr<const Hosts> levels_of(std::span<const std::string> host_of) {
   for (const std::string& host : host_of)
     groups[0].push_back(numbers.try_emplace(host, static_cast<int32_t>(numbers.size())).first->second);
   if (!network_setting.get().empty() && numbers.size() > 1) {
-    const auto& network = told_network();
+    const auto& network = network_read();
     auto above = network ? switches_above(host_of, *network) : Result<std::vector<std::vector<int32_t>>>(network.failure());
     if (above) std::ranges::move(*above, std::back_inserter(groups));
   }
   return Hosts::of(groups);
 }
 
+std::string told_network() { return network_setting.get(); }
+
+void tell_network(const std::string& lines) {
+  if (lines.empty() || lines == network_setting.get()) return;
+  (void)config::find("WEFT_COLL_NETWORK")->set(lines, config::Origin::program);  // any text is one
+}
+
 std::string complaint_of_network() {
-  const auto& network = told_network();
+  const auto& network = network_read();
   return network ? std::string() : network.failure().text;
 }
 

@@ -5,6 +5,7 @@
 
 #include "launcher/environment.h"
 #include "runtime/config/coll_table.h"
+#include "runtime/config/config.h"
 #include "runtime/topo/network.h"
 
 namespace weft::launcher {
@@ -12,7 +13,7 @@ namespace {
 
 constexpr const char *kFile = "WEFT_COLL_TABLE", *kWords = "WEFT_COLL_TUNED", *kMachine = "WEFT_COLL_MACHINE";
 constexpr const char *kNetworkFile = "WEFT_NETWORK", *kNetwork = "WEFT_COLL_NETWORK";
-constexpr size_t kMostWords = 100 << 10;  // the kernel takes 128 KiB for one variable
+constexpr size_t kMostWords = config::kMostOfVariable;
 
 /// What the first program to say so sets, else mpirun's own environment.
 std::string value_of(const Options& options, const char* name) {
@@ -40,12 +41,9 @@ std::string hand_out_network(Options& options) {
   const std::string file = value_of(options, kNetworkFile), wish = value_of(options, kNetwork);
   if (!wish.empty()) set(options, kNetwork, wish);  // which one program may have said alone
   if (file.empty() || !wish.empty()) return {};
-  const auto network = topo::Network::read(file);
-  if (!network) return "collectives go by no network: " + network.failure().text;
-  const std::string lines = network->text();
-  if (lines.size() > kMostWords)
-    return "collectives go by no network: " + file + " names too much for one job (ranges such as n[1-64] are short)";
-  if (!lines.empty()) set(options, kNetwork, lines);
+  const auto lines = topo::Network::lines_for_all(file);
+  if (!lines) return "collectives go by no network: " + lines.failure().text;
+  if (!lines->empty()) set(options, kNetwork, *lines);
   return {};
 }
 

@@ -419,7 +419,7 @@ Result<void> Server::add_space(const Space& space) {
   job.add(PMIX_NSDIR, facts_.folder);
   job.add(boot::key_secret, facts_.secret);
   job.add(boot::key_cpus, facts_.cpus);
-  job.add(boot::key_launcher, std::string("Weft's mpirun"));
+  job.add(boot::key_launcher, std::string(boot::own_launcher));
   job.add(boot::key_topology, facts_.topology);
   add_parent(job, space);
   for (uint32_t n = 0; n < hosts.size(); n++)

@@ -34,6 +34,8 @@ std::array<int64_t, Place::kLevels> path_of(const Place& p) {
 
 }  // namespace
 
+std::string network_file() { return network_variable.get(); }
+
 Placement::Placement(std::span<const Place> places) : ranks_(static_cast<int32_t>(places.size())) {
   std::vector<int32_t> parent(places.size(), 0);
   int32_t parents = 1;
@@ -81,7 +83,7 @@ Place own_place(const boot::Job& job, const std::string& network, std::string& w
 
 int gather_places(Communicator& comm, int size, std::vector<Place>& places) {
   std::string why;
-  const Place mine = own_place(comm.instance->job(), network_variable.get(), why);
+  const Place mine = own_place(comm.instance->job(), network_file(), why);
   places.resize(static_cast<size_t>(comm.size()));
   coll::Call call;
   call.what = coll::Collective::allgather;

@@ -47,6 +47,8 @@ class Placement {
 /// Where the calling thread runs. `network`: the file that tells which hosts share a switch, empty if there is none; what is wrong with it
 /// comes into `why`.
 Place own_place(const boot::Job&, const std::string& network, std::string& why);
+/// The file that WEFT_NETWORK names; empty: none.
+std::string network_file();
 /// Names the switches above a host.
 void put_switches(Place&, const std::vector<std::string>& nearest_first);
 /// Asks all ranks of a communicator; collective. The first `size` of them come into the result. MPI_ERR_FILE on all of them if the file

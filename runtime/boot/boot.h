@@ -19,6 +19,9 @@ namespace weft::boot {
 
 using Blob = std::vector<std::byte>;
 
+/// Job::launcher of jobs that our mpirun starts.
+inline constexpr char own_launcher[] = "Weft's mpirun";
+
 /// What a process knows of its job at start. Grows with the ranks of this node, never with the size of the job.
 struct Job {
   std::string name;   ///< PMIx namespace, or "singleton.<pid>"
@@ -33,7 +36,7 @@ struct Job {
   std::string host;
   std::string folder;               ///< the job's folder for temporary files on this node, empty if none
   std::string secret;               ///< the job's shared secret (authenticates connections), random bytes as hex
-  std::string launcher;             ///< for messages: "weft mpirun", "Slurm", "prterun", "none (singleton)"
+  std::string launcher;             ///< for messages: own_launcher, "Slurm", "prterun", "none (singleton)"
   uint32_t cpus = 1;                ///< CPUs that the ranks of this node may use together
   std::string topology;             ///< the node's hardware as topo::Node::parse reads it, empty if the launcher did not tell
   std::optional<ProcessId> parent;  ///< who has spawned this job

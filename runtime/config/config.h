@@ -1,6 +1,7 @@
 // Configuration variables: declared once, beside their use; found in the environment, mpirun --set, MPI_T, `weft info`, docs.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -9,6 +10,9 @@
 namespace weft::config {
 
 enum class Type : uint8_t { boolean, integer, bytes, text };
+
+/// Most bytes of a variable that is handed from process to process: the kernel takes 128 KiB for one.
+constexpr size_t kMostOfVariable = 100 << 10;
 
 /// Where a value came from.
 enum class Origin : uint8_t { built_in, file, environment, program };

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "runtime/base/text.h"
+#include "runtime/config/config.h"
 #include "runtime/topo/fabric.h"
 
 namespace weft::topo {
@@ -222,6 +223,14 @@ std::string Network::text() const {
   std::string lines;
   for (const Switch& s : switches_)
     lines += "SwitchName=" + s.name + (s.nodes.empty() ? " Switches=" + s.switches : " Nodes=" + s.nodes) + "\n";
+  return lines;
+}
+
+Result<std::string> Network::lines_for_all(const std::string& file) {
+  const auto network = read(file);
+  if (!network) return network.failure();
+  std::string lines = network->text();
+  if (lines.size() > config::kMostOfVariable) return Failure{file + " names too much for one job (ranges such as n[1-64] are short)"};
   return lines;
 }
 

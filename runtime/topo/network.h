@@ -29,6 +29,9 @@ class Network {
   /// Reads the file, of at most 16 MiB, too.
   static Result<Network> read(const std::string& file);
 
+  /// Reads a file and gives its lines as text() does, for one variable of all ranks of a job; fails if they are too many for that.
+  static Result<std::string> lines_for_all(const std::string& file);
+
   /// The switches above a host, the nearest first; none above one that the file does not name. Hosts go by their name, or by what it has
   /// before its first dot. Fails where more than kLevels are above each other, as in a circle.
   Result<std::vector<std::string>> above(std::string_view host) const;

@@ -171,6 +171,10 @@ slurm_guests() {
   sets "mpix://SHARED 4" "${run[@]}" -N4 -n16
   histories "${run[@]}" -N3 -n6
   expect 0 "collectives on 4 ranks: ok" "${run[@]}" -N2 -n4 --distribution=cyclic "$work/collectives"
+  # what rank 0 knows of the network all go by
+  printf '%s\n' 'SwitchName=a Nodes=node[1-2]' 'SwitchName=b Nodes=node[3-4]' 'SwitchName=top Switches=a,b' >"$work/network"
+  WEFT_REPORT_COLL=yes WEFT_NETWORK="$work/network" expect 0 "two_level_pipeline" "${run[@]}" -N4 -n4 \
+    sh -c '[ "$SLURM_PROCID" -eq 0 ] || unset WEFT_NETWORK; exec "$0"' "$work/collectives"
   expect 0 "communicators on 16 ranks: ok" "${run[@]}" -N2 -n16 --overcommit "$work/communicators"
   expect 0 "smoke on 1 ranks: ok" "${run[@]}" -N1 -n1 "$work/smoke"
   WEFT_NET=self,shm expect 58 "no transport reaches rank" "${run[@]}" -N2 -n4 "$work/smoke"

@@ -86,6 +86,9 @@ TEST_CASE("what the model expects stands where it knows it") {
   CHECK(*expected(far, {.calls = 1, .bytes = 64}, {}) > *expected(key(Pattern::allreduce, 8, "ring"), {.calls = 1, .bytes = 64}, {}));
   far.hosts = 9;
   CHECK_FALSE(expected(far, {.calls = 1, .bytes = 64}, {}));
+  Ledger::Key switched = key(Pattern::bcast, 4, "two_level_pipeline");  // it went by switches, of which the model's shape has none
+  switched.hosts = 4;
+  CHECK_FALSE(expected(switched, {.calls = 1, .bytes = 64}, {}));
 }
 
 TEST_CASE("what runs is noted, and why") {
