@@ -129,7 +129,7 @@ pml::Buffer View::at(int32_t block, int32_t n) const {
 void Frame::keep_arrays(Call& c, int32_t length) {
   const auto ins = static_cast<size_t>(in_blocks(c, length)), outs = static_cast<size_t>(out_blocks(c, length));
   kept_.clear();
-  kept_.reserve(2 * (ins + outs));
+  if (c.in_counts || c.out_counts) kept_.reserve(2 * (ins + outs));
   const auto keep = [this](Counts& array, size_t n) {
     if (!array) return;
     const size_t at = kept_.size();
@@ -141,7 +141,7 @@ void Frame::keep_arrays(Call& c, int32_t length) {
   keep(c.out_counts, outs);
   keep(c.out_displs, outs);
   kept_types_.clear();
-  kept_types_.reserve(ins + outs);
+  if (c.in_types || c.out_types) kept_types_.reserve(ins + outs);
   const auto keep_types = [this](const type::Datatype* const*& array, size_t n) {
     if (!array) return;
     const size_t at = kept_types_.size();
