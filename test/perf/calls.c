@@ -1,10 +1,11 @@
-/* Calls that programs make besides those of bench.c, in plain MPI C: compiles against any MPI. Prints one line a row: NAME BYTES VALUE UNIT.
+/* Calls that programs make besides those of bench.c, in plain MPI C: compiles against any MPI. Prints one line a row: NAME BYTES VALUE
+ * UNIT.
  *
  *   calls [--quick] [--only NAME[,NAME...]] [--bytes N]
  *
  * Two-rank rows use ranks 0 and 1 and are half a round trip in microseconds, except sendrecv, where both send at once: a call. Collective
- * rows use all ranks: the mean time of a call (slowest rank, median of batches); BYTES is what one rank gives to all or gets from all, as in
- * bench.c. Nonblocking and persistent collectives are started and waited for at once. */
+ * rows use all ranks: the mean time of a call (slowest rank, median of batches); BYTES is what one rank gives to all or gets from all, as
+ * in bench.c. Nonblocking and persistent collectives are started and waited for at once. */
 #include <mpi.h>
 
 #include "row.h"
@@ -179,7 +180,9 @@ static MPI_Comm ring(void) {
   if (made == MPI_COMM_NULL) MPI_Cart_create(MPI_COMM_WORLD, 1, &ranks, &wraps, 0, &made);
   return made;
 }
-static void do_neighbor_alltoall(int n) { MPI_Neighbor_alltoall(send_buffer, n / 2, MPI_DOUBLE, receive_buffer, n / 2, MPI_DOUBLE, ring()); }
+static void do_neighbor_alltoall(int n) {
+  MPI_Neighbor_alltoall(send_buffer, n / 2, MPI_DOUBLE, receive_buffer, n / 2, MPI_DOUBLE, ring());
+}
 
 static void do_comm_dup(int n) {
   MPI_Comm made;
