@@ -13,7 +13,7 @@
 
 enum { BATCHES = 11, WINDOW = 64, LARGEST = 4 << 20 };
 
-static int ranks, quick;
+static int ranks;
 static char *send_buffer, *receive_buffer;
 
 static long rounds_for(long bytes) {
@@ -253,11 +253,7 @@ static long resident_kib(void) {
 
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
-  for (int i = 1; i < argc; ++i) {
-    if (!strcmp(argv[i], "--quick")) quick = 1;
-    if (!strcmp(argv[i], "--only") && i + 1 < argc) only = argv[++i];
-    if (!strcmp(argv[i], "--bytes") && i + 1 < argc) only_bytes = atol(argv[++i]);
-  }
+  read_options(argc, argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   if (wanted("memory")) {

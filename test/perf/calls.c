@@ -12,7 +12,7 @@
 
 enum { BATCHES = 11, LARGEST = 4 << 20, MOST_RANKS = 4096, STRIDE = 2 };
 
-static int ranks, quick;
+static int ranks;
 static double *send_buffer, *receive_buffer;
 static int counts[MOST_RANKS], places[MOST_RANKS];
 
@@ -240,11 +240,7 @@ static void time_all(void) {
 
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
-  for (int i = 1; i < argc; ++i) {
-    if (!strcmp(argv[i], "--quick")) quick = 1;
-    if (!strcmp(argv[i], "--only") && i + 1 < argc) only = argv[++i];
-    if (!strcmp(argv[i], "--bytes") && i + 1 < argc) only_bytes = atol(argv[++i]);
-  }
+  read_options(argc, argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   send_buffer = malloc(2 * LARGEST);

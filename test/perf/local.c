@@ -16,7 +16,6 @@
 
 enum { BATCHES = 11, SPAN = 64 << 20 };
 
-static int quick;
 static char *spread, *packed;
 
 /* Of this thread's processor time: others who wait for the processor, too, do not count. */
@@ -308,10 +307,7 @@ static char* memory(size_t bytes) {
 
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
-  for (int i = 1; i < argc; ++i) {
-    if (strcmp(argv[i], "--quick") == 0) quick = 1;
-    if (strcmp(argv[i], "--only") == 0 && i + 1 < argc) only = argv[++i];
-  }
+  read_options(argc, argv);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   spread = memory(2 * SPAN);

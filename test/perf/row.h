@@ -7,6 +7,17 @@ static int rank;             /* the own one; the first prints */
 static const char* only;     /* NAME[,NAME...]; null: all */
 static long only_bytes = -1; /* this size; negative: all */
 
+static int quick; /* fewer repetitions */
+
+/* [--quick] [--only NAME[,NAME...]] [--bytes N]; passes over other words. */
+static inline void read_options(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    if (!strcmp(argv[i], "--quick")) quick = 1;
+    if (!strcmp(argv[i], "--only") && i + 1 < argc) only = argv[++i];
+    if (!strcmp(argv[i], "--bytes") && i + 1 < argc) only_bytes = atol(argv[++i]);
+  }
+}
+
 static inline int wanted(const char* name) {
   const size_t length = strlen(name);
   for (const char* at = only; at; at = strchr(at, ','), at += at != NULL)

@@ -19,7 +19,7 @@
 
 enum { BATCHES = 11, WINDOW = 64, LARGEST = 4 << 20 };
 
-static int quick, peer, looks, ask_epoll;
+static int peer, looks, ask_epoll;
 static char* buffer;
 
 static void check(int good, const char* what) {
@@ -130,12 +130,8 @@ int main(int argc, char** argv) {
   static const long sizes[] = {1, 8, 64, 512, 4096, 16384, 65536, 262144, 1 << 20, LARGEST};
   const size_t count = sizeof sizes / sizeof *sizes;
   MPI_Init(&argc, &argv);
-  for (int i = 1; i < argc; ++i) {
-    if (!strcmp(argv[i], "--quick")) quick = 1;
-    if (!strcmp(argv[i], "--only") && i + 1 < argc) only = argv[++i];
-    if (!strcmp(argv[i], "--bytes") && i + 1 < argc) only_bytes = atol(argv[++i]);
-    if (!strcmp(argv[i], "--epoll")) ask_epoll = 1;
-  }
+  read_options(argc, argv);
+  for (int i = 1; i < argc; ++i) ask_epoll |= !strcmp(argv[i], "--epoll");
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   buffer = malloc(2 * LARGEST);
   check(buffer != NULL, "memory");
