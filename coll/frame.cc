@@ -152,12 +152,14 @@ void Frame::keep_arrays(Call& c, int32_t length) {
   keep_types(c.out_types, outs);
 }
 
-/// Prefix sums of counts, each times the size of its type, or times `unit`.
+void sum_up(std::vector<uint64_t>& starts, Counts counts, size_t n, const type::Datatype* const* types, uint64_t unit) {
+  starts.resize(n + 1);
+  starts[0] = 0;
+  for (size_t i = 0; i < n; ++i) starts[i + 1] = starts[i] + static_cast<uint64_t>(counts[i]) * (types ? types[i]->size : unit);
+}
+
 void Frame::sum(Counts counts, const type::Datatype* const* types, uint64_t unit) {
-  const auto n = static_cast<size_t>(schedule->blocks);
-  starts_.resize(n + 1);
-  starts_[0] = 0;
-  for (size_t i = 0; i < n; ++i) starts_[i + 1] = starts_[i] + static_cast<uint64_t>(counts[i]) * (types ? types[i]->size : unit);
+  sum_up(starts_, counts, static_cast<size_t>(schedule->blocks), types, unit);
 }
 
 bool Frame::bind(const Schedule& s, const Call& call, Rank root, Rank me, int32_t size) {

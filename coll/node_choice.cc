@@ -70,10 +70,8 @@ Status TeamState::reduce_as(const Call& c, const void* in, void* out, const type
 Status TeamState::reduce_here(const Call& c, const Agreed& a, const void* in) {
   const type::Datatype &type = reduced_type(c), &working = working_type(c);
   const uint64_t count = reduced_count(c);
-  const bool first = team_.rank() == 0;
-  const bool result = c.what == Collective::reduce   ? c.root == static_cast<int>(team_.rank())
-                      : c.what == Collective::exscan ? !first
-                                                     : true;
+  const auto me = static_cast<int>(team_.rank());
+  const bool result = c.what == Collective::reduce ? c.root == me : c.what != Collective::exscan || me > 0;
   void* out = c.out;
   if (&working != &type) {
     out = take_wide(count * working.size);
@@ -91,8 +89,7 @@ Status TeamState::scatter_sums_here(const Call& c, const void* in) {
   const type::Datatype &type = reduced_type(c), &working = working_type(c);
   node::Segment::Shares shares{c.out_count};
   if (c.out_counts) {
-    starts_.assign(1, 0);
-    for (size_t r = 0; r < team_.size(); ++r) starts_.push_back(starts_.back() + static_cast<uint64_t>(c.out_counts[r]));
+    sum_up(starts_, c.out_counts, team_.size(), nullptr, 1);
     shares = {0, starts_.data()};
   }
   if (&working == &type) return node_->reduce_scatter(in, c.out, shares, working, *c.op);
@@ -134,44 +131,34 @@ class Letters final : public node::Post {
 
 }  // namespace
 
-/// Blocks of lengths that not all ranks know, in shared memory and, if they are long, beside it. Returns an MPI error class.
-int TeamState::exchange_uneven_here(const Call& c, const Agreed& a) {
+/// Gather, scatter and all-to-all: in shared memory and, if not all ranks know how long blocks are, beside it. Returns an MPI error class.
+int TeamState::exchange_here(const Call& c, const Agreed& a) {
   const auto ranks = static_cast<int32_t>(team_.size());
   const bool root = c.root == static_cast<int>(team_.rank());
   View in, out;
-  Letters letters(team_, next_tag(Form::blocking), requests_);
+  Letters letters(team_, a.uneven ? next_tag(Form::blocking) : 0, requests_);
   if (a.pattern == Pattern::gather) {
     if (root) lay_out(out, c, ranks);
-    return letters.finish(node_->gather(root && c.in_place ? out.at(c.root, 1) : sent(c), out, c.root, letters));
+    const pml::Buffer own = root && c.in_place ? out.at(c.root, 1) : sent(c);
+    return letters.finish(a.uneven ? node_->gather(own, out, c.root, letters) : node_->gather(own, out, c.root));
   }
   if (a.pattern == Pattern::scatter) {
     if (root) lay_in(in, c, ranks);
-    return letters.finish(node_->scatter(in, root && c.in_place ? in.at(c.root, 1) : received(c), c.root, letters));
+    const pml::Buffer own = root && c.in_place ? in.at(c.root, 1) : received(c);
+    return letters.finish(a.uneven ? node_->scatter(in, own, c.root, letters) : node_->scatter(in, own, c.root));
   }
+  if (!a.uneven) return letters.finish(node_->alltoall(c.in_place ? received(c) : sent(c), received(c)));
   lay_in(in, c, ranks);
   lay_out(out, c, ranks);
   return letters.finish(node_->alltoall(in, out, letters));
 }
 
-/// Other blocks, in shared memory.
-Status TeamState::exchange_here(const Call& c, const Agreed& a) {
-  const auto ranks = static_cast<int32_t>(team_.size());
-  const auto me = static_cast<int32_t>(team_.rank());
-  const bool root = c.root == me;
-  View in, out;
-  switch (a.pattern) {
-    case Pattern::gather:
-      if (root) lay_out(out, c, ranks);
-      return node_->gather(root && c.in_place ? out.at(me, 1) : sent(c), out, c.root);
-    case Pattern::scatter:
-      if (root) lay_in(in, c, ranks);
-      return node_->scatter(in, root && c.in_place ? in.at(me, 1) : received(c), c.root);
-    case Pattern::alltoall: return node_->alltoall(c.in_place ? received(c) : sent(c), received(c));
-    default: break;
-  }
+/// allgather and allgatherv in shared memory.
+Status TeamState::allgather_here(const Call& c) {
   if (!c.out_counts && !c.in_place) return node_->allgather(sent(c), received(c));
-  lay_out(out, c, ranks);
-  const pml::Buffer own = c.in_place ? out.at(me, 1) : sent(c);
+  View out;
+  lay_out(out, c, static_cast<int32_t>(team_.size()));
+  const pml::Buffer own = c.in_place ? out.at(static_cast<int32_t>(team_.rank()), 1) : sent(c);
   return c.out_counts ? node_->allgather(own, out) : node_->allgather(own, received(c));
 }
 
@@ -202,10 +189,8 @@ int TeamState::run_here(const Call& c, const Agreed& a) {
     case Pattern::bcast: status = node_->bcast({c.out, c.out_count, c.out_type}, c.root); break;
     case Pattern::gather:
     case Pattern::scatter:
-    case Pattern::alltoall:
-      if (a.uneven) return exchange_uneven_here(c, a);
-      [[fallthrough]];
-    case Pattern::allgather: status = exchange_here(c, a); break;
+    case Pattern::alltoall: return exchange_here(c, a);
+    case Pattern::allgather: status = allgather_here(c); break;
     case Pattern::reduce_scatter: status = scatter_sums_here(c, in); break;
     default: status = reduce_here(c, a, in); break;
   }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "coll/coll.h"
 #include "pml/lane.h"
@@ -69,6 +70,9 @@ struct View {
   /// Adjacent blocks as one message. Scattered views: one block only.
   pml::Buffer at(int32_t block, int32_t n) const;
 };
+
+/// Where n blocks start, one after another, and where the last one ends: counts, each times the size of its type, or times `unit`.
+void sum_up(std::vector<uint64_t>& starts, Counts counts, size_t n, const type::Datatype* const* types, uint64_t unit);
 
 /// The send and the receive buffer of a call that have a block for each of so many ranks.
 inline void lay_in(View& v, const Call& c, int32_t blocks) {

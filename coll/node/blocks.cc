@@ -24,6 +24,14 @@ void copy(const pml::Buffer& from, const pml::Buffer& to) {
 using Length = uint32_t;
 constexpr Length kByMessage = ~Length{0};  ///< it does not fit, and comes by a message
 
+Length length_for(uint64_t bytes, uint64_t most) { return bytes <= most ? static_cast<Length>(bytes) : kByMessage; }
+void put_length(std::byte* place, Length length) { std::memcpy(place, &length, sizeof length); }
+Length length_at(const std::byte* place) {
+  Length length;
+  std::memcpy(&length, place, sizeof length);
+  return length;
+}
+
 /// Takes a block out of its slot. Truncated: it is longer than its place.
 Status take_out(const pml::Buffer& to, const std::byte* from, Length length, uint32_t sender) {
   if (length > bytes_of(to)) {
@@ -35,6 +43,12 @@ Status take_out(const pml::Buffer& to, const std::byte* from, Length length, uin
   return Status::ok;
 }
 
+/// A rank's own block need not pass its slot: takes n bytes of it from where they are, unless that is where they go.
+void take_own(type::Cursor& to, type::Cursor& mine, uint64_t position, uint64_t n) {
+  mine.seek(position);
+  if (!to.contiguous() || to.data() != mine.data()) to.unpack(mine.data(), n);
+}
+
 }  // namespace
 
 /// To each rank a block, all of them of the same length.
@@ -43,7 +57,7 @@ Status Segment::exchange_blocks(type::Cursor mine, const pml::Buffer& out, uint6
   const int64_t step = static_cast<int64_t>(out.count) * out.type->extent;
   for (uint64_t done = 0; done < block; done += most) {
     const uint64_t n = std::min(most, block - done);
-    const bool direct = mine.contiguous() && n > Brief::most;  // a rank's own block need not pass its slot
+    const bool direct = mine.contiguous() && n > Brief::most;
     const auto give = [&](std::byte*) {
       for (uint32_t i = 0; i < size_; ++i) {
         if (direct && i == rank_) continue;
@@ -54,13 +68,8 @@ Status Segment::exchange_blocks(type::Cursor mine, const pml::Buffer& out, uint6
     const auto take = [&](uint32_t r, const std::byte*) {
       type::Cursor theirs(static_cast<std::byte*>(out.address) + r * step, out.count, *out.type);
       theirs.seek(done);
-      const std::byte* from = between(r, rank_, n);
-      if (r == rank_ && direct) {
-        mine.seek(rank_ * block + done);
-        from = mine.data();
-        if (theirs.contiguous() && theirs.data() == from) return;
-      }
-      theirs.unpack(from, n);
+      if (r == rank_ && direct) return take_own(theirs, mine, rank_ * block + done, n);
+      theirs.unpack(between(r, rank_, n), n);
     };
     if (const Status s = exchange(n * size_, give, take); s != Status::ok) return s;
   }
@@ -108,13 +117,8 @@ Status Segment::allgather(const pml::Buffer& in, const View& out) {
       if (n == 0) return;
       type::Cursor theirs = cursor_of(to);
       theirs.seek(done);
-      const std::byte* from = offered(r, n);
-      if (r == rank_ && mine.contiguous() && n > Brief::most) {  // it need not pass its slot
-        mine.seek(done);
-        from = mine.data();
-        if (theirs.contiguous() && theirs.data() == from) return;
-      }
-      theirs.unpack(from, n);
+      if (r == rank_ && mine.contiguous() && n > Brief::most) return take_own(theirs, mine, done, n);
+      theirs.unpack(offered(r, n), n);
     };
     if (const Status s = exchange(most, give, take); s != Status::ok) return s;
   }
@@ -131,7 +135,7 @@ Status Segment::alltoall(const pml::Buffer& in, const pml::Buffer& out) {
 /// Where a block of unknown length from one rank to another one lies: its length, and it if it is short, in a line that is looked at
 /// anyway, if there are two ranks.
 struct Segment::Letter {
-  Length* length;
+  std::byte* length;
   std::byte* brief;
   uint64_t most_brief;
   std::byte* data;
@@ -141,7 +145,7 @@ struct Segment::Letter {
 Segment::Letter Segment::letter(uint32_t from, uint32_t to) {
   std::byte* const area = between(from, to, letter_bytes());
   std::byte* const head = size_ == 2 ? offer(from).data : area;
-  return {reinterpret_cast<Length*>(head), head + 8, (size_ == 2 ? kInline : sizeof(Line)) - 8, area + sizeof(Line)};
+  return {head, head + 8, (size_ == 2 ? kInline : sizeof(Line)) - 8, area + sizeof(Line)};
 }
 
 Status Segment::alltoall(const View& in, const View& out, Post& post) {
@@ -154,7 +158,7 @@ Status Segment::alltoall(const View& in, const View& out, Post& post) {
       const pml::Buffer from = in.at(static_cast<int32_t>(i), 1);
       const uint64_t n = bytes_of(from);
       const Letter to = letter(rank_, i);
-      *to.length = n <= most ? static_cast<Length>(n) : kByMessage;
+      put_length(to.length, length_for(n, most));
       if (n > most)
         post.send(i, from);
       else if (n > 0)
@@ -166,7 +170,7 @@ Status Segment::alltoall(const View& in, const View& out, Post& post) {
     const pml::Buffer to = out.at(static_cast<int32_t>(r), 1);
     if (r == rank_) return copy(in.at(static_cast<int32_t>(r), 1), to);
     const Letter from = letter(r, rank_);
-    const Length length = *from.length;
+    const Length length = length_at(from.length);
     if (length == kByMessage) return is_long(to) ? void() : post.receive(r, to);
     if (is_long(to)) post.withdraw(r);  // MPI wants both sides to say the same; shorter data does no harm
     if (const Status s = take_out(to, from.place(length), length, r); s != Status::ok) taken = s;
@@ -192,36 +196,29 @@ Status Segment::gather(const pml::Buffer& in, const View& out, int root) {
   });
 }
 
-/// Each rank has two slots, a short one that says where its block is, and a long one, which it uses if the block fits no short one.
+/// Each rank has two slots, a short one that says how long its block is, and a long one, which it uses if the block fits no short one.
 Status Segment::gather(const pml::Buffer& in, const View& out, int root, Post& post) {
-  enum class Where : uint32_t { here, in_share, by_message };
-  struct Head {
-    Length length;
-    Where where;
-  };
-  constexpr uint64_t kMost = Brief::most - sizeof(Head);
+  constexpr uint64_t kMost = Brief::most - sizeof(Length);
   const uint64_t number = next_share(false), bytes = bytes_of(in);
   const bool receives = rank_ == static_cast<uint32_t>(root);
   Status status = Status::ok;
   const auto give = [&](std::byte* place) {
-    const Head head{static_cast<Length>(bytes), bytes <= kMost ? Where::here : bytes <= plan_.share ? Where::in_share : Where::by_message};
-    std::memcpy(place, &head, sizeof head);
-    if (head.where == Where::by_message) return post.send(static_cast<uint32_t>(root), in);
-    if (head.where == Where::in_share) status = await_reader(number, false);
-    if (status == Status::ok) cursor_of(in).pack(head.where == Where::here ? place + sizeof head : share(rank_, number, false).data, bytes);
+    const Length length = length_for(bytes, plan_.share);
+    put_length(place, length);
+    if (length == kByMessage) return post.send(static_cast<uint32_t>(root), in);
+    if (length > kMost) status = await_reader(number, false);
+    if (status == Status::ok) cursor_of(in).pack(length > kMost ? share(rank_, number, false).data : place + sizeof length, length);
   };
   const auto take = [&](uint32_t r, const std::byte* place) {
-    Head head;
-    std::memcpy(&head, place, sizeof head);
+    const Length length = length_at(place);
     const pml::Buffer to = out.at(static_cast<int32_t>(r), 1);
-    if (head.where == Where::by_message) return post.receive(r, to);
-    const bool here = head.where == Where::here;
-    if (const Status s = take_out(to, here ? place + sizeof head : share(r, number, false).data, head.length, r); s != Status::ok)
-      status = s;
-    if (!here) give_back(share(r, number, false), head.length);
+    if (length == kByMessage) return post.receive(r, to);
+    const Place far = share(r, number, false);
+    if (const Status s = take_out(to, length > kMost ? far.data : place + sizeof length, length, r); s != Status::ok) status = s;
+    if (length > kMost) give_back(far, length);
   };
   if (receives) copy(in, out.at(root, 1));
-  const Status s = collect(std::min(bytes, kMost) + sizeof(Head), static_cast<uint32_t>(root), give, take);
+  const Status s = collect(std::min(bytes, kMost) + sizeof(Length), static_cast<uint32_t>(root), give, take);
   if (receives)
     have_read(number, false, rank_);
   else
@@ -261,9 +258,9 @@ Status Segment::scatter(const View& in, const pml::Buffer& out, int root, Post& 
     for (uint32_t r = 0; r < size_; ++r) {
       if (r == rank_) continue;
       const pml::Buffer from = in.at(static_cast<int32_t>(r), 1);
-      const Length length = bytes_of(from) <= most ? static_cast<Length>(bytes_of(from)) : kByMessage;
+      const Length length = length_for(bytes_of(from), most);
       std::byte* const to = place + place_for(r, rank_) * slot;
-      std::memcpy(to, &length, sizeof length);
+      put_length(to, length);
       if (length == kByMessage)
         post.send(r, from);
       else
@@ -272,8 +269,7 @@ Status Segment::scatter(const View& in, const pml::Buffer& out, int root, Post& 
   };
   const auto receive = [&](std::byte* place) {
     const std::byte* const from = place + place_for(rank_, static_cast<uint32_t>(root)) * slot;
-    Length length;
-    std::memcpy(&length, from, sizeof length);
+    const Length length = length_at(from);
     if (length == kByMessage)
       post.receive(static_cast<uint32_t>(root), out);
     else
