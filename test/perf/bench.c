@@ -7,13 +7,10 @@
  * of a call in microseconds (slowest rank, median of batches), memory the resident set in KiB (largest rank). Of nonblocking calls: the
  * time with nothing to do meanwhile in microseconds, and how much of it a computation as long hides, in per cent (overlap_...: without
  * a call of MPI meanwhile; ..._tested: with 16 of MPI_Test; slowest rank). */
-#include <mpi.h>
+#include "timed.h"
 
-#include "row.h"
+enum { WINDOW = 64, LARGEST = 4 << 20 };
 
-enum { BATCHES = 11, WINDOW = 64, LARGEST = 4 << 20 };
-
-static int ranks;
 static char *send_buffer, *receive_buffer;
 
 static long rounds_for(long bytes) {
@@ -105,7 +102,6 @@ static void bidirectional(long bytes) {
   report("bidirectional", bytes, median(values, BATCHES), "MB/s");
 }
 
-typedef void collective(int count);
 static void do_barrier(int n) {
   (void)n;
   MPI_Barrier(MPI_COMM_WORLD);
@@ -113,34 +109,21 @@ static void do_barrier(int n) {
 static void do_bcast(int n) { MPI_Bcast(send_buffer, n, MPI_DOUBLE, 0, MPI_COMM_WORLD); }
 static void do_reduce(int n) { MPI_Reduce(send_buffer, receive_buffer, n, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD); }
 static void do_allreduce(int n) { MPI_Allreduce(send_buffer, receive_buffer, n, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD); }
-/* A rank's part of n elements: at least one, as calls that move nothing need not do anything. */
-static int part(int n) { return n > ranks ? n / ranks : 1; }
 static void do_allgather(int n) { MPI_Allgather(send_buffer, part(n), MPI_DOUBLE, receive_buffer, part(n), MPI_DOUBLE, MPI_COMM_WORLD); }
 static void do_alltoall(int n) { MPI_Alltoall(send_buffer, part(n), MPI_DOUBLE, receive_buffer, part(n), MPI_DOUBLE, MPI_COMM_WORLD); }
 static void do_reduce_scatter(int n) {
   MPI_Reduce_scatter_block(send_buffer, receive_buffer, part(n), MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
 }
 
-static void time_collective(const char* name, collective* run, long bytes) {
-  double times[BATCHES], mine, slowest;
+static void time_collective(const char* name, call* run, long bytes) {
   const long rounds = bytes <= 1024 ? (quick ? 200 : 2000) : bytes <= 65536 ? (quick ? 50 : 500) : (quick ? 5 : 40);
-  const int count = (int)(bytes / (long)sizeof(double));
-  run(count);
-  for (int b = 0; b < BATCHES; ++b) {
-    MPI_Barrier(MPI_COMM_WORLD);
-    const double begin = MPI_Wtime();
-    for (long i = 0; i < rounds; ++i) run(count);
-    mine = (MPI_Wtime() - begin) / (double)rounds * 1e6;
-    MPI_Reduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
-    times[b] = slowest;
-  }
-  report(name, bytes, median(times, BATCHES), "us");
+  time_call(name, run, bytes, rounds, 1);
 }
 
 static void collectives(void) {
   static const struct {
     const char* name;
-    collective* run;
+    call* run;
   } all[] = {{"bcast", do_bcast},         {"reduce", do_reduce},     {"allreduce", do_allreduce},
              {"allgather", do_allgather}, {"alltoall", do_alltoall}, {"reduce_scatter", do_reduce_scatter}};
   static const long sizes[] = {64, 4096, 65536, 1 << 20};

@@ -6,44 +6,16 @@
  * Two-rank rows use ranks 0 and 1 and are half a round trip in microseconds, except sendrecv, where both send at once: a call. Collective
  * rows use all ranks: the mean time of a call (slowest rank, median of batches); BYTES is what one rank gives to all or gets from all, as
  * in bench.c. Nonblocking and persistent collectives are started and waited for at once. */
-#include <mpi.h>
+#include "timed.h"
 
-#include "row.h"
+enum { LARGEST = 4 << 20, MOST_RANKS = 4096, STRIDE = 2 };
 
-enum { BATCHES = 11, LARGEST = 4 << 20, MOST_RANKS = 4096, STRIDE = 2 };
-
-static int ranks;
 static double *send_buffer, *receive_buffer;
 static int counts[MOST_RANKS], places[MOST_RANKS];
-
-typedef void call(int count);
-
-/* A rank's part of n elements: at least one, as calls that move nothing need not do anything. */
-static int part(int n) { return n > ranks ? n / ranks : 1; }
 
 static long rounds_for(long bytes) {
   const long rounds = bytes <= 1024 ? 2000 : bytes <= 65536 ? 500 : 40;
   return quick ? rounds / 8 : rounds;
-}
-
-static double slowest(double mine) {
-  double most = 0;
-  MPI_Reduce(&mine, &most, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
-  return most;
-}
-
-static void time_call(const char* name, call* run, long bytes, double divisor) {
-  double times[BATCHES];
-  const long rounds = rounds_for(bytes);
-  const int count = (int)(bytes / (long)sizeof(double));
-  run(count);
-  for (int b = 0; b < BATCHES; ++b) {
-    MPI_Barrier(MPI_COMM_WORLD);
-    const double begin = MPI_Wtime();
-    for (long i = 0; i < rounds; ++i) run(count);
-    times[b] = slowest((MPI_Wtime() - begin) / (double)rounds * 1e6 / divisor);
-  }
-  report(name, bytes, median(times, BATCHES), "us");
 }
 
 /* ---- two ranks ---- */
@@ -232,9 +204,9 @@ static void time_all(void) {
   static const long sizes[] = {64, 4096, 65536, 1 << 20};
   for (size_t c = 0; c < sizeof all / sizeof *all; ++c) {
     if (!wanted(all[c].name) || (all[c].two && ranks < 2)) continue;
-    if (!all[c].sized) time_call(all[c].name, all[c].run, 0, all[c].trips);
+    if (!all[c].sized) time_call(all[c].name, all[c].run, 0, rounds_for(0), all[c].trips);
     for (size_t s = 0; all[c].sized && s < sizeof sizes / sizeof *sizes; ++s)
-      if (chosen(sizes[s])) time_call(all[c].name, all[c].run, sizes[s], all[c].trips);
+      if (chosen(sizes[s])) time_call(all[c].name, all[c].run, sizes[s], rounds_for(sizes[s]), all[c].trips);
   }
 }
 
