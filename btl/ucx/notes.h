@@ -90,7 +90,7 @@ struct Token {
 
 /// What a process publishes: this, then UCX's address.
 struct Card {
-  uint32_t magic = 0x33637577;  // "wuc3"
+  uint32_t magic = 0x34637577;  // "wuc4"
   uint32_t token = 0;
   uint32_t slots = 0;  ///< of UCX's queues in shared memory (worker.cc)
   uint32_t rdma = 0;   ///< 1: UCX may use an RDMA device, not sockets alone

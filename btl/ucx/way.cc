@@ -67,6 +67,7 @@ bool Way::send_at_once(const Header& h, const void* payload) {
     std::byte payload[kShort];
   } message;
   message.note = ShortNote(h, worker_.job_.rank ^ worker_.token_.part());
+  unflushed_ = true;
   if (h.length > kShort)
     return !ucp_am_send_nbx(ep_, unsigned(Say::short_message), &message.note, sizeof message.note, payload, h.length, &kNoRequest);
   copy_few(message.payload, payload, h.length);
@@ -96,6 +97,7 @@ Status Way::dispatch(Parcel* parcel, const Header& h) {
   param.flags = UCP_AM_SEND_FLAG_EAGER;
   param.cb.send = parcel_sent;
   param.user_data = parcel;
+  unflushed_ = true;
   ucs_status_ptr_t sent;
   if (h.length + sizeof(Note) > worker_.joined_limit_) {
     parcel->note = note_of(h);
@@ -159,6 +161,7 @@ Status Way::send_zcopy(const Header& h, std::span<const iovec> runs, Operation& 
     count = loan->pieces.size();
     param.datatype = ucp_dt_make_iov();
   }
+  unflushed_ = true;
   const ucs_status_ptr_t sent = ucp_am_send_nbx(ep_, unsigned(Say::message), &loan->note, sizeof(Note), data, count, &param);
   if (UCS_PTR_IS_ERR(sent)) return refused(UCS_PTR_STATUS(sent));
   if (!sent) {
@@ -186,17 +189,20 @@ void Way::lend_back(Status status) {
     if (Operation* operation = std::exchange(loan->operation, nullptr)) operation->done(*operation, status);
 }
 
-/// Sends a note of the transport's own, on whatever way there is.
+/// Sends a note of the transport's own.
 void Way::say(Say what) {
-  const ucp_ep_h to = ep_ ? ep_ : back_;
-  if (!to || over_) return;
+  if (!ep_ || over_) return;
   auto word = std::make_unique<Word>(Word{this, what, note_of({})});
   ucp_request_param_t param;
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_FLAGS;
-  param.flags = UCP_AM_SEND_FLAG_EAGER | (what == Say::hello ? UCP_AM_SEND_FLAG_REPLY : 0);
+  param.flags = UCP_AM_SEND_FLAG_EAGER;
   param.cb.send = said;
   param.user_data = word.get();
-  const ucs_status_ptr_t sent = ucp_am_send_nbx(to, unsigned(what), &word->note, sizeof(Note), nullptr, 0, &param);
+  const boot::Blob& address = worker_.address_;
+  const size_t length = what == Say::hello ? address.size() : 0;
+  unflushed_ = true;
+  const ucs_status_ptr_t sent = ucp_am_send_nbx(ep_, unsigned(what), &word->note, sizeof(Note), address.data(), length, &param);
+  if (!sent && what == Say::hello) greeted();
   if (!sent || UCS_PTR_IS_ERR(sent)) return;
   if (what == Say::hello) greeting_ = true;
   word.release();
@@ -206,14 +212,14 @@ void Way::said(void* request, ucs_status_t status, void* at) {
   const std::unique_ptr<Word> word(static_cast<Word*>(at));
   if (word->what == Say::hello) {
     word->way->greeting_ = false;
-    if (status == UCS_OK && word->way->watched_) word->way->note_wires();
+    if (status == UCS_OK) word->way->greeted();
   }
   ucp_request_free(request);
 }
 
 /// Remembers what UCX has chosen: once the way is lost, it does not say any more.
-void Way::note_wires() {
-  if (ep_) wires_ = wires_in(printed_by([&](FILE* file) { ucp_ep_print_info(ep_, file); }));
+void Way::greeted() {
+  if (watched_) wires_ = wires_in(printed_by([&](FILE* file) { ucp_ep_print_info(ep_, file); }));
 }
 
 /// UCX has given an endpoint up.

@@ -183,24 +183,31 @@ Price Worker::price(ProcessId who, const boot::Blob& address) const {
 }
 
 Result<Endpoint*> Worker::connect(ProcessId who, const boot::Blob& address, void* cookie) {
-  const std::string rank = text_of(who);
+  Way& to = way(who.rank);
+  to.cookie_ = cookie;
+  to.met_ = true;
+  if (auto met = meet(to, address); !met) return met.failure();
+  return &to;
+}
+
+/// Makes the way's endpoint, if it has none yet, and says hello on it. Where the peer has done so before, UCX gives the connection that
+/// there is.
+Result<void> Worker::meet(Way& to, const boot::Blob& address) {
+  const std::string rank = text_of({0, to.rank_});
   const auto theirs = Card::address_in(address, token_.whole);
   if (theirs.empty()) return Failure{rank + " published no valid address for ucx; do all processes run the same version of Weft?"};
   // one would write into the other's queue past its end
-  if (const uint32_t slots = Card::of(address).slots; on_node(rank_of(who.rank)) && slots != slots_ && slots && slots_)
+  if (const uint32_t slots = Card::of(address).slots; on_node(rank_of(to.rank_)) && slots != slots_ && slots && slots_)
     return Failure{
         rank +
         " has UCX's queues in shared memory in another shape; give all processes the same version and UCX_ settings, or leave out "
         "shared memory (UCX_TLS)"};
-  Way& to = way(who.rank);
-  to.cookie_ = cookie;
-  to.met_ = true;
-  if (to.ep_) return &to;
+  if (to.ep_) return {};
   auto made = make_endpoint(to, reinterpret_cast<const ucp_address_t*>(theirs.data()));
   if (!made) return made.failure();
   to.ep_ = *made;
   to.say(Say::hello);
-  return &to;
+  return {};
 }
 
 Result<ucp_ep_h> Worker::make_endpoint(Way& way, const ucp_address_t* address) {
@@ -321,22 +328,32 @@ void Worker::end_large(Inbound* ended, ucs_status_t status) {
   arrived(inbound->arrival, inbound->place);
 }
 
-/// Hellos and farewells.
+/// Hellos and farewells. They are seen to later: no endpoint is made inside of UCX.
 template <Say what>
-ucs_status_t Worker::on_news(void* at, const void* header, size_t header_length, void*, size_t length, const ucp_am_recv_param_t* param) {
+ucs_status_t Worker::on_news(void* at, const void* header, size_t header_length, void* data, size_t length, const ucp_am_recv_param_t*) {
   auto& self = *static_cast<Worker*>(at);
   const std::optional<Arrival> note = self.token_.read(header, header_length, length);
   if (!note) return self.stranger(), UCS_OK;
-  Way& from = self.way(note->from);
+  const auto* told = static_cast<const std::byte*>(data);
+  self.news_.push_back({&self.way(note->from), what, boot::Blob(told, told + length)});
   ++self.events_;
-  if constexpr (what == Say::hello) {
-    if (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) from.back_ = param->reply_ep;
-  } else {
-    if (what == Say::farewell && !from.told_) from.say(Say::farewell_heard);
-    from.heard_ = true;
-    if (what == Say::farewell) from.left_ = from.over_ = true;
-  }
   return UCS_OK;
+}
+
+/// A peer that has said hello gets an endpoint even where nothing is sent to it: UCX tells of the loss of those alone, and destroys others
+/// with their connection.
+void Worker::take_news() {
+  for (const News& news : std::exchange(news_, {})) {
+    Way& from = *news.from;
+    if (news.what == Say::hello) {
+      if (from.ep_ || from.over_) continue;
+      if (auto met = meet(from, news.address); !met) core_.log(Level::warning, ("ucx: no way back: " + met.failure().text).c_str());
+      continue;
+    }
+    if (news.what == Say::farewell && !from.told_) from.say(Say::farewell_heard);
+    from.heard_ = true;
+    if (news.what == Say::farewell) from.left_ = from.over_ = true;
+  }
 }
 
 // ---- progress
@@ -347,6 +364,8 @@ int Worker::poll(Sink& sink) {
   // no further look once there is something for the pml to do: with sockets each look is a system call
   for (int i = 0; i < kStepsPerPoll && ucp_worker_progress(worker_) && !events_; ++i) {
   }
+  if (!news_.empty()) [[unlikely]]
+    take_news();
   if (!mourned_.empty()) [[unlikely]]
     report(sink);
   sink_ = nullptr;
@@ -363,17 +382,18 @@ void Worker::report(Sink& sink) {
   }
 }
 
-bool Worker::arm() { return mourned_.empty() && ucp_worker_arm(worker_) == UCS_OK; }
+bool Worker::arm() { return news_.empty() && mourned_.empty() && ucp_worker_arm(worker_) == UCS_OK; }
 
 // ---- leaving
 
-/// Has UCX sent everything? Begins a flush at the first call. Not asked of ways that are over: UCX complains of those loudly. Nor while the
-/// greeting is under way: over several interfaces the flush would not wait for it, and the sockets of UCX 1.13 crash where a flush arrives
-/// together with the request to connect.
+/// Has UCX sent everything? Begins a flush where there is something new. Not asked of ways that are over: UCX complains of those loudly.
+/// Nor while the greeting is under way: over several interfaces the flush would not wait for it, and the sockets of UCX 1.13 crash where a
+/// flush arrives together with the request to connect.
 bool Way::flushed() {
   if (!flush_) {
-    if (!ep_ || over_) return true;
+    if (!ep_ || over_ || !unflushed_) return true;
     if (greeting_) return false;
+    unflushed_ = false;
     ucp_request_param_t param{};
     flush_ = ucp_ep_flush_nbx(ep_, &param);
     if (!flush_ || UCS_PTR_IS_ERR(flush_)) {
@@ -384,7 +404,7 @@ bool Way::flushed() {
   if (ucp_request_check_status(flush_) == UCS_INPROGRESS) return false;
   ucp_request_free(flush_);
   flush_ = nullptr;
-  return true;
+  return !unflushed_;
 }
 
 /// Everything is sent, then each peer is told, then each has answered: who closes a connection sooner may destroy what is on it.
@@ -396,7 +416,7 @@ bool Worker::drain() {
     if (!all || loans_ || inbound_) return false;
     leaving_ = Leaving::telling;
     for (auto& [rank, way] : ways_) {
-      if (way->over_) continue;
+      if (way->over_ || !way->ep_) continue;
       way->say(Say::farewell);
       way->told_ = true;
       way->flushed();  // at once: once it has heard us, the peer may close

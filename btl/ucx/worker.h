@@ -21,7 +21,7 @@ class Worker;
 enum class Say : unsigned {
   message,         ///< Note and payload
   short_message,   ///< ShortNote and payload
-  hello,           ///< first on a new way: gives the other side a way back
+  hello,           ///< first on a new way, with what its sender publishes: for a way back
   farewell,        ///< nothing more comes from here
   farewell_heard,  ///< answer, from who goes on
 };
@@ -72,7 +72,7 @@ class Way final : public Endpoint {
   Status dispatch(Parcel*, const Header&);
   Status refused(ucs_status_t);
   void say(Say);
-  void note_wires();
+  void greeted();
   std::string wires_text() const;
   void lend_back(Status);
   bool flushed();
@@ -81,7 +81,7 @@ class Way final : public Endpoint {
   static void loan_ended(void* request, ucs_status_t, void* loan);
   static void failed(void* way, ucp_ep_h, ucs_status_t);
 
-  ucp_ep_h ep_ = nullptr;             // null: not connected from here
+  ucp_ep_h ep_ = nullptr;             // null: not connected
   uint32_t parcels_ = 0;              // in flight
   uint32_t at_once_below_ = kAtOnce;  // payloads that UCX may take without a buffer of ours
   bool over_ = false;                 // left, or lost: nothing can be sent any more
@@ -89,7 +89,7 @@ class Way final : public Endpoint {
   bool told_ = false;                 // we have said farewell
   bool heard_ = false;                // and the peer knows
   bool greeting_ = false;             // our hello waits until UCX's two sides know each other
-  ucp_ep_h back_ = nullptr;           // UCX's own way back to a peer that has connected to us
+  bool unflushed_ = false;            // something was sent since the last flush began
   void* cookie_ = nullptr;
   bool met_ = false;      // cookie_ is set
   bool watched_ = false;  // UCX looks after the peer's life
@@ -99,6 +99,13 @@ class Way final : public Endpoint {
   void* flush_ = nullptr;     // UCX's request
   std::vector<Wire> wires_;   // that UCX has chosen, where it looks after the peer's life
   std::string why_;           // lost because of this
+};
+
+/// What a peer has told, until poll() sees to it.
+struct News {
+  Way* from;
+  Say what;
+  boot::Blob address;  ///< of a hello
 };
 
 /// What is being received into its place by UCX's rendezvous.
@@ -129,7 +136,9 @@ class Worker final : public Transport {
   Worker(const Site&, const Core&);
   Result<void> start();
   Result<void> listen();
+  Result<void> meet(Way&, const boot::Blob& address);
   Result<ucp_ep_h> make_endpoint(Way&, const ucp_address_t*);
+  void take_news();
   Way& way(uint32_t rank);
   void* cookie_of(Way&);
   Parcel* take_parcel();
@@ -158,6 +167,7 @@ class Worker final : public Transport {
   size_t idle_parcels_ = 0;
   Way* latest_ = nullptr;  // who sent last
   std::unordered_map<uint32_t, std::unique_ptr<Way>> ways_;
+  std::vector<News> news_;
   std::vector<Way*> mourned_;  // lost, not reported yet
   size_t loans_ = 0;           // in flight, of all ways
   size_t inbound_ = 0;         // large messages being received

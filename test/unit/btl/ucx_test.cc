@@ -329,6 +329,26 @@ TEST_CASE("a peer on another host that has died is lost, and its operations end 
   CHECK(world[0].wire->drain());
 }
 
+TEST_CASE("a peer that has only sent, and died, is lost to who received") {
+  for (const Wire& wire : wires) {
+    INFO(wire.tls << (wire.far ? ", far" : ""));
+    World world(3, wire);
+    for (uint32_t from : {1, 2}) world.send(from, 0, header_of(2), "hi");
+    REQUIRE(world.until([&] { return world[0].count() == 2; }));
+    world.nodes[1].reset();  // no farewell
+    if (wire.far) {
+      REQUIRE(world.until([&] { return world[0].losses.contains(1); }));
+      REQUIRE(world.until([&] { return world[0].wire->drain() & world[2].wire->drain(); }));
+      continue;
+    }
+    const auto limit = Clock::now() + std::chrono::milliseconds(100);  // on a node UCX need not see it: mpirun does
+    while (Clock::now() < limit) {
+      world.poll();
+      world[0].wire->drain();
+    }
+  }
+}
+
 TEST_CASE("UCX costs what its wires do, alike on both sides") {
   for (const Wire& wire : wires) {
     World world(2, wire);
