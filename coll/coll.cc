@@ -359,7 +359,9 @@ int start(TeamState& s, const Call& c, pml::Request** request) {
   if (const int error = refused(s, c)) return error;
   const Agreed a = agree(s, c);
   record(s, c, a);
-  return make_operation(s, c, a, false, request);
+  if (!s.is_short(c, a)) return make_operation(s, c, a, false, request);
+  start_short(s, c, a, request);
+  return MPI_SUCCESS;
 }
 
 int init(TeamState& s, const Call& c, pml::Request** request) {

@@ -36,6 +36,8 @@ bool node_fits(const Call& c, const Agreed& a) {
   return node::Segment::fits(type) && type.size > 0;
 }
 
+bool is_plain(const Call& c) { return !c.op || (c.op->predefined && c.terms == 0 && !op::wide_type(*c.op, reduced_type(c))); }
+
 /// The order of kernels in shared memory, kept by size.
 Order TeamState::order_here(const Agreed& a) {
   if (!a.ordered) return Order::chain;
@@ -204,9 +206,8 @@ int TeamState::run_again(const Call& c, const Agreed& a) {
 }
 
 void TeamState::remember(const Call& c, const Agreed& a) {
-  const bool plain = !c.op || (c.op->predefined && c.terms == 0 && !op::wide_type(*c.op, reduced_type(c)));
   const auto [type, count] = weighed(c);
-  latest_.here = !a.uneven && plain && (!type || type->predefined) && !a.ordered && !groups_ && !ledger_;
+  latest_.here = !a.uneven && is_plain(c) && (!type || type->predefined) && !a.ordered && !groups_ && !ledger_;
   if (latest_.here) latest_ = {.here = true, .what = c.what, .op = c.op, .type = type, .count = count, .agreed = a};
 }
 

@@ -53,6 +53,13 @@ struct Deferred {
   bool users = false;  ///< runs code of the user's: not on a thread that is not the program's
 };
 
+/// Something that a lane looks at in each round, as nobody rings when it changes.
+struct Watch {
+  /// Under the lane's lock; may do what deferred work may. Returns how much has happened.
+  int (*look)(Watch&) = nullptr;
+  Watch* next = nullptr;
+};
+
 /// What a lane counts. Read without a lock for reports: values may be a little old.
 struct Counters {
   uint64_t unexpected_bytes = 0;  ///< held for receives to come, each message with kMessageCost
@@ -202,6 +209,10 @@ class Lane final : private btl::Sink {
   /// Runs `work.run(work)` once in the next round of progress, under the lock, after all callbacks have returned. May be called
   /// from callbacks. The work may post (isend, ireceive), complete requests and defer more; it may not progress or wait.
   void defer(Deferred& work);
+
+  /// From now on until unwatch(), which may be called in its look(). Under the lock; once at a time.
+  void watch(Watch&);
+  void unwatch(Watch&);
 
   /// Marks a request complete: runs on_done, then publishes `complete`. Under the lock (collectives, generalized requests).
   void complete(Request& request) {
@@ -539,6 +550,7 @@ class Lane final : private btl::Sink {
   void touch(Wire&);
   void sort_wires();
   int run_later_work();
+  int look_around();
   uint64_t awake_for(bool silent) const;
   int spins_for(bool silent);
   Status wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, Company* silent);
@@ -634,6 +646,7 @@ class Lane final : private btl::Sink {
   uint32_t polled_ = 0;       // number of the wire whose callbacks run
   uint64_t mend_at_ = 0;      // when ways to some peer want to be looked after; 0: never
   Deferred *deferred_ = nullptr, *last_deferred_ = nullptr;
+  Watch* watches_ = nullptr;
   Helper* helper_ = nullptr;  // constant while threads of the program call
   bool helping_ = false;      // the round under way is the helper's
   int64_t give_back_at_ = 0;

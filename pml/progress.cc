@@ -91,6 +91,8 @@ int Lane::round(bool thorough) {
     if (const uint64_t now = now_ns(); now >= mend_at_) mend_rails(now);
   if (to_flush_ || deferred_ || !to_move_.empty() || alarm_->raised.load(std::memory_order_relaxed)) [[unlikely]]
     events += run_later_work();
+  if (watches_) [[unlikely]]
+    events += look_around();
   phase_ = Phase::idle;
   if (events) rouse();
   return events;
@@ -127,6 +129,23 @@ int Lane::run_later_work() {
   hold_back_ = false;
   if (holding_) send_off();
   return events;
+}
+
+int Lane::look_around() {
+  int events = 0;
+  for (Watch* watch = watches_; watch;) {
+    Watch& now = *std::exchange(watch, watch->next);
+    events += now.look(now);
+  }
+  return events;
+}
+
+void Lane::watch(Watch& watch) { watch.next = std::exchange(watches_, &watch); }
+
+void Lane::unwatch(Watch& watch) {
+  Watch** at = &watches_;
+  while (*at != &watch) at = &(*at)->next;
+  *at = watch.next;
 }
 
 /// Whether who asks this lane shall help the others now. Every question counts, whatever its kind: a program may ask different ones in
@@ -210,22 +229,27 @@ struct Lane::Correspondents final : Company {
 
 Status Lane::wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, Company* silent) {
   const uint64_t start = limit_ns == kForever ? 0 : now_ns();
-  uint64_t awake_ns = awake_for(silent);
+  uint64_t awake_ns = 0;
+  bool unwoken = silent;  // by some of what may end the wait
   int spins = -1, idle = 0;
   uint64_t idle_since = 0, waiting_since = 0, spun_since = 0;
   for (;;) {
     bool others;
     {
       std::lock_guard hold(lock_);
-      if (spins < 0) spins = spins_for(silent);
+      if (spins < 0) {
+        unwoken |= watches_ != nullptr;
+        spins = spins_for(unwoken);
+        awake_ns = awake_for(unwoken);
+      }
       const int events = round(idle > spins && idle % kThoroughEvery == 0);
       const bool ready = done(argument);
       if ((ready || events) && idle <= spins) patience_.helped(idle);
       if (ready) return Status::ok;
       if (events) {
-        if (idle > spins) spins = spins_for(silent);
+        if (idle > spins) spins = spins_for(unwoken);
         idle = 0;
-      } else if (++idle == spins + 1 && !silent) {
+      } else if (++idle == spins + 1 && !unwoken) {
         patience_.failed();
       }
       others = others_due();
@@ -248,10 +272,10 @@ Status Lane::wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, C
       if (Correspondents wires{*this}; crowded_ && !lock_.enabled()) rover_.yielded(now, silent ? *silent : wires);
       continue;
     }
-    uint64_t longest = silent ? std::clamp((now - waiting_since) / kNapOfWait, kNap_ns, kShortSleep_ns) : kSleep_ns;
+    uint64_t longest = unwoken ? std::clamp((now - waiting_since) / kNapOfWait, kNap_ns, kShortSleep_ns) : kSleep_ns;
     if (limit_ns != kForever) longest = std::min(longest, limit_ns - (now - start));
     if (sleep(longest, done, argument)) return Status::ok;
-    if (silent) awake_ns = std::min(awake_ns, longest / kNapOfWait);  // the CPU is left to others, and seen to be free
+    if (unwoken) awake_ns = std::min(awake_ns, longest / kNapOfWait);  // the CPU is left to others, and seen to be free
     idle = spins;  // one look, and a short time awake: who was woken is likely to be needed again soon
   }
 }
@@ -278,6 +302,7 @@ bool Lane::lie_down(Sleep& s) {
   std::lock_guard hold(lock_);
   if (mend_at_) s.limit_ns = std::min(s.limit_ns, std::max(mend_at_, now_ns() + 1) - now_ns());
   if (to_flush_ || deferred_ || !to_move_.empty()) s.limit_ns = std::min(s.limit_ns, kShortSleep_ns / 10);
+  if (watches_) s.limit_ns = std::min(s.limit_ns, kShortSleep_ns);
   const auto add = [&](int fd) {
     if (fd >= 0 && s.count < s.fds.size())
       s.fds[s.count++] = {fd, POLLIN, 0};

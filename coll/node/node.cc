@@ -28,9 +28,11 @@ Segment::Plan::Plan(uint32_t ranks, bool crowded, bool in_groups)
       shares(crowded ? std::clamp(2 * kCrowdedPieces / std::bit_ceil(ranks), kLongs, kCrowdedPieces) : pieces),
       briefs(crowded ? kMostBriefs : kBriefs) {}
 
-size_t Segment::Plan::heads(uint32_t ranks) const {
-  return page_up(sizeof(Header) + ranks * sizeof(Desk) + (pieces + ranks * shares) * sizeof(Line) + (1 + ranks) * briefs * sizeof(Brief));
+size_t Segment::Plan::front(uint32_t ranks) const {
+  return sizeof(Header) + ranks * sizeof(Desk) + (pieces + ranks * shares) * sizeof(Line) + (1 + ranks) * briefs * sizeof(Brief);
 }
+
+size_t Segment::Plan::heads(uint32_t ranks) const { return page_up(front(ranks) + Board::bytes(ranks)); }
 
 size_t Segment::Plan::bytes(uint32_t ranks) const { return heads(ranks) + pieces * piece + ranks * areas() + 2 * chunk; }
 
@@ -43,6 +45,7 @@ Segment::Segment(pml::Team& team, std::byte* memory, bool roomy, const Plan& pla
       plan_(plan),
       stride_(plan.areas()),
       groups_(groups.empty() ? std::nullopt : std::optional<Hosts>(groups)),
+      board_(lane_, memory + plan.front(size_), rank_, size_),
       patience_(crowded(team.lane().boot().job()) ? 4 : kLooks, kLooks) {
   desks_ = reinterpret_cast<Desk*>(memory + sizeof(Header));
   pieces_ = reinterpret_cast<Line*>(desks_ + size_);

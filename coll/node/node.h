@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "coll/hosts.h"
+#include "coll/node/board.h"
 #include "coll/order.h"
 #include "coll/view.h"
 #include "pml/lane.h"
@@ -51,7 +52,8 @@ class Segment final : private pml::Company {
     Plan() = default;
     Plan(uint32_t ranks, bool crowded, bool grouped);
     size_t bytes(uint32_t ranks) const;
-    size_t heads(uint32_t ranks) const;                                            ///< of these, before the slots
+    size_t front(uint32_t ranks) const;                                            ///< of these, before the board
+    size_t heads(uint32_t ranks) const;                                            ///< with it, before the slots
     uint64_t areas() const { return (grouped ? 6 : 2) * chunk + shares * share; }  ///< bytes of a rank's slots
   };
 
@@ -103,6 +105,9 @@ class Segment final : private pml::Company {
   /// 0. `in` may be `out`. From one rank to the next.
   Status scan(const void* in, void* out, uint64_t count, const type::Datatype&, const op::Op&, bool exclusive);
   static constexpr uint64_t most_exchanged = 16384;
+
+  /// For short collectives that nobody waits in.
+  Board& board() { return board_; }
 
   /// True if elements of the type can be combined in slots.
   static bool fits(const type::Datatype& t) { return t.contiguous && t.origin == 0 && t.lower == 0 && t.size <= 4096; }
@@ -282,6 +287,7 @@ class Segment final : private pml::Company {
   Line* shares_;   // as many of each rank: its operands of the latest reduces
   std::byte* piece_areas_;
   std::byte* areas_;
+  Board board_;
   std::vector<std::byte> spare_;    // partial results of orders that have several at once
   std::vector<std::byte> scratch_;  // a share's result
   pml::Patience patience_;          // looks at a line before others may run

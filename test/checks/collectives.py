@@ -87,7 +87,10 @@ def what_runs():
     [by_messages] = [row for algorithm, row in scan.items() if algorithm != "node"]
     want("measured and expected", "-" in by_messages[1:3], False)
     want("bcast among pairs", sum(row[0] for row in found[("bcast", 2, "512-1K")].values()), 40)
-    want("ibarrier among pairs", found[("ibarrier", 2, "0")]["dissemination"], (40, "-", "-", "size"))
+    ibarrier = found[("ibarrier", 2, "0")]
+    want("ibarrier among pairs", sum(row[0] for row in ibarrier.values()), 40)
+    want("ibarrier by messages, then in shared memory", {a: row[1:] for a, row in ibarrier.items()},
+         {"dissemination": ("-", "-", "size"), "node": ("-", "-", "size, one host")})
     want("the hint", found[("allreduce", 4, "32-64")]["ring"][::3], (20, "WEFT_COLL"))
 
 
