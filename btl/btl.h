@@ -143,6 +143,9 @@ class Endpoint {
   /// two processes (user namespaces, seccomp, containers). Known from connect() on; constant afterwards.
   virtual bool can_get() const { return true; }
   virtual bool can_put() const { return true; }
+  /// Of less than caps.get_from: would put() by its sender take less of both sides' processors than messages in a row, as far as known?
+  /// That is what counts while both send.
+  virtual bool put_spares() { return false; }
 
   /// The number of this way among those of its kind between the two processes; the same on both sides.
   virtual uint8_t rail() const { return 0; }

@@ -111,6 +111,12 @@ bool Lane::better_written(const Transfer& t, const Outlet& way) {
   return t.base && way.caps->put && way.endpoint->can_put() && t.bulk->total >= way.caps->put_from;
 }
 
+/// Or rather than send, as both sides have much to do?
+bool Lane::spared_if_written(const Transfer& t) const {
+  const Way* way = owed_ > 0 && t.base && !t.peer->rails ? reading_way(*t.peer) : nullptr;
+  return way && way->caps->put && way->endpoint->can_put() && way->endpoint->put_spares();
+}
+
 /// Issues reads or writes until the ways are full or nothing is left.
 void Lane::advance(Transfer& t) {
   Bulkwork& bulk = *t.bulk;

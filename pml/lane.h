@@ -463,6 +463,7 @@ class Lane final : private btl::Sink {
   static bool is_open(const Transfer&, const Outlet&);
   size_t open_ways(Transfer&, std::array<Outlet, kMaxStripes>&);
   static bool better_written(const Transfer&, const Outlet&);
+  bool spared_if_written(const Transfer&) const;
   void advance(Transfer&);
   bool push_direct(Transfer&, const Outlet&);
   static void direct_done(btl::Operation&, Status);

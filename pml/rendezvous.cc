@@ -64,9 +64,9 @@ void Lane::start_moving(Transfer& t) {
   }
   std::array<Outlet, kMaxStripes> ways;
   t.stage = Stage::reading;
-  if (open_ways(t, ways) == 0) return ask_for_data(t);
-  if (better_written(t, ways[0])) bulk.mine = expose(t, from, bulk.total, 1);
-  if (bulk.mine.rails) return ask_for_data(t);
+  const bool readable = open_ways(t, ways) > 0;
+  if (readable ? better_written(t, ways[0]) : spared_if_written(t)) bulk.mine = expose(t, from, bulk.total, 1);
+  if (!readable || bulk.mine.rails) return ask_for_data(t);
   advance(t);
 }
 

@@ -27,6 +27,8 @@ class Transfer {
   /// Moves up to `most` bytes; `again` while something is left.
   Status advance(size_t most);
   Operation& operation() const { return *operation_; }
+  Direction direction() const { return direction_; }
+  size_t left() const { return left_; }
 
  private:
   ssize_t move(std::span<iovec> local, size_t bytes);

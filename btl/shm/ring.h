@@ -22,7 +22,9 @@
 
 #include "btl/btl.h"
 #include "btl/shm/cells.h"
+#include "btl/shm/pace.h"
 #include "btl/shm/pages.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/copy.h"
 
 namespace weft::btl::shm {
@@ -280,13 +282,14 @@ class Producer {
 /// The receiving side.
 class Consumer {
  public:
-  Consumer(std::byte* ring, uint32_t bytes, Cells* cells = nullptr)
+  Consumer(std::byte* ring, uint32_t bytes, Cells* cells = nullptr, Pace* pace = nullptr)
       : shape_(Shape::of(bytes)),
         slots_(reinterpret_cast<Slot*>(ring + Shape::slots_offset)),
         freed_(reinterpret_cast<Freed*>(ring)),
         grown_(reinterpret_cast<Grown*>(ring + Shape::grown_offset)),
         bulk_(ring + shape_.bulk_offset),
         cells_(cells),
+        pace_(pace),
         placement_(shape_.bulk_bytes) {}
 
   bool ready() const { return (slots_[head_ & (shape_.slots - 1)].word.load(std::memory_order_acquire) & kPhaseBit) == phase(); }
@@ -324,7 +327,7 @@ class Consumer {
         return false;
       }
       if (!(word & kGrowsBit))
-        pass(h, deliver, land);
+        pace_ && pace_->due(length) ? pass_timed(h, deliver, land) : pass(h, deliver, land);
       else if (!take_growing(h, deliver, land))
         return false;
       leave();
@@ -340,6 +343,12 @@ class Consumer {
     std::byte* const to = touching_pays && h.length >= kTouchesFrom ? land(h) : nullptr;
     if (to) take_part(to, payload_, h.length);
     deliver(h, to ? to : payload_);
+  }
+  template <class Deliver, class Land>
+  [[gnu::noinline]] void pass_timed(const Header& h, Deliver& deliver, Land& land) {
+    const uint64_t begin = now_ns();
+    pass(h, deliver, land);
+    pace_->took(h.length, now_ns() - begin);
   }
   /// Finds a longer payload; false: no Producer would put it there.
   bool locate(const Slot& slot, uint32_t word, uint32_t length) {
@@ -405,15 +414,16 @@ class Consumer {
   Grown* grown_;
   std::byte* bulk_;
   Cells* cells_;
+  Pace* pace_;
   Placement placement_;
   static constexpr uint8_t kNoCell = 0xff;
   // Of the longer message that stands next: kept, as its producer may change what stands in memory.
   std::byte* payload_ = nullptr;
   Placement::Place place_{};  // unless it lies in a cell
   uint8_t cell_ = kNoCell;
+  bool growing_ = false;  // the next one has begun to be copied
   uint64_t head_ = 0;
   uint64_t grown_bytes_ = 0;  // of messages taken
-  bool growing_ = false;      // the next one has begun to be copied
   Growth growth_;
 };
 

@@ -42,6 +42,10 @@ config::Bytes get_from_variable(
 config::Bytes get_from_crowded_variable("shm", "get_from_crowded", "0", "The same where there are more than two ranks a CPU; 0: 16K.");
 config::Text cma_variable("shm", "cma", "auto",
                           "Copy large messages straight between the memories of two processes: auto (where the system allows it), no.");
+config::Text exchange_variable(
+    "shm", "exchange", "auto",
+    "How messages below get_from go while both processes send: ring, put (copied once, by the kernel for the sender), or "
+    "auto, by what has taken less of both sides' time.");
 config::Text folder_variable("shm", "folder", "",
                              "A tmpfs folder to place shared memory in; empty: anonymous memory, which has no name and no quota.");
 
@@ -112,11 +116,13 @@ class ShmTransport;
 class ShmEndpoint final : public Endpoint {
  public:
   /// `arrivals`: how many messages the process has had so far.
-  ShmEndpoint(ShmTransport& transport, const uint64_t& arrivals, ProcessId who, const Address& peer, Segment segment, bool direct)
+  ShmEndpoint(ShmTransport& transport, const uint64_t& arrivals, ProcessId who, const Address& peer, Segment segment, bool direct,
+              Paces& paces)
       : arrivals_(arrivals),
         sleeping_(&segment.head().sleeping),
         fenced_(!(segment.head().asymmetric && membarrier_registered())),
         direct_(direct),
+        paces_(paces),
         transport_(transport),
         who_(who),
         peer_(peer),
@@ -147,6 +153,10 @@ class ShmEndpoint final : public Endpoint {
   }
   bool can_get() const override { return direct_; }
   bool can_put() const override { return direct_; }
+  bool put_spares() override {
+    const std::string& wish = exchange_variable.get();
+    return wish == "put" || (wish == "auto" && paces_.put_spares());
+  }
   std::string describe() const override {
     return "shm to " + text_of(who_) + " (process " + std::to_string(peer_.pid) + (direct_ ? ", cma)" : ", no cma)");
   }
@@ -159,11 +169,14 @@ class ShmEndpoint final : public Endpoint {
  private:
   template <class Write>
   [[gnu::noinline]] Status push(const Header& h, Write&& write) {
-    const bool goes_alone = alone(h);
+    const bool goes_alone = alone(h), timed = !goes_alone && paces_.in.due(h.length);
+    const uint64_t begin = timed ? now_ns() : 0;
     if (!producer_.push(h, goes_alone, streams_, write)) [[unlikely]] {
       if (const Status status = no_room(); status != Status::ok) return status;
       if (!producer_.push(h, goes_alone, streams_, write)) return Status::again;
     }
+    if (timed) [[unlikely]]
+      paces_.in.took(h.length, now_ns() - begin);
     return tell();
   }
   void note_pace() {
@@ -194,6 +207,7 @@ class ShmEndpoint final : public Endpoint {
   std::atomic<uint32_t>* sleeping_;
   bool fenced_;
   bool direct_;
+  Paces& paces_;
   bool dead_ = false;
   uint64_t heard_before_long_ = ~uint64_t{0};  // of these when the latest long message was sent
   uint32_t agains_ = 0;
@@ -229,6 +243,7 @@ class ShmTransport final : public Transport {
   const Address& self() const { return self_; }
   void defer(copy::Transfer&& transfer) { transfers_.push_back(std::move(transfer)); }
   Cells& cells_with(ProcessId who) { return cells_[who]; }  // stays where it is
+  Paces& paces_with(ProcessId who) { return paces_[who]; }  // likewise
   void report_loss(void* cookie, std::string why) { losses_.push_back({cookie, std::move(why)}); }
 
  private:
@@ -252,6 +267,7 @@ class ShmTransport final : public Transport {
   std::vector<bool> adopted_;  // by ring number
   std::unordered_map<ProcessId, std::unique_ptr<ShmEndpoint>> endpoints_;
   std::unordered_map<ProcessId, Cells> cells_;
+  std::unordered_map<ProcessId, Paces> paces_;
   std::unordered_map<uint64_t, uint32_t> jobs_;  // hash of the name -> local number
   Doorbell bell_;
   Address self_;
@@ -266,7 +282,10 @@ bool ShmEndpoint::waits_on(uint32_t cpu, uint64_t now) const {
 }
 
 Status ShmEndpoint::start(copy::Transfer&& transfer) {
+  const uint64_t begin = now_ns(), bytes = std::min(transfer.left(), kCopyPiece);
   const Status status = transfer.advance(kCopyPiece);
+  if (transfer.direction() == copy::Direction::write && (status == Status::ok || status == Status::again))
+    paces_.put.took(bytes, now_ns() - begin);
   if (status == Status::ok) transfer.operation().done(transfer.operation(), Status::ok);
   if (status != Status::again) return status;
   transport_.defer(std::move(transfer));
@@ -352,7 +371,7 @@ Result<Endpoint*> ShmTransport::connect(ProcessId who, const boot::Blob& blob, v
   const bool direct = caps_.get && copy::can_read(peer->pid, peer->cookie_address, peer->cookie);
   // Where more ranks share the node in another job, its rings are smaller.
   caps_.max_inline = caps_.max_buffered = std::min(caps_.max_buffered, Shape::of(peer->ring_bytes).max_payload());
-  auto endpoint = std::make_unique<ShmEndpoint>(*this, arrivals_, who, *peer, std::move(*segment), direct);
+  auto endpoint = std::make_unique<ShmEndpoint>(*this, arrivals_, who, *peer, std::move(*segment), direct, paces_with(who));
   endpoint->cookie = cookie;
   for (Inbound& in : inbound_)
     if (in.from == who) in.cookie = cookie;
@@ -376,7 +395,7 @@ void ShmTransport::adopt(Sink& sink) {
     const Shape shape = Shape::of(head_->ring_bytes);
     Cells& cells = cells_with(from);
     cells.add(Cells::Home::received_on, segment_.ring(i) + shape.cells_offset(), shape.cells);
-    inbound_.push_back({Consumer(segment_.ring(i), head_->ring_bytes, &cells), from, cookie});
+    inbound_.push_back({Consumer(segment_.ring(i), head_->ring_bytes, &cells, &paces_with(from).out), from, cookie});
   }
 }
 
@@ -455,6 +474,8 @@ Result<std::unique_ptr<Transport>> open_shm(const Site& site) {
   const size_t ranks = job.node_ranks.size();
   if (cma_variable.get() != "auto" && cma_variable.get() != "no")
     return Failure{"WEFT_SHM_CMA is " + cma_variable.get() + "; it may be auto or no"};
+  if (const std::string& wish = exchange_variable.get(); wish != "auto" && wish != "put" && wish != "ring")
+    return Failure{"WEFT_SHM_EXCHANGE is " + wish + "; it may be auto, put or ring"};
   auto bell = Doorbell::create();
   if (!bell) return bell.failure();
   const uint32_t capacity = uint32_t(std::max<size_t>(64, 2 * ranks));

@@ -40,6 +40,7 @@ SETTINGS = {
     "WEFT_PML_BURST": ("1", 15),
     "WEFT_PML_PARTITION": ("4K", 25),
     "WEFT_SHM_RING": ("16K", 15),
+    "WEFT_SHM_EXCHANGE": ("put", 25),
     "WEFT_TCP_QUEUE": ("8K", 15),
 }
 COLLECTIVES = {  # forced where they fit

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "btl/list.h"
+#include "btl/shm/pace.h"
 #include "btl/shm/segment.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/error.h"
@@ -462,6 +463,49 @@ TEST_CASE("shm: direct access can be turned off", "[shm]") {
   CHECK_FALSE(node.connect(0, 1)->can_get());
   Setting nonsense("WEFT_SHM_CMA", "perhaps");
   CHECK_FALSE(open_shm({*node.boots[0]}));
+}
+
+TEST_CASE("shm: while both send, what has taken less time is taken, and the other one is tried again", "[shm]") {
+  constexpr uint64_t kBytes = 128 << 10;
+  const auto measure = [](shm::Pace& pace, double ns_per_byte) {
+    for (int i = 0; i < 40; ++i) pace.took(kBytes, static_cast<uint64_t>(ns_per_byte * kBytes));
+  };
+  const auto writes = [](shm::Paces& paces, int of) {
+    int count = 0;
+    for (int i = 0; i < of; ++i) count += paces.put_spares();
+    return count;
+  };
+  shm::Paces paces;
+  CHECK(writes(paces, 1000) == 0);  // nothing is known
+  measure(paces.in, 0.03);
+  measure(paces.out, 0.03);
+  CHECK(writes(paces, 1000) == 0);  // the ring is fast
+  measure(paces.in, 0.07);
+  measure(paces.out, 0.05);
+  const int tried = writes(paces, 100);
+  CHECK(tried > 0);
+  CHECK(tried < 100);
+  measure(paces.put, 0.15);  // slower
+  CHECK(writes(paces, 100) == 0);
+  CHECK(writes(paces, 1 << 16) > 0);  // tried again, seldom
+  CHECK(writes(paces, 1 << 16) < 1 << 10);
+  measure(paces.put, 0.08);  // faster
+  CHECK(writes(paces, 1000) > 900);
+  CHECK(writes(paces, 1000) < 1000);  // the ring is not forgotten
+  measure(paces.in, 0.02);            // they have come near each other
+  measure(paces.out, 0.02);
+  CHECK(writes(paces, 1000) == 0);
+}
+
+TEST_CASE("shm: a copy that was interrupted does not count for much", "[shm]") {
+  shm::Pace pace;
+  for (int i = 0; i < 20; ++i) pace.took(1000, 100);
+  pace.took(1000, 1000000);
+  CHECK(pace.ns_per_byte() < 0.2);
+  int due = 0;
+  for (int i = 0; i < 80; ++i) due += pace.due(64 << 10);
+  CHECK(due == 10);
+  CHECK_FALSE(pace.due(100));
 }
 
 TEST_CASE("shm: payloads fit the rings of all who have been met", "[shm]") {

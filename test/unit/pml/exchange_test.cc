@@ -74,6 +74,34 @@ TEST_CASE("messages of every size arrive by every protocol") {
   }
 }
 
+TEST_CASE("while both send, large messages are written where that spares time, and only then") {
+  for (const bool lazy : {false, true}) {
+    std::atomic<int> written = 0;
+    run_ranks(2, {"written", {.lazy = lazy, .written = &written}}, false, [&](Rank& me) {
+      constexpr uint64_t n = 100000;
+      const int other = 1 - static_cast<int>(me.rank);
+      const auto exchange = [&](bool sends, bool receives, int tag) {
+        const auto sent = pattern(n, me.rank + 1);
+        std::vector<std::byte> got(n);
+        std::vector<pml::Request*> requests;
+        if (sends) requests.push_back(me.lane.isend(me.world, other, tag, Traffic::user, bytes(sent.data(), n)));
+        if (receives) requests.push_back(me.lane.ireceive(me.world, other, tag, Traffic::user, bytes(got.data(), n)));
+        for (pml::Request* r : requests) {
+          NEED(me.lane.wait(*r) == Status::ok);
+          NEED(r->outcome.error == 0);
+          release(r);
+        }
+        NEED(!receives || got == pattern(n, static_cast<uint64_t>(other) + 1));
+      };
+      exchange(me.rank == 0, me.rank == 1, 1);
+      exchange(me.rank == 1, me.rank == 0, 2);
+      NEED(written == 0);
+      for (int round = 0; round < 20; ++round) exchange(true, true, 3);
+    });
+    CHECK(written > 0);
+  }
+}
+
 namespace {
 
 /// A vector type made of blocks of bytes: `block` of every `stride`.

@@ -1,6 +1,7 @@
 // A transport between threads of one test, whose abilities can be set: limits, zero copy, get, disorder, a full wire.
 #pragma once
 
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -22,7 +23,9 @@ struct Abilities {
   bool ordered = true;  ///< false: messages of one sender overtake each other
   size_t room = 64;     ///< messages a mailbox takes before senders hear `again`
   bool get_fails = false;
-  bool lazy = false;  ///< zero-copy operations and reads complete in a later poll
+  bool lazy = false;  ///< zero-copy operations, reads and writes complete in a later poll
+  std::atomic<int>* written =
+      nullptr;  ///< not null: while both send, it had better be written (Endpoint::put_spares()); how often that was done
 };
 
 struct Parcel {
@@ -51,7 +54,9 @@ class ThreadTransport final : public btl::Transport {
     caps_.max_inline = a.max_inline;
     caps_.max_buffered = a.max_buffered;
     caps_.zcopy = a.zcopy;
-    caps_.get = a.get;
+    caps_.get = a.get || a.written;
+    caps_.put = a.written;
+    if (a.written) caps_.get_from = ~uint64_t{0};
     caps_.ordered = a.ordered;
     caps_.same_node = true;
   }
@@ -102,14 +107,14 @@ class ThreadTransport final : public btl::Transport {
       if (h.length > transport_.caps_.max_inline) abort();
       std::vector<std::byte> copy(h.length);
       if (h.length) memcpy(copy.data(), payload, h.length);
-      return put(h, std::move(copy));
+      return mail(h, std::move(copy));
     }
     Status send(const btl::Header& h, type::Cursor& cursor) override {
       if (h.length > transport_.caps_.max_buffered) abort();
       std::vector<std::byte> copy(h.length);
       type::Cursor ahead = cursor;
       if (ahead.pack(copy.data(), h.length) != h.length) abort();
-      const Status status = put(h, std::move(copy));
+      const Status status = mail(h, std::move(copy));
       if (status == Status::ok) cursor = ahead;
       return status;
     }
@@ -120,7 +125,7 @@ class ThreadTransport final : public btl::Transport {
         copy.insert(copy.end(), at, at + run.iov_len);
       }
       if (copy.size() != h.length) abort();
-      const Status status = put(h, std::move(copy));
+      const Status status = mail(h, std::move(copy));
       if (status == Status::ok) transport_.complete(op);
       return status;
     }
@@ -135,10 +140,22 @@ class ThreadTransport final : public btl::Transport {
       transport_.complete(op);
       return Status::ok;
     }
+    Status put(const btl::Region& remote, uint64_t offset, std::span<const iovec> local, btl::Operation& op) override {
+      auto* at = reinterpret_cast<std::byte*>(remote.address + offset);
+      for (const iovec& run : local) {
+        if (at + run.iov_len > reinterpret_cast<std::byte*>(remote.address + remote.length)) abort();
+        memcpy(at, run.iov_base, run.iov_len);
+        at += run.iov_len;
+      }
+      ++*transport_.post_->abilities.written;
+      transport_.complete(op);
+      return Status::ok;
+    }
+    bool put_spares() override { return transport_.post_->abilities.written; }
     std::string describe() const override { return "thread " + std::to_string(to_); }
 
    private:
-    Status put(const btl::Header& h, std::vector<std::byte> payload) {
+    Status mail(const btl::Header& h, std::vector<std::byte> payload) {
       Post::Box& box = transport_.post_->boxes[to_];
       std::lock_guard hold(box.lock);
       if (box.dead) return Status::peer_failed;
