@@ -165,10 +165,23 @@ uint64_t given_bytes(const Agreed& a) {
   return to_each ? a.bytes * static_cast<uint64_t>(a.size) : a.bytes;
 }
 
+/// Lines that a rank looks at which it would not by a tree of messages: these come at the same time, so that up to some of them are sooner.
+uint64_t lines_looked_at(const Agreed& a) {
+  switch (a.pattern) {
+    case Pattern::allgather:
+    case Pattern::alltoall:
+    case Pattern::gather:
+    case Pattern::scatter: return 0;
+    default: return static_cast<uint64_t>(a.size) * node::Board::lines(a.bytes);
+  }
+}
+constexpr uint64_t kMostLines = 64;
+
 }  // namespace
 
 bool TeamState::is_short(const Call& c, const Agreed& a) {
   if (node_state_ != Node::ready || a.uneven || a.ordered || given_bytes(a) > node::Board::most || !node_fits(c, a)) return false;
+  if (node_->roomy() && lines_looked_at(a) > kMostLines) return false;
   return is_plain(c) && (a.bytes > 0 || a.pattern == Pattern::barrier) && node_wanted(a);
 }
 

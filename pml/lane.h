@@ -676,7 +676,7 @@ class Lane final : private btl::Sink {
   bool any_failed_ = false;
   bool crowded_ = false;
   Rover rover_;
-  Patience patience_{16, 300};          // rounds of waits on a crowded node
+  Patience patience_{2, 300, 2};        // rounds of waits on a crowded node
   std::atomic<bool> gathering_{false};  // there are wires that can hold messages back; read without the lock
   bool closed_ = false;
 };

@@ -10,19 +10,19 @@ namespace weft::pml {
 /// pay, to learn whether it would help again.
 class Patience {
  public:
-  /// Looks: at least so many, at most so many.
-  constexpr Patience(int least, int most) : least_(least), most_(most), now_(least) {}
+  /// Looks: at least so many, at most so many; one part of `parts` fewer after each wait in which they were in vain.
+  constexpr Patience(int least, int most, int parts = 4) : least_(least), most_(most), parts_(parts), now_(least) {}
 
   /// Looks that should be made before leaving, from now on.
   int looks() { return ++waits_ % kTryEvery == 0 ? most_ : now_; }
   /// What was waited for came after so many looks.
   void helped(int used) { now_ = std::clamp(2 * used, now_, most_); }
   /// All looks were in vain.
-  void failed() { now_ = std::max(least_, now_ - (now_ + 3) / 4); }
+  void failed() { now_ = std::max(least_, now_ - (now_ + parts_ - 1) / parts_); }
 
  private:
   static constexpr unsigned kTryEvery = 64;  // waits
-  int least_, most_;
+  int least_, most_, parts_;
   int now_;
   unsigned waits_ = 0;
 };

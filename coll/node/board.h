@@ -46,6 +46,9 @@ class Board final : private pml::Watch {
   }
   static size_t bytes(uint32_t ranks) { return ranks * (sizeof(Progress) + kSlots * sizeof(Slot)); }
 
+  /// Cache lines that so many given bytes come in.
+  static uint64_t lines(uint64_t given) { return (sizeof(Slot) - most + given + 63) / 64; }
+
   void post(Note&);
   /// What a rank gives to this collective, while it is being taken.
   const std::byte* shown(uint32_t rank, uint64_t number) { return slot(rank, number).data; }

@@ -45,6 +45,13 @@ TEST_CASE("patience: as many looks as have helped lately, and now and then as ma
   }
   CHECK(all + few == 1000);
   CHECK((all > 5 && all < 50));
+
+  pml::Patience hasty(1, 100, 2);
+  hasty.helped(40);
+  hasty.failed();
+  CHECK(hasty.looks() == 40);
+  for (int i = 0; i < 6; ++i) hasty.failed();
+  CHECK(hasty.looks() == 1);
 }
 
 // A matched probe takes its message when it says that there is one.
