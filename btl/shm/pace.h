@@ -9,8 +9,8 @@ namespace weft::btl::shm {
 /// Nanoseconds a byte of one kind of copy: the best of a few, then a mean of the latest ones.
 class Pace {
  public:
-  /// Shall this copy be timed? One in some is.
-  bool due(uint64_t bytes) { return bytes >= kLeast && ++asked_ % kEvery == 0; }
+  /// Shall this copy be timed? One in some is: that costs as much as copying a KiB.
+  bool due(uint64_t bytes) { return bytes >= kLeast && ++asked_ % (known() ? kEvery : kEveryAtFirst) == 0; }
   void took(uint64_t bytes, uint64_t ns) {
     const double now = static_cast<double>(ns) / static_cast<double>(bytes);
     if (known())
@@ -22,7 +22,7 @@ class Pace {
   double ns_per_byte() const { return mean_ns_; }
 
  private:
-  static constexpr uint64_t kLeast = 16 << 10, kEvery = 8;
+  static constexpr uint64_t kLeast = 16 << 10, kEveryAtFirst = 2, kEvery = 16;
   static constexpr uint32_t kFew = 6;
   static constexpr double kMostAtOnce = 3, kOf = 8;
   double mean_ns_ = 0;

@@ -380,6 +380,13 @@ class Consumer {
     else
       copy_out(to, from, n);
   }
+  /// take_part(), timed now and then.
+  void take_piece(std::byte* to, std::byte* from, size_t n) const {
+    const bool timed = pace_ && pace_->due(n);
+    const uint64_t begin = timed ? now_ns() : 0;
+    take_part(to, from, n);
+    if (timed) pace_->took(n, now_ns() - begin);
+  }
   /// Copies what has been added to a payload to where it belongs. True when that was the rest, and the message is delivered.
   template <class Deliver, class Land>
   [[gnu::noinline]] bool take_growing(const Header& now, Deliver& deliver, Land& land) {
@@ -392,7 +399,7 @@ class Consumer {
     growing_ = !whole;
     if (begins ? !whole : growth_.landing != nullptr) growth_.landing = land(h);  // each time: the receive may have ended
     if (growth_.landing) {
-      take_part(growth_.landing + growth_.copied, payload_ + growth_.copied, there - growth_.copied);
+      take_piece(growth_.landing + growth_.copied, payload_ + growth_.copied, there - growth_.copied);
       growth_.copied = there;
     }
     if (!whole) return false;

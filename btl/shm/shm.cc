@@ -169,7 +169,7 @@ class ShmEndpoint final : public Endpoint {
  private:
   template <class Write>
   [[gnu::noinline]] Status push(const Header& h, Write&& write) {
-    const bool goes_alone = alone(h), timed = !goes_alone && paces_.in.due(h.length);
+    const bool goes_alone = alone(h), timed = paces_.in.due(h.length);
     const uint64_t begin = timed ? now_ns() : 0;
     if (!producer_.push(h, goes_alone, streams_, write)) [[unlikely]] {
       if (const Status status = no_room(); status != Status::ok) return status;
