@@ -360,7 +360,7 @@ int start(TeamState& s, const Call& c, pml::Request** request) {
   const Agreed a = agree(s, c);
   record(s, c, a);
   if (!s.is_short(c, a)) return make_operation(s, c, a, false, request);
-  start_short(s, c, a, request);
+  *request = start_short(s, c, a);
   return MPI_SUCCESS;
 }
 

@@ -101,8 +101,7 @@ pml::Buffer ShortOperation::given() const {
       lay_out(out, c, static_cast<int32_t>(size_));
       return out.at(static_cast<int32_t>(rank_), 1);
     case Pattern::alltoall:
-      lay_out(out, c, static_cast<int32_t>(size_));
-      if (!c.in_place) lay_in(out, c, static_cast<int32_t>(size_));
+      (c.in_place ? lay_out : lay_in)(out, c, static_cast<int32_t>(size_));
       return out.at(0, static_cast<int32_t>(size_));
     default: break;
   }
@@ -185,12 +184,12 @@ bool TeamState::is_short(const Call& c, const Agreed& a) {
   return is_plain(c) && (a.bytes > 0 || a.pattern == Pattern::barrier) && node_wanted(a);
 }
 
-void start_short(TeamState& s, const Call& c, const Agreed& a, pml::Request** request) {
+pml::Request* start_short(TeamState& s, const Call& c, const Agreed& a) {
   ShortOperation* const o = pool().make(s, c, a);
   if (Ledger* const ledger = s.ledger()) [[unlikely]]
     ledger->note(s.line_of(c, a, Ledger::Form::nonblocking, true), a.bytes, {});
   o->begin();
-  *request = o;
+  return o;
 }
 
 }  // namespace weft::coll

@@ -156,7 +156,7 @@ int32_t array_length(const TeamState&, const Call&);
 bool is_plain(const Call&);
 
 /// A nonblocking operation that is_short().
-void start_short(TeamState&, const Call&, const Agreed&, pml::Request** request);
+pml::Request* start_short(TeamState&, const Call&, const Agreed&);
 
 /// A nonblocking or persistent operation.
 int make_operation(TeamState&, const Call&, const Agreed&, bool persistent, pml::Request** request);

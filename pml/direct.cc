@@ -24,6 +24,9 @@ Place place_of(const Bulkwork& bulk, size_t way, uint64_t offset) {
   return {*region, offset};
 }
 
+/// Can the sender write to where the data belongs?
+bool takes_writes(const Transfer& t, const auto& way) { return t.base && way.caps->put && way.endpoint->can_put(); }
+
 }  // namespace
 
 // Own memory
@@ -107,14 +110,12 @@ size_t Lane::open_ways(Transfer& t, std::array<Outlet, kMaxStripes>& out) {
 }
 
 /// Shall the receiver rather let the sender write?
-bool Lane::better_written(const Transfer& t, const Outlet& way) {
-  return t.base && way.caps->put && way.endpoint->can_put() && t.bulk->total >= way.caps->put_from;
-}
+bool Lane::better_written(const Transfer& t, const Outlet& way) { return takes_writes(t, way) && t.bulk->total >= way.caps->put_from; }
 
 /// Or rather than send, as both sides have much to do?
 bool Lane::spared_if_written(const Transfer& t) const {
-  const Way* way = owed_ > 0 && t.base && !t.peer->rails ? reading_way(*t.peer) : nullptr;
-  return way && way->caps->put && way->endpoint->can_put() && way->endpoint->put_spares();
+  const Way* way = owed_ > 0 && !t.peer->rails ? reading_way(*t.peer) : nullptr;
+  return way && takes_writes(t, *way) && way->endpoint->put_spares();
 }
 
 /// Issues reads or writes until the ways are full or nothing is left.

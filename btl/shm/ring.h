@@ -327,7 +327,7 @@ class Consumer {
         return false;
       }
       if (!(word & kGrowsBit))
-        pace_ && pace_->due(length) ? pass_timed(h, deliver, land) : pass(h, deliver, land);
+        timed(length, [&] { pass(h, deliver, land); });
       else if (!take_growing(h, deliver, land))
         return false;
       leave();
@@ -343,12 +343,6 @@ class Consumer {
     std::byte* const to = touching_pays && h.length >= kTouchesFrom ? land(h) : nullptr;
     if (to) take_part(to, payload_, h.length);
     deliver(h, to ? to : payload_);
-  }
-  template <class Deliver, class Land>
-  [[gnu::noinline]] void pass_timed(const Header& h, Deliver& deliver, Land& land) {
-    const uint64_t begin = now_ns();
-    pass(h, deliver, land);
-    pace_->took(h.length, now_ns() - begin);
   }
   /// Finds a longer payload; false: no Producer would put it there.
   bool locate(const Slot& slot, uint32_t word, uint32_t length) {
@@ -380,12 +374,14 @@ class Consumer {
     else
       copy_out(to, from, n);
   }
-  /// take_part(), timed now and then.
-  void take_piece(std::byte* to, std::byte* from, size_t n) const {
-    const bool timed = pace_ && pace_->due(n);
-    const uint64_t begin = timed ? now_ns() : 0;
-    take_part(to, from, n);
-    if (timed) pace_->took(n, now_ns() - begin);
+  /// Times what copies so many bytes, now and then.
+  template <class Copy>
+  void timed(size_t bytes, Copy&& copy) const {
+    const bool due = pace_ && pace_->due(bytes);
+    const uint64_t begin = due ? now_ns() : 0;
+    copy();
+    if (due) [[unlikely]]
+      pace_->took(bytes, now_ns() - begin);
   }
   /// Copies what has been added to a payload to where it belongs. True when that was the rest, and the message is delivered.
   template <class Deliver, class Land>
@@ -399,7 +395,8 @@ class Consumer {
     growing_ = !whole;
     if (begins ? !whole : growth_.landing != nullptr) growth_.landing = land(h);  // each time: the receive may have ended
     if (growth_.landing) {
-      take_piece(growth_.landing + growth_.copied, payload_ + growth_.copied, there - growth_.copied);
+      const uint32_t from = growth_.copied, added = there - from;
+      timed(added, [&] { take_part(growth_.landing + from, payload_ + from, added); });
       growth_.copied = there;
     }
     if (!whole) return false;

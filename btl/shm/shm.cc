@@ -282,10 +282,10 @@ bool ShmEndpoint::waits_on(uint32_t cpu, uint64_t now) const {
 }
 
 Status ShmEndpoint::start(copy::Transfer&& transfer) {
-  const uint64_t begin = now_ns(), bytes = std::min(transfer.left(), kCopyPiece);
+  const bool timed = transfer.direction() == copy::Direction::write;
+  const uint64_t begin = timed ? now_ns() : 0, bytes = std::min(transfer.left(), kCopyPiece);
   const Status status = transfer.advance(kCopyPiece);
-  if (transfer.direction() == copy::Direction::write && (status == Status::ok || status == Status::again))
-    paces_.put.took(bytes, now_ns() - begin);
+  if (timed && (status == Status::ok || status == Status::again)) paces_.put.took(bytes, now_ns() - begin);
   if (status == Status::ok) transfer.operation().done(transfer.operation(), Status::ok);
   if (status != Status::again) return status;
   transport_.defer(std::move(transfer));

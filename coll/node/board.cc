@@ -21,6 +21,7 @@ bool Board::is_free(uint64_t number) {
   return all_taken_ >= number - kSlots;
 }
 
+/// Has this rank shown its part, or could it now?
 bool Board::give(Note& note) {
   if (note.given_) return true;
   if (!is_free(note.number_)) return false;
@@ -30,8 +31,8 @@ bool Board::give(Note& note) {
   return note.given_ = true;
 }
 
+/// Do all show what is to be taken?
 bool Board::ready(Note& note) {
-  if (!give(note)) return false;
   while (note.first_ < note.last_ && slot(note.last_ - 1, note.number_).number.load(std::memory_order_acquire) == note.number_)
     --note.last_;
   return note.first_ == note.last_;
@@ -39,7 +40,7 @@ bool Board::ready(Note& note) {
 
 void Board::post(Note& note) {
   note.number_ = ++posted_;
-  if (ready(note)) {
+  if (give(note) && ready(note)) {
     note.take();
     tell();
     return note.done();
@@ -59,9 +60,7 @@ int Board::take_all() {
       note->take();
       put_away(before, *note);
       ++taken;
-      const bool last = !first_;
-      note->done();
-      if (last) break;
+      note->done();  // behind the last one there is nothing to look at any more
     } else {
       before = note;
     }

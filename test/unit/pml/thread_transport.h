@@ -24,8 +24,8 @@ struct Abilities {
   size_t room = 64;     ///< messages a mailbox takes before senders hear `again`
   bool get_fails = false;
   bool lazy = false;  ///< zero-copy operations, reads and writes complete in a later poll
-  std::atomic<int>* written =
-      nullptr;  ///< not null: while both send, it had better be written (Endpoint::put_spares()); how often that was done
+  /// Not null: while both send, it had better be written (Endpoint::put_spares()); how often that was done.
+  std::atomic<int>* written = nullptr;
 };
 
 struct Parcel {
