@@ -55,6 +55,7 @@ struct Caps {
   uint64_t put_from = ~uint64_t{0};  ///< bytes from which put() is faster than get(), though it costs a message more
   bool ordered = true;               ///< messages of one endpoint arrive in the order sent
   bool same_node = false;            ///< reaches processes of this node only
+  bool polls_memory = false;         ///< poll() makes no system call, so that each round of progress can do it
   bool revives = false;              ///< a way that was lost or cut can be connected again
   bool gathers = false;              ///< several messages cost less together than one by one: gather() holds them back
   bool light = false;                ///< costs little enough to be there several times in a process, once for each lane

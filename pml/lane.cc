@@ -153,7 +153,7 @@ Lane::Lane(boot::Bootstrap& boot, bool threads, std::vector<std::unique_ptr<btl:
     wire->name = wire_name(caps.name);
     wire->number = static_cast<uint32_t>(wires_.size());
     wire->self = !strcmp(caps.name, "self");
-    wire->cheap = caps.same_node;
+    wire->cheap = caps.polls_memory;
     wires_.push_back(std::move(wire));
   }
   resident_ = take_transfer(RequestKind::receive);

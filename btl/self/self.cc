@@ -24,7 +24,7 @@ class SelfTransport final : public Transport, Endpoint {
     caps_.name = "self";
     caps_.max_inline = caps_.max_buffered = shm::Shape::of(kRingBytes).max_payload();
     caps_.get = caps_.put = true;
-    caps_.same_node = caps_.light = true;
+    caps_.same_node = caps_.polls_memory = caps_.light = true;
     caps_.alpha_ns = 30;  // estimates
     caps_.beta_ns_per_byte = 0.05;
   }

@@ -347,7 +347,7 @@ ShmTransport::ShmTransport(const boot::Job& job, Segment segment, Doorbell bell)
   caps_.max_inline = caps_.max_buffered = Shape::of(head_->ring_bytes).max_payload();
   caps_.get = caps_.put = cma_variable.get() != "no";
   caps_.get_from = get_from(topo::crowded(job.node_ranks.size(), job.cpus));
-  caps_.same_node = caps_.light = true;
+  caps_.same_node = caps_.polls_memory = caps_.light = true;
   caps_.alpha_ns = 200;  // estimates, not measured here
   caps_.beta_ns_per_byte = 0.04;
 }

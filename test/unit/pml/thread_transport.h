@@ -58,7 +58,7 @@ class ThreadTransport final : public btl::Transport {
     caps_.put = a.written;
     if (a.written) caps_.get_from = ~uint64_t{0};
     caps_.ordered = a.ordered;
-    caps_.same_node = true;
+    caps_.same_node = caps_.polls_memory = true;
   }
   const btl::Caps& caps() const override { return caps_; }
   boot::Blob address() const override { return {}; }
