@@ -1,13 +1,15 @@
 // A single-producer single-consumer queue of messages in shared memory: the wire of btl/shm and btl/self.
 //
-// A ring is a row of slots, one cache line each, and an area for longer payloads. A message takes exactly one slot: header and
-// up to 40 bytes of payload. Longer payloads lie contiguously in the bulk area, in the order of the slots, so that both sides
-// compute where from the lengths alone. A slot's length word is stored last and carries the phase of its lap in the top bit: the
-// consumer polls that one word, nothing has to be cleared, and no index is shared on the way of a message. The consumer reports
-// what it has freed in a line of its own, which the producer reads only when it believes the ring to be full, or is about to take more of
-// the area into use: if there is room at the beginning, short payloads wrap early, so that they go through few lines, which stay in caches.
-// Long ones go through all of it, so that the consumer's cache has let go of lines by the time they are written again; or through cells
-// (cells.h), which both sides write in turns.
+// A ring is slots, one cache line each, and an area for longer payloads. A message takes one slot: header and up to 40 bytes of payload. Up
+// to some 1000 bytes go on through the next slots, a row of them, as long as an eighth of all slots stays free: whoever sends one after the
+// other writes line after line then, and claims those that come. Longer payloads, and others that find no row, lie contiguously in the bulk
+// area, in the order of the slots, so that both sides compute where from the lengths alone. A slot's length word is stored last and carries
+// the phase of its lap in the top bit: the consumer polls that one word, and no index is shared on the way of a message. Only the words in
+// a row have to be put back, by the consumer, as payload stood there. It reports what it has freed in a line of its own, which the producer
+// reads only when it believes the ring to be full, or is about to take more of the area into use: if there is room at the beginning,
+// payloads that a row could hold wrap early, so that they go through few lines, which stay in caches. Long ones go through all of it, so
+// that the consumer's cache has let go of lines by the time they are written again; or through cells (cells.h), which both sides write in
+// turns.
 //
 // A payload of some KiB grows before the consumer's eyes: its slot is stored first, then the payload piece by piece, each counted in a line
 // of the producer's. So the consumer, who knows by then where it belongs, copies one piece out while the next is copied in.
@@ -31,16 +33,18 @@ namespace weft::btl::shm {
 
 constexpr size_t kLine = 64;
 constexpr uint32_t kSlotPayload = 40;
+constexpr uint32_t kRowPayload = kSlotPayload + 16 * uint32_t{kLine};  ///< most that a row of slots holds
 constexpr uint32_t kPhaseBit = 1u << 31;
-constexpr uint32_t kGrowsBit = 1u << 30;              ///< the payload follows its slot
-constexpr uint32_t kWrapBit = 1u << 29;               ///< the payload lies at the beginning of the area: what is behind is left out
-constexpr uint32_t kCellBit = 1u << 28;               ///< the payload lies in the cell that the slot names
-constexpr uint32_t kBrief = 256;                      ///< payloads of which many lie in a page
-constexpr uint32_t kPage = 4096, kWiden = 192 << 10;  ///< the area is taken into use by so much, for brief and other payloads
+constexpr uint32_t kGrowsBit = 1u << 30;  ///< the payload follows its slot
+constexpr uint32_t kWrapBit = 1u << 29;   ///< the payload lies at the beginning of the area: what is behind is left out
+constexpr uint32_t kCellBit = 1u << 28;   ///< the payload lies in the cell that the slot names
+constexpr uint32_t kRowBit = 1u << 27;    ///< the payload goes on through the next slots
+constexpr uint32_t kLengthMask = kRowBit - 1;
+constexpr uint32_t kPage = 4096, kWiden = 192 << 10;  ///< the area is taken into use by so much, for payloads of rows and others
 constexpr uint32_t kMostSlots = 512;                  ///< lines that both caches keep
 constexpr uint32_t kGrowsFrom = 32 << 10;             ///< payloads that grow are no shorter
 constexpr uint32_t kClaimed = 6;                      ///< who writes slots claims the one so far ahead: as many pass while a line comes
-constexpr uint32_t kCellFrom = 512;                   ///< payloads for which a cell is worth it
+constexpr uint32_t kCellFrom = 200;                   ///< payloads for which a cell is worth it
 constexpr uint32_t kTouchesFrom = 1024;               ///< payloads for which it pays to ask where they belong, to copy them here
 constexpr uint32_t kPieceFrom = 4 << 10, kPiece = 16 << 10;  ///< by so much at a time: half of what is there already, within these
 
@@ -55,6 +59,8 @@ struct alignas(kLine) Slot {
   uint8_t flags;
   std::byte payload[kSlotPayload];
 };
+/// A slot's payload, which may go on through the next ones.
+inline std::byte* payload_of(Slot& slot) { return reinterpret_cast<std::byte*>(&slot) + offsetof(Slot, payload); }
 static_assert(sizeof(Slot) == kLine && offsetof(Slot, word) == offsetof(Header, length) && offsetof(Slot, payload) == sizeof(Header));
 static_assert(std::atomic<uint32_t>::is_always_lock_free && std::atomic<uint64_t>::is_always_lock_free);
 
@@ -84,10 +90,17 @@ struct Shape {
     const uint32_t cells = std::min(Cells::kMost, bytes / 3 / Cells::kBytes);
     return {slots, bulk_offset, bytes - bulk_offset - cells * Cells::kBytes, cells};
   }
+  /// Do so many slots lie in a row from there on?
+  constexpr bool in_a_row(uint64_t index, uint32_t count) const { return (index & (slots - 1)) + count <= slots; }
   constexpr uint32_t cells_offset() const { return bulk_offset + bulk_bytes; }
   /// Largest payload: several must fit, so that senders who run ahead do not wait for each.
   constexpr uint32_t max_payload() const { return std::bit_floor(bulk_bytes / 3); }
 };
+
+/// Slots of a row for so many bytes.
+constexpr uint32_t row_for(uint32_t length) {
+  return length <= kSlotPayload ? 1 : 1 + (length - kSlotPayload + uint32_t{kLine} - 1) / uint32_t{kLine};
+}
 
 /// Where payloads lie in the bulk area. Both sides keep one and feed it the same lengths.
 class Placement {
@@ -150,23 +163,39 @@ class Producer {
   /// far CPUs 0.38 instead of 0.30 us).
   template <class Write>
   bool push(const Header& h, bool alone, bool streams, Write&& write) {
-    if (tail_ == limit_ && !refresh()) [[unlikely]]
+    if (tail_ == limit_ && refresh() == 0) [[unlikely]]
       return false;
-    if (h.length > kSlotPayload) return push_long(h, alone, streams, write);
-    fill(h, streams, write);
-    return true;
+    if (h.length <= kSlotPayload) return fill(h, streams, write);
+    const uint32_t row = row_at_hand(h.length);
+    return row ? fill_row(h, row, streams, write) : push_long(h, alone, write);
   }
-  /// For payloads that slots hold. False: this one is longer, or the ring was full when that was looked at last; nothing was written.
+  /// For payloads that a slot holds. False: this one is longer, or the ring was full when that was looked at last; nothing was written.
   bool push_short(const Header& h, bool streams, const void* payload) {
-    if (h.length > kSlotPayload || tail_ == limit_) [[unlikely]]
-      return false;
-    fill(h, streams, [payload](std::byte* to, uint32_t, uint32_t n) { copy_short(to, payload, n); });
-    return true;
+    return h.length <= kSlotPayload && tail_ != limit_ &&
+           fill(h, streams, [payload](std::byte* to, uint32_t, uint32_t n) { copy_short(to, payload, n); });
+  }
+
+  /// For longer payloads that a row of slots holds. False: there is none for it; nothing was written.
+  bool push_row(const Header& h, bool streams, const void* payload) {
+    const uint32_t row = row_at_hand(h.length);
+    return row > 0 && fill_row(h, row, streams, [payload](std::byte* to, uint32_t, uint32_t n) { copy_few(to, payload, n); });
   }
 
   bool attached() const { return slots_ != nullptr; }
 
  private:
+  bool takes_cell(uint32_t length) const { return length >= kCellFrom && length <= Cells::kBytes && cells_ && cells_->any(); }
+  /// Slots that a payload is to go into, which are free; 0: it had better lie elsewhere.
+  uint32_t row_at_hand(uint32_t length) {
+    const uint32_t row = row_for(length);
+    if (row == 1 || length > kRowPayload || !shape_.in_a_row(tail_, row) || takes_cell(length)) return 0;
+    const uint32_t kept = row + shape_.slots / 8;
+    if (limit_ - tail_ >= kept) [[likely]]
+      return row;
+    if (static_cast<int32_t>(static_cast<uint32_t>(tail_) - ask_again_) < 0) return 0;
+    ask_again_ = static_cast<uint32_t>(tail_) + shape_.slots / 16;
+    return refresh() >= kept ? row : 0;
+  }
   uint32_t phase(uint64_t index) const { return index & shape_.slots ? 0 : kPhaseBit; }
   void store(Slot& slot, const Header& h, uint32_t word) {
     slot.context = h.context;
@@ -178,27 +207,30 @@ class Producer {
     slot.word.store(word | phase(tail_), std::memory_order_release);
   }
   template <class Write>
-  void fill(const Header& h, bool streams, Write&& write) {
+  bool fill(const Header& h, bool streams, Write&& write) {
     Slot& slot = slots_[tail_ & (shape_.slots - 1)];
     write(slot.payload, 0, h.length);
     store(slot, h, h.length);
-    if (streams) claim_slot();
+    if (streams) claim_line(&slots_[(tail_ + kClaimed) & (shape_.slots - 1)]);
     ++tail_;
-  }
-  void claim_slot() const { claim_line(&slots_[(tail_ + kClaimed) & (shape_.slots - 1)]); }
-  /// The lines of a payload like the one that lies there, some messages later.
-  void claim_payload(const Placement::Place& place) const {
-    const uint32_t from = place.offset + kClaimed * place.taken;
-    if (from + place.taken > touched_) return;
-    for (uint32_t i = 0; i < place.taken; i += uint32_t{kLine}) claim_line(bulk_ + from + i);
+    return true;
   }
   template <class Write>
-  bool push_long(const Header& h, bool alone, bool streams, Write& write) {
+  bool fill_row(const Header& h, uint32_t row, bool streams, Write&& write) {
+    Slot& slot = slots_[tail_ & (shape_.slots - 1)];
+    write(payload_of(slot), 0, h.length);
+    store(slot, h, h.length | kRowBit);
+    for (uint32_t i = 0; streams && i < row; ++i) claim_line(&slots_[(tail_ + row * kClaimed + i) & (shape_.slots - 1)]);
+    tail_ += row;
+    return true;
+  }
+  template <class Write>
+  bool push_long(const Header& h, bool alone, Write& write) {
     Slot& slot = slots_[tail_ & (shape_.slots - 1)];
     uint32_t word = h.length;
     std::byte* to = nullptr;
     Placement::Place place{};
-    if (h.length >= kCellFrom && h.length <= Cells::kBytes && cells_ && cells_->any()) {
+    if (takes_cell(h.length)) {
       const uint8_t cell = cells_->take();
       slot.payload[0] = std::byte{cell};
       word |= kCellBit;
@@ -214,10 +246,6 @@ class Producer {
     } else {
       write(to, 0, h.length);
       store(slot, h, word);
-    }
-    if (streams && place.taken > 0 && place.taken <= kBrief) {
-      claim_slot();
-      claim_payload(place);
     }
     ++tail_;
     return true;
@@ -245,24 +273,25 @@ class Producer {
     }
   }
   /// The area is about to be taken into use further than before. True if the payload had better lie at its beginning, where there is room
-  /// by now, and for one more like it, as what is left out counts until the consumer has passed it. Those that are not brief go on: lines
-  /// that the consumer's cache has let go of are written sooner. Streams of brief ones, which would touch many pages in vain, go on up to
+  /// by now, and for one more like it, as what is left out counts until the consumer has passed it. Those that no row could hold go on:
+  /// lines that the consumer's cache has let go of are written sooner. Streams of others, which would touch many pages in vain, go on up to
   /// kWiden.
   [[gnu::noinline]] bool wraps_early(const Placement::Place& place) {
     refresh();
     const uint64_t under_way = placement_.total() + shape_.bulk_bytes - bulk_limit_;
-    const bool goes_on = place.taken > kBrief || (under_way > 0 && place.next <= kWiden);
+    const bool goes_on = place.taken > kRowPayload || (under_way > 0 && place.next <= kWiden);
     if (!goes_on && under_way + 2 * place.taken <= placement_.offset()) return true;
-    const uint32_t step = place.taken <= kBrief ? kPage : kWiden, before = touched_;
+    const uint32_t step = place.taken <= kRowPayload ? kPage : kWiden, before = touched_;
     touched_ = std::max(touched_, std::min(shape_.bulk_bytes, (place.next + step - 1) / step * step));
     if (touched_ > before + kPage) populate(bulk_ + before, touched_ - before);
     return false;
   }
-  bool refresh() {
-    if (!freed_) return false;
+  /// Slots that are free.
+  uint64_t refresh() {
+    if (!freed_) return 0;
     limit_ = freed_->slots.load(std::memory_order_acquire) + shape_.slots;
     bulk_limit_ = freed_->bulk.load(std::memory_order_acquire) + shape_.bulk_bytes;
-    return tail_ != limit_;
+    return limit_ - tail_;
   }
 
   Shape shape_{};
@@ -272,7 +301,8 @@ class Producer {
   std::byte* bulk_ = nullptr;
   Cells* cells_ = nullptr;
   Placement placement_{0};
-  uint32_t touched_ = 0;  // bytes of the bulk area in use so far
+  uint32_t touched_ = 0;    // bytes of the bulk area in use so far
+  uint32_t ask_again_ = 0;  // at this place (modulo 2^32) whether there are slots for rows
   uint64_t tail_ = 0;
   uint64_t grown_bytes_ = 0;
   uint64_t limit_ = 0;
@@ -313,14 +343,18 @@ class Consumer {
     Slot& slot = slots_[head_ & (shape_.slots - 1)];
     const uint32_t word = slot.word.load(std::memory_order_acquire);
     if ((word & kPhaseBit) != phase()) {
-      // Else a short payload would come after its slot, not with it. In a page not yet touched there is nothing to be had.
-      if (placement_.offset() % kPage != 0) __builtin_prefetch(bulk_ + placement_.offset());
+      __builtin_prefetch(&slot + 1);  // else a short payload's second line would come after its first
       return false;
     }
-    const uint32_t length = word & (kCellBit - 1);
+    const uint32_t length = word & kLengthMask;
     const Header h{slot.context, slot.tag, slot.source, length, slot.sequence, slot.kind, slot.flags};
     if (length <= kSlotPayload) {
       deliver(h, slot.payload);
+    } else if ((word & kRowBit) && !growing_) {
+      if (!take_row(h, deliver)) [[unlikely]] {
+        broken();
+        return false;
+      }
     } else {
       if (growing_ ? !(word & kGrowsBit) : !locate(slot, word, length)) [[unlikely]] {
         broken();
@@ -337,6 +371,15 @@ class Consumer {
     return true;
   }
 
+  /// The words of the other slots are left as if this lap had passed them one by one. False: no Producer would write such a row.
+  template <class Deliver>
+  [[gnu::noinline]] bool take_row(const Header& h, Deliver& deliver) {
+    uint32_t row = row_for(h.length);
+    if (!shape_.in_a_row(head_, row)) return false;
+    deliver(h, payload_of(slots_[head_ & (shape_.slots - 1)]));
+    while (--row > 0) slots_[++head_ & (shape_.slots - 1)].word.store(phase(), std::memory_order_relaxed);
+    return true;
+  }
   /// Delivers a longer message that is complete.
   template <class Deliver, class Land>
   void pass(const Header& h, Deliver& deliver, Land& land) {

@@ -132,9 +132,7 @@ class ShmEndpoint final : public Endpoint {
     note_pace();
     if (producer_.push_short(h, streams_, payload)) [[likely]]
       return tell();
-    return push(h, [payload](std::byte* to, uint32_t from, uint32_t n) {
-      if (n) copy_long(to, static_cast<const std::byte*>(payload) + from, n);  // of no data there may be no address
-    });
+    return push_longer(h, payload);
   }
   Status send(const Header& h, type::Cursor& cursor) override {
     if (cursor.contiguous()) {
@@ -178,6 +176,12 @@ class ShmEndpoint final : public Endpoint {
     if (timed) [[unlikely]]
       paces_.in.took(h.length, now_ns() - begin);
     return tell();
+  }
+  [[gnu::noinline]] Status push_longer(const Header& h, const void* payload) {
+    if (producer_.push_row(h, streams_, payload)) return tell();
+    return push(h, [payload](std::byte* to, uint32_t from, uint32_t n) {
+      if (n) copy_long(to, static_cast<const std::byte*>(payload) + from, n);  // of no data there may be no address
+    });
   }
   void note_pace() {
     streams_ = heard_ == arrivals_;
