@@ -10,7 +10,7 @@ namespace weft::btl::shm {
 class Pace {
  public:
   /// Shall this copy be timed? One in some is: that costs as much as copying a KiB.
-  bool due(uint64_t bytes) { return bytes >= kLeast && ++asked_ % (known() ? kEvery : kEveryAtFirst) == 0; }
+  bool due(uint64_t bytes) { return bytes >= kLeast && ++asked_ % (rare ? 1 : known() ? kEvery : kEveryAtFirst) == 0; }
   void took(uint64_t bytes, uint64_t ns) {
     const double now = static_cast<double>(ns) / static_cast<double>(bytes);
     if (known())
@@ -20,9 +20,10 @@ class Pace {
   }
   bool known() const { return samples_ >= kFew; }
   double ns_per_byte() const { return mean_ns_; }
+  bool rare = false;  ///< few of these copies are made: each is timed
 
  private:
-  static constexpr uint64_t kLeast = 16 << 10, kEveryAtFirst = 2, kEvery = 16;
+  static constexpr uint64_t kLeast = 16 << 10, kEveryAtFirst = 2, kEvery = 4;
   static constexpr uint32_t kFew = 6;
   static constexpr double kMostAtOnce = 3, kOf = 8;
   double mean_ns_ = 0;
@@ -43,11 +44,15 @@ class Paces {
   /// Does writing into the receiver's memory take less of both sides' time? Each side knows its own pace, which stands for the other's.
   bool put_spares() {
     const double ring = in.ns_per_byte() + out.ns_per_byte();
-    if (!in.known() || !out.known() || ring < kBestOfPut) return false;
+    const bool known = in.known() && out.known() && ring >= kBestOfPut;
+    in.rare = out.rare = known && put.known() && put.ns_per_byte() < kAhead * ring;
+    if (!known) return false;
     if (to_try_ > 0) return to_try_--;
-    if (put.known() && put.ns_per_byte() < kAhead * ring) {
+    if (to_look_ > 0) return !to_look_--;
+    if (in.rare) {
       wait_ = 0;
-      return ++asked_ % kLookBack != 0;
+      if (++asked_ % kLookEvery == 0) to_look_ = kLooks;
+      return true;
     }
     return ++asked_ > wait_ && begin_trial();
   }
@@ -55,9 +60,9 @@ class Paces {
  private:
   static constexpr double kBestOfPut = 0.07;  // no kernel is known to be much faster
   static constexpr double kAhead = 0.85;
-  static constexpr uint64_t kLookBack = 32;  // of so many one goes through the ring, whose pace may have changed
-  static constexpr uint64_t kTrial = 12;     // in a row
-  static constexpr uint64_t kWait = 512, kMostWait = 1 << 14;
+  static constexpr uint64_t kLookEvery = 128, kLooks = 8;  // after so many some go through the ring, whose pace may have changed
+  static constexpr uint64_t kTrial = 12;                   // in a row
+  static constexpr uint64_t kFirstWait = 64, kWait = 512, kMostWait = 1 << 14;
 
   bool begin_trial() {
     to_try_ = kTrial;
@@ -66,8 +71,8 @@ class Paces {
     return true;
   }
 
-  uint64_t asked_ = 0, to_try_ = 0;
-  uint64_t wait_ = 0;  // messages before the next trial
+  uint64_t asked_ = 0, to_try_ = 0, to_look_ = 0;
+  uint64_t wait_ = kFirstWait;  // messages before the next trial: at first, until rings have been in use for a while
 };
 
 }  // namespace weft::btl::shm
