@@ -1,74 +1,154 @@
-// Short nonblocking collectives among ranks of one node: each rank shows what it gives, and takes what it needs of the others in one step.
+// Nonblocking collectives among ranks of one node: each rank shows what it gives, and takes what it needs of the others, in one round if it
+// is short.
 #include <algorithm>
 #include <cstring>
 
 #include "coll/team_state.h"
+#include "runtime/base/copy.h"
 #include "runtime/type/cursor.h"
 
 namespace weft::coll {
 
 namespace {
 
-class ShortOperation final : public pml::Request, public node::Board::Note {
+/// Does each rank combine a share of all operands, which the others take then? Two rounds for each piece, but each operand goes to one
+/// rank.
+bool shared_out(const Agreed& a) {
+  return a.pattern == Pattern::allreduce && a.bytes > node::Segment::most_by_all(static_cast<uint32_t>(a.size));
+}
+
+/// Has a slot a place for each rank?
+bool to_each(const Agreed& a) {
+  return a.pattern == Pattern::scatter || a.pattern == Pattern::alltoall || a.pattern == Pattern::reduce_scatter || shared_out(a);
+}
+
+/// Bytes of what a rank gives.
+uint64_t given_bytes(const Agreed& a) {
+  const bool blocks = a.pattern == Pattern::scatter || a.pattern == Pattern::alltoall;
+  return blocks ? a.bytes * static_cast<uint64_t>(a.size) : a.bytes;
+}
+
+using Kind = node::Segment::BoardKind;
+
+Kind board_for(const Agreed& a) {
+  if (given_bytes(a) <= node::Board::kBrief.most) return Kind::brief;
+  switch (a.pattern) {
+    case Pattern::bcast:
+    case Pattern::scatter:
+    case Pattern::gather:
+    case Pattern::reduce: return Kind::one_way;
+    default: return Kind::meeting;
+  }
+}
+
+class BoardOperation final : public pml::Request, public node::Board::Note {
  public:
-  ShortOperation(TeamState& s, const Call& c, const Agreed& a);
+  BoardOperation(TeamState& s, const Call& c, const Agreed& a);
   void begin();
   void free_handles();
 
  private:
-  void give(std::byte* place) override;
-  void take() override;
+  void give(uint64_t round) override;
+  void take_from(uint32_t rank, uint64_t round) override;
+  void take(uint64_t round) override;
+  uint64_t follows(uint64_t round) const override;
   void done() override;
-  void take_blocks();
-  void take_sum();
-  const std::byte* shown(uint32_t rank) const { return board_.shown(rank, number()); }
+  void cut();
+  void give_operands(uint64_t round);
+  /// Where a rank shows another one its result.
+  std::byte* result_of(uint32_t from, uint32_t to, uint64_t round) const {
+    return pairs_ ? between(to, from, round) : board_.place(from, *this, round);
+  }
+  void take_block(uint32_t rank, uint64_t round);
+  /// Where a rank has something for this one, or this one for another one, or for all.
+  std::byte* shown(uint32_t from, uint64_t round) const {
+    return to_each_ ? between(rank_, from, round) : board_.place(from, *this, round);
+  }
+  std::byte* between(uint32_t to, uint32_t from, uint64_t round) const { return board_.place_for(to, from, *this, round, piece_ * unit_); }
   bool at_root() const { return agreed_.root == static_cast<int>(rank_); }
-  pml::Buffer given() const;
+  bool in_place() const {
+    return call_.in_place && ((agreed_.pattern != Pattern::reduce && agreed_.pattern != Pattern::gather) || at_root());
+  }
+  pml::Buffer sent() const { return {const_cast<void*>(call_.in), call_.in_count, call_.in_type}; }
+  pml::Buffer received() const { return {call_.out, call_.out_count, call_.out_type}; }
+  pml::Buffer block(uint32_t rank, bool of_input) const;
+  const std::byte* operands() const { return static_cast<const std::byte*>(in_place() ? call_.out : call_.in); }
+  /// A rank's elements of an operand in a round.
+  struct Part {
+    uint64_t first, count;
+  };
+  Part part(uint64_t round, uint32_t rank) const;
 
   node::Board& board_;
   const Call call_;
   const Agreed agreed_;
   const uint32_t rank_, size_;
+  const bool shared_out_;
+  const bool pairs_, to_each_;  // is what all take, or what one takes, written once for each?
+  const uint64_t unit_;         // bytes of an element of what is reduced, or one
+  uint64_t piece_ = 0;          // bytes of each block in a round; of reductions, elements, of a share if there are shares
 };
 
-Pool<ShortOperation>& pool() {
-  static Pool<ShortOperation>* const p = new Pool<ShortOperation>;  // never destroyed: handles may outlive main()
+Pool<BoardOperation>& pool() {
+  static Pool<BoardOperation>* const p = new Pool<BoardOperation>;  // never destroyed: handles may outlive main()
   return *p;
 }
 
 void destroy_operation(pml::Request& r) {
-  auto& operation = static_cast<ShortOperation&>(r);
+  auto& operation = static_cast<BoardOperation&>(r);
   operation.free_handles();
   pool().destroy(&operation);
 }
 
 constexpr pml::Request::Ops kOps{nullptr, nullptr, nullptr, destroy_operation};
 
-void pack(const pml::Buffer& from, std::byte* to) { type::Cursor(from.address, from.count, *from.type).pack(to, node::Board::most); }
-void unpack(const std::byte* from, const pml::Buffer& to) {
+/// At most n bytes of a block, from one of them on.
+void pack(const pml::Buffer& from, uint64_t first, std::byte* to, uint64_t n) {
+  type::Cursor cursor(from.address, from.count, *from.type);
+  cursor.seek(first);
+  cursor.pack(to, n);
+}
+void unpack(const std::byte* from, const pml::Buffer& to, uint64_t first, uint64_t n) {
   type::Cursor cursor(to.address, to.count, *to.type);
-  cursor.unpack(from, std::min(cursor.total(), node::Board::most));
+  cursor.seek(first);
+  cursor.unpack(from, n);
 }
 
-ShortOperation::ShortOperation(TeamState& s, const Call& c, const Agreed& a)
+BoardOperation::BoardOperation(TeamState& s, const Call& c, const Agreed& a)
     : Request(pml::RequestKind::collective, &kOps, &s.team().lane()),
-      board_(s.board()),
+      board_(s.node().board(board_for(a))),
       call_(c),
       agreed_(a),
       rank_(s.team().rank()),
-      size_(s.team().size()) {
+      size_(s.team().size()),
+      shared_out_(shared_out(a)),
+      pairs_(s.node().by_pairs(a.bytes)),
+      to_each_(to_each(a) || (pairs_ && a.pattern == Pattern::allgather)),
+      unit_(c.op ? reduced_type(c).size : 1) {
   active = true;
   for (const type::Datatype* t : {c.in_type, c.out_type})
     if (t) retain(const_cast<type::Datatype*>(t));
 }
 
-void ShortOperation::free_handles() {
+void BoardOperation::free_handles() {
   for (const type::Datatype* t : {call_.in_type, call_.out_type})
     if (t) release(const_cast<type::Datatype*>(t));
 }
 
+/// Into as many rounds as the slots are too small for.
+void BoardOperation::cut() {
+  if (agreed_.pattern == Pattern::barrier) return;
+  const uint64_t all = !call_.op ? agreed_.bytes : agreed_.pattern == Pattern::reduce_scatter ? call_.out_count : reduced_count(call_);
+  piece_ = all;
+  if (board_for(agreed_) == Kind::brief) return;
+  const uint64_t most = board_.shape().most / unit_ / (to_each_ ? size_ : 1);
+  piece_ = shared_out_ ? node::Segment::even_share(all, most, size_) : std::min(all, most);
+  const uint64_t together = shared_out_ ? piece_ * size_ : piece_, pieces = (all + together - 1) / together;
+  comes_in(shared_out_ ? 2 * pieces : pieces);
+}
+
 /// The operation holds a reference of its own until it is done.
-void ShortOperation::begin() {
+void BoardOperation::begin() {
   const auto root = static_cast<uint32_t>(agreed_.root);
   switch (agreed_.pattern) {
     case Pattern::bcast:
@@ -79,89 +159,105 @@ void ShortOperation::begin() {
     case Pattern::exscan: takes_from(0, rank_); break;
     default: takes_from(0, size_); break;
   }
+  cut();
   retain(this);
   lane->locked([this] { board_.post(*this); });
 }
 
-/// Nothing where others do not look.
-pml::Buffer ShortOperation::given() const {
-  const Call& c = call_;
-  const pml::Buffer sent{const_cast<void*>(c.in), c.in_count, c.in_type}, received{c.out, c.out_count, c.out_type};
-  View out;
+/// Results follow the operands that they are made of; those of the next piece need not wait for them.
+uint64_t BoardOperation::follows(uint64_t round) const { return !shared_out_ ? 0 : round & 1 ? round : round - (round > 0); }
+
+BoardOperation::Part BoardOperation::part(uint64_t round, uint32_t rank) const {
+  const uint64_t all = agreed_.pattern == Pattern::reduce_scatter ? call_.out_count : reduced_count(call_);
+  const uint64_t before = shared_out_ ? (round / 2 * size_ + rank) * piece_ : round * piece_, first = std::min(all, before);
+  const uint64_t count = std::min(piece_, all - first);
+  return {agreed_.pattern == Pattern::reduce_scatter ? rank * all + first : first, count};
+}
+
+pml::Buffer BoardOperation::block(uint32_t rank, bool of_input) const {
+  View v;
+  (of_input ? lay_in : lay_out)(v, call_, static_cast<int32_t>(size_));
+  return v.at(static_cast<int32_t>(rank), 1);
+}
+
+void BoardOperation::give(uint64_t round) {
+  const uint64_t first = round * piece_;
+  if (call_.op) return give_operands(round);
   switch (agreed_.pattern) {
-    case Pattern::barrier: return {};
-    case Pattern::bcast: return at_root() ? received : pml::Buffer{};
+    case Pattern::bcast:
+      if (at_root()) pack(received(), first, shown(rank_, round), piece_);
+      break;
     case Pattern::scatter:
-      if (!at_root()) return {};
-      lay_in(out, c, static_cast<int32_t>(size_));
-      return out.at(0, static_cast<int32_t>(size_));
+    case Pattern::alltoall:
+      if (agreed_.pattern == Pattern::scatter && !at_root()) break;
+      for (uint32_t r = 0; r < size_; ++r)
+        if (r != rank_) pack(block(r, agreed_.pattern == Pattern::scatter || !call_.in_place), first, between(r, rank_, round), piece_);
+      break;
     case Pattern::gather:
     case Pattern::allgather:
-      if (!c.in_place || (agreed_.pattern == Pattern::gather && !at_root())) return sent;
-      lay_out(out, c, static_cast<int32_t>(size_));
-      return out.at(static_cast<int32_t>(rank_), 1);
-    case Pattern::alltoall:
-      (c.in_place ? lay_out : lay_in)(out, c, static_cast<int32_t>(size_));
-      return out.at(0, static_cast<int32_t>(size_));
+      for (uint32_t r = 0; r < (to_each_ ? size_ : 1); ++r) {
+        if (to_each_ ? r == rank_ : agreed_.pattern == Pattern::gather && at_root()) continue;
+        pack(in_place() ? block(rank_, false) : sent(), first, to_each_ ? between(r, rank_, round) : board_.place(rank_, *this, round),
+             piece_);
+      }
+      break;
     default: break;
   }
-  const bool in_place = c.in_place && (agreed_.pattern != Pattern::reduce || at_root());
-  const uint64_t count = agreed_.pattern == Pattern::reduce_scatter ? c.out_count * size_ : reduced_count(c);
-  return {in_place ? c.out : const_cast<void*>(c.in), count, &reduced_type(c)};
 }
 
-void ShortOperation::give(std::byte* place) {
-  if (const pml::Buffer buffer = given(); buffer.type) pack(buffer, place);
+/// Nobody reads their own operand here unless results may fall upon it: to read one's slot would take its lines back from others.
+void BoardOperation::give_operands(uint64_t round) {
+  if (shared_out_ && round & 1) {
+    const Part own = part(round, rank_);
+    for (uint32_t r = 0; r < (pairs_ ? size_ : 1); ++r)
+      if (!pairs_ || r != rank_)
+        copy_bytes(result_of(rank_, r, round), static_cast<std::byte*>(call_.out) + own.first * unit_, own.count * unit_);
+    return;
+  }
+  for (uint32_t r = 0; r < (to_each_ ? size_ : 1); ++r) {
+    if (!in_place() && (to_each_ ? r == rank_ : agreed_.pattern == Pattern::reduce && at_root())) continue;
+    const Part theirs = part(round, r);
+    std::byte* const place = to_each_ ? between(r, rank_, round) : board_.place(rank_, *this, round);
+    copy_bytes(place, operands() + theirs.first * unit_, theirs.count * unit_);
+  }
 }
 
-void ShortOperation::take() {
-  if (call_.op)
-    take_sum();
-  else
-    take_blocks();
+/// Results, or a block.
+void BoardOperation::take_from(uint32_t rank, uint64_t round) {
+  if (!call_.op) return take_block(rank, round);
+  if (rank == rank_ || !shared_out_ || !(round & 1)) return;
+  const Part theirs = part(round, rank);
+  copy_out(static_cast<std::byte*>(call_.out) + theirs.first * unit_, result_of(rank, rank_, round), theirs.count * unit_);
 }
 
-void ShortOperation::done() {
+void BoardOperation::done() {
   lane->complete(*this);
   release<pml::Request>(this);
 }
 
-void ShortOperation::take_blocks() {
-  const Call& c = call_;
-  const auto root = static_cast<uint32_t>(agreed_.root);
-  const pml::Buffer received{c.out, c.out_count, c.out_type};
-  if (agreed_.pattern == Pattern::barrier || (agreed_.pattern == Pattern::gather && !at_root())) return;
-  if (agreed_.pattern == Pattern::bcast) {
-    if (!at_root()) unpack(shown(root), received);
-    return;
-  }
-  if (agreed_.pattern == Pattern::scatter) {
-    if (!c.in_place || !at_root()) unpack(shown(root) + rank_ * agreed_.bytes, received);
-    return;
-  }
-  View out;
-  lay_out(out, c, static_cast<int32_t>(size_));
-  const uint64_t mine = agreed_.pattern == Pattern::alltoall ? rank_ * agreed_.bytes : 0;
-  for (uint32_t r = 0; r < size_; ++r) unpack(shown(r) + mine, out.at(static_cast<int32_t>(r), 1));
+/// The own block goes straight from where it is to where it belongs.
+void BoardOperation::take_block(uint32_t rank, uint64_t round) {
+  const Pattern p = agreed_.pattern;
+  if (p == Pattern::barrier) return;
+  const bool one = p == Pattern::bcast || p == Pattern::scatter;
+  if (rank != rank_) return unpack(shown(rank, round), one ? received() : block(rank, false), round * piece_, piece_);
+  if (p == Pattern::bcast || call_.in_place || round > 0) return;
+  copy_data(p == Pattern::scatter || p == Pattern::alltoall ? block(rank, true) : sent(), one ? received() : block(rank, false));
 }
 
 /// In the order of ranks, from the last one on, so that all have the same bits.
-void ShortOperation::take_sum() {
-  const uint32_t operands = agreed_.pattern == Pattern::exscan ? rank_ : agreed_.pattern == Pattern::scan ? rank_ + 1 : size_;
-  if (operands == 0 || (agreed_.pattern == Pattern::reduce && !at_root())) return;
+void BoardOperation::take(uint64_t round) {
+  if (!call_.op || (shared_out_ && round & 1)) return;
+  const Pattern p = agreed_.pattern;
+  const uint32_t count = p == Pattern::exscan ? rank_ : p == Pattern::scan ? rank_ + 1 : size_;
+  const Part own = part(round, rank_);
+  if (count == 0 || own.count == 0 || (p == Pattern::reduce && !at_root())) return;
   const type::Datatype& type = reduced_type(call_);
-  const bool shared_out = agreed_.pattern == Pattern::reduce_scatter;
-  const uint64_t count = shared_out ? call_.out_count : reduced_count(call_), first = shared_out ? rank_ * count * type.size : 0;
-  const std::byte* sum = shown(operands - 1) + first;
-  if (operands == 1) std::memcpy(call_.out, sum, count * type.size);
-  for (uint32_t r = operands - 1; r-- > 0; sum = static_cast<std::byte*>(call_.out))
-    op::apply3(*call_.op, type, shown(r) + first, sum, call_.out, count);
-}
-
-/// Bytes of what a rank gives.
-uint64_t given_bytes(const Agreed& a) {
-  const bool to_each = a.pattern == Pattern::scatter || a.pattern == Pattern::alltoall;
-  return to_each ? a.bytes * static_cast<uint64_t>(a.size) : a.bytes;
+  const auto operand = [&](uint32_t r) { return r == rank_ && !in_place() ? operands() + own.first * unit_ : shown(r, round); };
+  std::byte* const to = static_cast<std::byte*>(call_.out) + (p == Pattern::reduce_scatter ? round * piece_ : own.first) * unit_;
+  const std::byte* sum = operand(count - 1);
+  if (count == 1) std::memcpy(to, sum, own.count * unit_);
+  for (uint32_t r = count - 1; r-- > 0; sum = to) op::apply3(*call_.op, type, operand(r), sum, to, own.count);
 }
 
 /// Lines that a rank looks at which it would not by a tree of messages: these come at the same time, so that up to some of them are sooner.
@@ -178,14 +274,16 @@ constexpr uint64_t kMostLines = 64;
 
 }  // namespace
 
-bool TeamState::is_short(const Call& c, const Agreed& a) {
-  if (node_state_ != Node::ready || a.uneven || a.ordered || given_bytes(a) > node::Board::most || !node_fits(c, a)) return false;
-  if (node_->roomy() && lines_looked_at(a) > kMostLines) return false;
-  return is_plain(c) && (a.bytes > 0 || a.pattern == Pattern::barrier) && node_wanted(a);
+bool TeamState::goes_by_board(const Call& c, const Agreed& a) {
+  if (node_state_ != Node::ready || a.uneven || a.ordered || !node_fits(c, a) || !is_plain(c)) return false;
+  if ((a.bytes == 0 && a.pattern != Pattern::barrier) || !node_wanted(a)) return false;
+  if (given_bytes(a) <= node::Board::kBrief.most) return !node_->roomy() || lines_looked_at(a) <= kMostLines;
+  return node_->shows_long() && a.pattern != Pattern::scan && a.pattern != Pattern::exscan &&
+         (!shared_out(a) || reduced_type(c).size * size_t(a.size) <= node_->board(Kind::meeting).shape().most);
 }
 
-pml::Request* start_short(TeamState& s, const Call& c, const Agreed& a) {
-  ShortOperation* const o = pool().make(s, c, a);
+pml::Request* start_on_board(TeamState& s, const Call& c, const Agreed& a) {
+  BoardOperation* const o = pool().make(s, c, a);
   if (Ledger* const ledger = s.ledger()) [[unlikely]]
     ledger->note(s.line_of(c, a, Ledger::Form::nonblocking, true), a.bytes, {});
   o->begin();

@@ -359,8 +359,8 @@ int start(TeamState& s, const Call& c, pml::Request** request) {
   if (const int error = refused(s, c)) return error;
   const Agreed a = agree(s, c);
   record(s, c, a);
-  if (!s.is_short(c, a)) return make_operation(s, c, a, false, request);
-  *request = start_short(s, c, a);
+  if (!s.goes_by_board(c, a)) return make_operation(s, c, a, false, request);
+  *request = start_on_board(s, c, a);
   return MPI_SUCCESS;
 }
 

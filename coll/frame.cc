@@ -152,6 +152,11 @@ void Frame::keep_arrays(Call& c, int32_t length) {
   keep_types(c.out_types, outs);
 }
 
+void copy_data(const pml::Buffer& from, const pml::Buffer& to) {
+  if ((from.address != to.address || from.type != to.type) && from.count > 0 && to.count > 0)
+    type::copy(*from.type, from.count, from.address, *to.type, to.count, to.address);
+}
+
 void sum_up(std::vector<uint64_t>& starts, Counts counts, size_t n, const type::Datatype* const* types, uint64_t unit) {
   starts.resize(n + 1);
   starts[0] = 0;

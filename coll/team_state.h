@@ -39,7 +39,7 @@ class TeamState {
   /// A tag tells the collectives of a team apart; between two ranks the messages of one collective match in order. Each form has
   /// numbers of its own: persistent ones are made in the same order on all ranks but may be started in any, and blocking and
   /// nonblocking ones get along even where a program, against the standard (MPI-5.0, 6.12), starts them in different orders
-  /// (except around the call in which the team gets shared memory, from which on short nonblocking ones go there).
+  /// (except around the call in which the team gets shared memory, from which on nonblocking ones go there).
   enum class Form : uint8_t { blocking, nonblocking, persistent };
   int next_tag(Form);
   /// Number of the team's next collective, for records of what happened.
@@ -58,9 +58,9 @@ class TeamState {
   Ledger::Key line_of(const Call&, const Agreed&, Ledger::Form, bool node);
   /// Runs the call in shared memory if that is for all ranks to do. All ranks decide alike.
   bool try_node(const Call&, const Agreed&, int& error);
-  /// Can a nonblocking call go in one step in shared memory? All ranks decide alike.
-  bool is_short(const Call&, const Agreed&);
-  node::Board& board() { return node_->board(); }
+  /// Does a nonblocking call go by the board in shared memory? All ranks decide alike.
+  bool goes_by_board(const Call&, const Agreed&);
+  node::Segment& node() { return *node_; }  ///< if so
   /// What all know of a call that is like the latest one in shared memory, and so goes the same way; null: it has to be looked at.
   const Agreed* like_latest(const Call& c) {
     if (!latest_.here || latest_.what != c.what || latest_.op != c.op || c.terms > 0) return nullptr;
@@ -155,8 +155,8 @@ int32_t array_length(const TeamState&, const Call&);
 /// Does it compute, if anything, with a predefined operation in the type that its operands have?
 bool is_plain(const Call&);
 
-/// A nonblocking operation that is_short().
-pml::Request* start_short(TeamState&, const Call&, const Agreed&);
+/// A nonblocking operation that goes_by_board().
+pml::Request* start_on_board(TeamState&, const Call&, const Agreed&);
 
 /// A nonblocking or persistent operation.
 int make_operation(TeamState&, const Call&, const Agreed&, bool persistent, pml::Request** request);

@@ -71,6 +71,9 @@ struct View {
   pml::Buffer at(int32_t block, int32_t n) const;
 };
 
+/// The same data in another place, where it is not there already. Types say where, too: addresses of both may be MPI_BOTTOM.
+void copy_data(const pml::Buffer& from, const pml::Buffer& to);
+
 /// Where n blocks start, one after another, and where the last one ends: counts, each times the size of its type, or times `unit`.
 void sum_up(std::vector<uint64_t>& starts, Counts counts, size_t n, const type::Datatype* const* types, uint64_t unit);
 

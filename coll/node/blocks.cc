@@ -14,12 +14,6 @@ namespace {
 uint64_t bytes_of(const pml::Buffer& b) { return b.count * b.type->size; }
 type::Cursor cursor_of(const pml::Buffer& b) { return {b.address, b.count, *b.type}; }
 
-/// The same data in another place, where it is not there already. Types say where, too: addresses of both may be MPI_BOTTOM.
-void copy(const pml::Buffer& from, const pml::Buffer& to) {
-  if ((from.address != to.address || from.type != to.type) && from.count > 0 && to.count > 0)
-    type::copy(*from.type, from.count, from.address, *to.type, to.count, to.address);
-}
-
 /// What stands in front of a block whose length only its sender and its receiver know.
 using Length = uint32_t;
 constexpr Length kByMessage = ~Length{0};  ///< it does not fit, and comes by a message
@@ -103,13 +97,18 @@ Status Segment::allgather(const pml::Buffer& in, const View& out) {
   const auto block = [&](uint32_t r) { return out.at(static_cast<int32_t>(r), 1); };
   uint64_t longest = 0;
   for (uint32_t r = 0; r < size_; ++r) longest = std::max(longest, bytes_of(block(r)));
-  const uint64_t most = std::min(longest, plan_.chunk);
+  const bool pairs = by_pairs(longest);
+  const auto direct = [&](uint64_t n) { return mine.contiguous() && n > Brief::most; };  // past the own slot
+  const uint64_t most = std::min(longest, pairs ? plan_.chunk / size_ : plan_.chunk);
   for (uint64_t done = 0; done < longest; done += most) {
     const auto length = [&](const pml::Buffer& b) { return std::min(most, bytes_of(b) - std::min(done, bytes_of(b))); };
     const auto give = [&](std::byte*) {
       const uint64_t n = length(block(rank_));
-      mine.seek(std::min(done, bytes_of(in)));
-      if (n > 0) mine.pack(offered(rank_, n), n);
+      for (uint32_t r = 0; n > 0 && r < (pairs ? size_ : 1); ++r) {
+        if (pairs && r == rank_ && direct(n)) continue;
+        mine.seek(std::min(done, bytes_of(in)));
+        mine.pack(pairs ? between(rank_, r, most) : offered(rank_, n), n);
+      }
     };
     const auto take = [&](uint32_t r, const std::byte*) {
       const pml::Buffer to = block(r);
@@ -117,8 +116,8 @@ Status Segment::allgather(const pml::Buffer& in, const View& out) {
       if (n == 0) return;
       type::Cursor theirs = cursor_of(to);
       theirs.seek(done);
-      if (r == rank_ && mine.contiguous() && n > Brief::most) return take_own(theirs, mine, done, n);
-      theirs.unpack(offered(r, n), n);
+      if (r == rank_ && direct(n)) return take_own(theirs, mine, done, n);
+      theirs.unpack(pairs ? between(r, rank_, most) : offered(r, n), n);
     };
     if (const Status s = exchange(most, give, take); s != Status::ok) return s;
   }
@@ -168,7 +167,7 @@ Status Segment::alltoall(const View& in, const View& out, Post& post) {
   Status taken = Status::ok;
   const auto take = [&](uint32_t r, const std::byte*) {
     const pml::Buffer to = out.at(static_cast<int32_t>(r), 1);
-    if (r == rank_) return copy(in.at(static_cast<int32_t>(r), 1), to);
+    if (r == rank_) return copy_data(in.at(static_cast<int32_t>(r), 1), to);
     const Letter from = letter(r, rank_);
     const Length length = length_at(from.length);
     if (length == kByMessage) return is_long(to) ? void() : post.receive(r, to);
@@ -191,7 +190,7 @@ Status Segment::gather(const pml::Buffer& in, const View& out, int root) {
       to.seek(first);
       to.unpack(theirs, n);
     };
-    if (rank_ == static_cast<uint32_t>(root) && first == 0) copy(in, out.at(root, 1));
+    if (rank_ == static_cast<uint32_t>(root) && first == 0) copy_data(in, out.at(root, 1));
     return collect(n, static_cast<uint32_t>(root), give, take);
   });
 }
@@ -217,7 +216,7 @@ Status Segment::gather(const pml::Buffer& in, const View& out, int root, Post& p
     if (const Status s = take_out(to, length > kMost ? far.data : place + sizeof length, length, r); s != Status::ok) status = s;
     if (length > kMost) give_back(far, length);
   };
-  if (receives) copy(in, out.at(root, 1));
+  if (receives) copy_data(in, out.at(root, 1));
   const Status s = collect(std::min(bytes, kMost) + sizeof(Length), static_cast<uint32_t>(root), give, take);
   if (receives)
     have_read(number, false, rank_);
@@ -243,7 +242,7 @@ Status Segment::scatter(const View& in, const pml::Buffer& out, int root) {
       theirs.pack(place + place_for(r, rank_) * n, n);
     }
   };
-  if (sends) copy(in.at(root, 1), out);
+  if (sends) copy_data(in.at(root, 1), out);
   return in_steps(block, 1, is_brief(block * others) ? Brief::most : plan_.piece / others, [&](uint64_t first, uint64_t n) {
     const auto piece = [&](std::byte* place) { move(place, first, n); };
     return is_brief(n * others) ? bcast_piece<true>(n * others, sends, piece) : bcast_piece<false>(n * others, sends, piece);
@@ -275,7 +274,7 @@ Status Segment::scatter(const View& in, const pml::Buffer& out, int root, Post& 
     else
       taken = take_out(out, from + sizeof length, length, static_cast<uint32_t>(root));
   };
-  if (sends) copy(in.at(root, 1), out);
+  if (sends) copy_data(in.at(root, 1), out);
   const uint64_t used = size_ > 2 ? Brief::most : std::min(bytes_of(sends ? in.at(1 - root, 1) : out), most) + sizeof(Length);
   const Status s = bcast_piece<true>(used, sends, [&](std::byte* place) { sends ? send(place) : receive(place); });
   return s == Status::ok ? taken : s;

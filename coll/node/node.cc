@@ -32,9 +32,15 @@ size_t Segment::Plan::front(uint32_t ranks) const {
   return sizeof(Header) + ranks * sizeof(Desk) + (pieces + ranks * shares) * sizeof(Line) + (1 + ranks) * briefs * sizeof(Brief);
 }
 
-size_t Segment::Plan::heads(uint32_t ranks) const { return page_up(front(ranks) + Board::bytes(ranks)); }
+size_t Segment::Plan::heads(uint32_t ranks, size_t boards_before) const {
+  size_t bytes = front(ranks);
+  for (size_t i = 0; i < boards_before; ++i) bytes += Board::bytes(ranks, boards()[i]);
+  return bytes;
+}
 
-size_t Segment::Plan::bytes(uint32_t ranks) const { return heads(ranks) + pieces * piece + ranks * areas() + 2 * chunk; }
+size_t Segment::Plan::slots(uint32_t ranks) const { return page_up(heads(ranks)); }
+
+size_t Segment::Plan::bytes(uint32_t ranks) const { return slots(ranks) + pieces * piece + ranks * areas() + 2 * chunk; }
 
 Segment::Segment(pml::Team& team, std::byte* memory, bool roomy, const Plan& plan, std::span<const int32_t> groups)
     : lane_(team.lane()),
@@ -45,13 +51,15 @@ Segment::Segment(pml::Team& team, std::byte* memory, bool roomy, const Plan& pla
       plan_(plan),
       stride_(plan.areas()),
       groups_(groups.empty() ? std::nullopt : std::optional<Hosts>(groups)),
-      board_(lane_, memory + plan.front(size_), rank_, size_),
+      boards_{Board(lane_, memory + plan.heads(size_, 0), rank_, size_, plan.boards()[0]),
+              Board(lane_, memory + plan.heads(size_, 1), rank_, size_, plan.boards()[1]),
+              Board(lane_, memory + plan.heads(size_, 2), rank_, size_, plan.boards()[2])},
       patience_(crowded(team.lane().boot().job()) ? 4 : kLooks, kLooks) {
   desks_ = reinterpret_cast<Desk*>(memory + sizeof(Header));
   pieces_ = reinterpret_cast<Line*>(desks_ + size_);
   shares_ = pieces_ + plan_.pieces;
   briefs_ = reinterpret_cast<Brief*>(shares_ + size_ * plan_.shares);
-  piece_areas_ = memory + plan_.heads(size_);
+  piece_areas_ = memory + plan_.slots(size_);
   areas_ = piece_areas_ + plan_.pieces * plan_.piece;
 }
 

@@ -18,6 +18,7 @@
 #include "coll/view.h"
 #include "pml/lane.h"
 #include "pml/patience.h"
+#include "runtime/base/copy.h"
 #include "runtime/op/op.h"
 #include "runtime/topo/lent.h"
 
@@ -38,6 +39,8 @@ class Post {
 /// The memory that the ranks of a team share, and the kernels on it. All ranks call the same kernels in the same order, with the
 /// same sizes, types and roots. A kernel's wait progresses the lane, yields on crowded nodes, and ends when the job does.
 class Segment final : private pml::Company {
+  static constexpr size_t kBoards = 3;
+
  public:
   /// What rank 0 decides of a segment: slots that keep to the caches, or, where each meeting costs switches, hold more.
   struct Plan {
@@ -52,8 +55,12 @@ class Segment final : private pml::Company {
     Plan() = default;
     Plan(uint32_t ranks, bool crowded, bool grouped);
     size_t bytes(uint32_t ranks) const;
-    size_t front(uint32_t ranks) const;                                            ///< of these, before the board
-    size_t heads(uint32_t ranks) const;                                            ///< with it, before the slots
+    size_t front(uint32_t ranks) const;                           ///< of these, before the boards
+    size_t heads(uint32_t ranks, size_t boards = kBoards) const;  ///< with so many of them
+    size_t slots(uint32_t ranks) const;                           ///< with all, before the slots
+    /// Who only sends runs ahead; meetings take turns.
+    std::array<Board::Shape, kBoards> boards() const { return {Board::kBrief, {kOneWaySlots, piece}, {kMeetingSlots, chunk}}; }
+    static constexpr uint64_t kOneWaySlots = 32, kMeetingSlots = 2;
     uint64_t areas() const { return (grouped ? 6 : 2) * chunk + shares * share; }  ///< bytes of a rank's slots
   };
 
@@ -106,8 +113,24 @@ class Segment final : private pml::Company {
   Status scan(const void* in, void* out, uint64_t count, const type::Datatype&, const op::Op&, bool exclusive);
   static constexpr uint64_t most_exchanged = 16384;
 
-  /// For short collectives that nobody waits in.
-  Board& board() { return board_; }
+  /// For collectives that nobody waits in: in which a rank gives little; only one gives, or only one takes; all give and take.
+  enum class BoardKind : uint8_t { brief, one_way, meeting };
+  Board& board(BoardKind kind) { return boards_[static_cast<size_t>(kind)]; }
+  /// Are those that are not brief worth it? All look at all there.
+  bool shows_long() const { return !roomy_ || size_ <= kFlat; }
+
+  /// Does a rank write what all take once for each of them? A line that several have read takes long to write again where it is read to
+  /// stay, four times as long between packages as one that its only reader writes next.
+  bool by_pairs(uint64_t bytes) const { return touching_pays && !roomy_ && size_ > 2 && size_ <= kMostPairs && bytes > Brief::most; }
+  /// Bytes of an allreduce up to which all combine all. Two read as much then as of shares, for one meeting less.
+  static constexpr uint64_t most_by_all(uint32_t ranks) { return ranks == 2 ? 32 << 10 : 8 << 10; }
+  /// Elements of each rank's share of a step, at most `most`: as few steps as that allows, all about as long.
+  static constexpr uint64_t even_share(uint64_t count, uint64_t most, uint32_t ranks) {
+    constexpr uint64_t kUnit = 64;  // so that shares begin at lines
+    const uint64_t steps = (count + most * ranks - 1) / (most * ranks);
+    const uint64_t share = (count + steps * ranks - 1) / (steps * ranks);
+    return std::min(most, (share + kUnit - 1) / kUnit * kUnit);
+  }
 
   /// True if elements of the type can be combined in slots.
   static bool fits(const type::Datatype& t) { return t.contiguous && t.origin == 0 && t.lower == 0 && t.size <= 4096; }
@@ -162,8 +185,7 @@ class Segment final : private pml::Company {
   static constexpr uint64_t kChunk = 32 << 10, kChunkOfFew = 128 << 10;  ///< least bytes of a slot for what a rank offers
   static_assert(most_exchanged <= kChunk);
   static constexpr uint64_t kInline = sizeof(Line::data);
-  /// Bytes of an allreduce up to which all combine all. Two read as much then as of shares, for one meeting less.
-  uint64_t most_by_all() const { return size_ == 2 ? 32 << 10 : 8 << 10; }
+  static constexpr uint32_t kMostPairs = 4;
   static constexpr uint32_t kFlat = 8;  ///< up to so many ranks, each looks at all others itself
 
   /// `groups`: by rank, numbers of groups; empty: there are none.
@@ -287,7 +309,7 @@ class Segment final : private pml::Company {
   Line* shares_;   // as many of each rank: its operands of the latest reduces
   std::byte* piece_areas_;
   std::byte* areas_;
-  Board board_;
+  std::array<Board, kBoards> boards_;
   std::vector<std::byte> spare_;    // partial results of orders that have several at once
   std::vector<std::byte> scratch_;  // a share's result
   pml::Patience patience_;          // looks at a line before others may run

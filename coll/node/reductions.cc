@@ -7,18 +7,6 @@
 
 namespace weft::coll::node {
 
-namespace {
-
-/// Elements of each rank's share of a step, at most `most`: as few steps as that allows, all about as long.
-constexpr uint64_t even_share(uint64_t count, uint64_t most, uint32_t ranks) {
-  constexpr uint64_t kUnit = 64;  // so that shares begin at lines
-  const uint64_t steps = (count + most * ranks - 1) / (most * ranks);
-  const uint64_t share = (count + steps * ranks - 1) / (steps * ranks);
-  return std::min(most, (share + kUnit - 1) / kUnit * kUnit);
-}
-
-}  // namespace
-
 /// The operands of some ranks in one; null: one of them does not come any more. The result is in `to`, or the only operand where it was.
 template <class Operand>
 const std::byte* Segment::combine(const Work& w, Operand operand, int32_t first, int32_t last, std::byte* to, std::byte* spare) {
@@ -56,7 +44,7 @@ std::byte* Segment::spare_for(Order order) {
 Status Segment::allreduce(const void* in, void* out, uint64_t count, const type::Datatype& type, const op::Op& op, Order order) {
   const auto* from = static_cast<const std::byte*>(in);
   auto* to = static_cast<std::byte*>(out);
-  if ((size_ <= kFlat || !roomy_) && count * type.size > most_by_all() && most_shared(type.size) > 0)
+  if ((size_ <= kFlat || !roomy_) && count * type.size > most_by_all(size_) && most_shared(type.size) > 0)
     return allreduce_shared_out(from, to, {count, type, op, order});
   return in_steps(count, type.size, plan_.chunk, [&](uint64_t first, uint64_t n) {
     return allreduce_chunk(from + first * type.size, to + first * type.size, {n, type, op, order});
@@ -171,9 +159,16 @@ Status Segment::allreduce_shared_out(const std::byte* in, std::byte* out, const 
     std::byte* const own = out + from(rank_) * unit;
     std::byte* const sums = own == part(rank_).address ? scratch() : own;  // partial sums must not fall upon the operand
     if (const Status s = reduce_shares(part, most, w, sums); s != Status::ok) return s;
-    const auto give = [&](std::byte* place) { copy_bytes(place, sums, part(rank_).count * unit); };
+    const bool pairs = by_pairs(most * unit);
+    const auto give = [&](std::byte* place) {
+      for (uint32_t r = 0; r < (pairs ? size_ : 1); ++r)
+        if (!pairs || r != rank_) copy_bytes(pairs ? between(rank_, r, most * unit) : place, sums, part(rank_).count * unit);
+    };
     const auto take = [&](uint32_t r, const std::byte* theirs) {
-      if (r != rank_ || own != sums) copy_out(out + from(r) * unit, theirs, part(r).count * unit);
+      if (r != rank_)
+        copy_out(out + from(r) * unit, pairs ? between(r, rank_, most * unit) : theirs, part(r).count * unit);
+      else if (own != sums)
+        copy_out(own, sums, part(r).count * unit);
     };
     if (const Status s = exchange(plan_.chunk, give, take); s != Status::ok) return s;
   }

@@ -318,6 +318,7 @@ int main(int argc, char** argv) {
       scattered_sums(way, n);
     }
     everybody(way, 70000);
+    rooted(way, 70000, ranks / 2);
     MPI_Request request;
     if (way == Way::blocking) MPI_Barrier(world);
     if (way == Way::nonblocking) {

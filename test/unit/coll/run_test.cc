@@ -731,6 +731,7 @@ TEST_CASE("many nonblocking collectives under way at once, blocking ones between
         Case c = all[random() % all.size()];
         if (c.mode == Mode::persistent) c.mode = Mode::nonblocking;
         if (random() % 8) c.mode = Mode::nonblocking;
+        if (random() % 10 == 0) c.count = 1 + random() % (160'000 / static_cast<unsigned>(w.size));  // several slots' worth
         if (c.mode == Mode::blocking) {
           mine = perform(w, c);
           if (!mine.empty()) return mine;
