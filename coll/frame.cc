@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "include/mpi.h"
+#include "runtime/base/copy.h"
 #include "runtime/base/error.h"
 #include "runtime/config/config.h"
 #include "runtime/op/exact.h"
@@ -113,7 +114,7 @@ void Scratch::trim(size_t bytes) {
   size_ = 0;
 }
 
-pml::Buffer View::at(int32_t block, int32_t n) const {
+pml::Buffer View::any_at(int32_t block, int32_t n) const {
   if (kind == Kind::scattered) {
     const auto i = static_cast<size_t>(block);
     const type::Datatype* t = types ? types[i] : type;
@@ -153,6 +154,10 @@ void Frame::keep_arrays(Call& c, int32_t length) {
 }
 
 void copy_data(const pml::Buffer& from, const pml::Buffer& to) {
+  if (from.type == to.type && from.type->contiguous && from.count == to.count) {
+    if (start_of(from) != start_of(to)) copy_few(start_of(to), start_of(from), from.count * from.type->size);
+    return;
+  }
   if ((from.address != to.address || from.type != to.type) && from.count > 0 && to.count > 0)
     type::copy(*from.type, from.count, from.address, *to.type, to.count, to.address);
 }

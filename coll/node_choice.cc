@@ -207,7 +207,7 @@ int TeamState::run_again(const Call& c, const Agreed& a) {
 
 void TeamState::remember(const Call& c, const Agreed& a) {
   const auto [type, count] = weighed(c);
-  latest_.here = !a.uneven && is_plain(c) && (!type || type->predefined) && !a.ordered && !groups_ && !ledger_;
+  latest_.here = (!a.uneven || among_two(c.what)) && is_plain(c) && (!type || type->predefined) && !a.ordered && !groups_ && !ledger_;
   if (latest_.here) latest_ = {.here = true, .what = c.what, .op = c.op, .type = type, .count = count, .agreed = a};
 }
 

@@ -63,7 +63,7 @@ class TeamState {
   node::Segment& node() { return *node_; }  ///< if so
   /// What all know of a call that is like the latest one in shared memory, and so goes the same way; null: it has to be looked at.
   const Agreed* like_latest(const Call& c) {
-    if (!latest_.here || latest_.what != c.what || latest_.op != c.op || c.terms > 0) return nullptr;
+    if (!latest_.here || latest_.what != c.what || latest_.op != c.op || c.terms > 0 || keeps_input(c)) return nullptr;
     if (const auto [type, count] = weighed(c); latest_.type != type || latest_.count != count) return nullptr;
     if (preferred_ || user_speaks()) return nullptr;
     latest_.agreed.root = c.root;
@@ -85,8 +85,14 @@ class TeamState {
     Agreed agreed;
   };
   void remember(const Call&, const Agreed&);
+  /// Is how long blocks are for nobody to decide by, as only two ranks know?
+  static bool among_two(Collective what) {
+    return what == Collective::gatherv || what == Collective::scatterv || what == Collective::alltoallv || what == Collective::alltoallw;
+  }
+  static bool keeps_input(const Call& c) { return c.in_place && pattern_of(c.what) == Pattern::alltoall && among_two(c.what); }
   /// What the bytes of a call that all have agreed upon are counted by, on this rank: one side means something at the root only.
   std::pair<const type::Datatype*, uint64_t> weighed(const Call& c) const {
+    if (among_two(c.what)) return {nullptr, 0};
     const bool root = c.root == static_cast<int>(team_.rank());
     const bool by_in = c.what == Collective::gather ? !root || !c.in_place : c.what == Collective::scatter ? root : !c.out_type;
     return by_in ? std::pair{c.in_type, c.in_count} : std::pair{c.out_type, c.out_count};

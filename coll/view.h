@@ -68,8 +68,20 @@ struct View {
     return end <= blocks ? start(end) - start(block) : start(blocks) - start(block) + start(end - blocks);
   }
   /// Adjacent blocks as one message. Scattered views: one block only.
-  pml::Buffer at(int32_t block, int32_t n) const;
+  pml::Buffer at(int32_t block, int32_t n) const {
+    const bool plain = kind == Kind::dense && !single && !starts && first == 0 && longer == 0;
+    if (plain && n == 1) return {base + static_cast<int64_t>(static_cast<uint64_t>(block) * each) * type->extent, each, type};
+    return any_at(block, n);
+  }
+
+ private:
+  pml::Buffer any_at(int32_t block, int32_t n) const;
 };
+
+/// Of contiguous data. In integers, as MPI_BOTTOM is null, and absolute displacements are added to it.
+inline std::byte* start_of(const pml::Buffer& b) {
+  return reinterpret_cast<std::byte*>(reinterpret_cast<uintptr_t>(b.address) + static_cast<uintptr_t>(b.type->origin));
+}
 
 /// The same data in another place, where it is not there already. Types say where, too: addresses of both may be MPI_BOTTOM.
 void copy_data(const pml::Buffer& from, const pml::Buffer& to);

@@ -20,9 +20,6 @@ inline Status in_steps(uint64_t count, uint64_t unit, uint64_t most, Part part) 
   return Status::ok;
 }
 
-/// Of contiguous data.
-inline std::byte* start_of(const pml::Buffer& b) { return static_cast<std::byte*>(b.address) + b.type->origin; }
-
 template <class Ready>
 inline Status Segment::wait(Ready ready) {
   const int looks = patience_.looks();
