@@ -42,7 +42,7 @@ constexpr uint32_t kRowBit = 1u << 27;    ///< the payload goes on through the n
 constexpr uint32_t kLengthMask = kRowBit - 1;
 constexpr uint32_t kPage = 4096, kWiden = 192 << 10;  ///< the area is taken into use by so much, for payloads of rows and others
 constexpr uint32_t kMostSlots = 512;                  ///< lines that both caches keep
-constexpr uint32_t kGrowsFrom = 8 << 10;             ///< payloads that grow are no shorter
+constexpr uint32_t kGrowsFrom = 8 << 10;              ///< payloads that grow are no shorter
 constexpr uint32_t kClaimed = 6;                      ///< who writes slots claims the one so far ahead: as many pass while a line comes
 constexpr uint32_t kCellFrom = 200;                   ///< payloads for which a cell is worth it
 constexpr uint32_t kTouchesFrom = 1024;               ///< payloads for which it pays to ask where they belong, to copy them here
