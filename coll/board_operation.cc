@@ -5,7 +5,6 @@
 
 #include "coll/team_state.h"
 #include "runtime/base/copy.h"
-#include "runtime/type/cursor.h"
 
 namespace weft::coll {
 
@@ -20,12 +19,6 @@ bool shared_out(const Agreed& a) {
 /// Has a slot a place for each rank?
 bool to_each(const Agreed& a) {
   return a.pattern == Pattern::scatter || a.pattern == Pattern::alltoall || a.pattern == Pattern::reduce_scatter || shared_out(a);
-}
-
-/// Bytes of what a rank gives.
-uint64_t given_bytes(const Agreed& a) {
-  const bool blocks = a.pattern == Pattern::scatter || a.pattern == Pattern::alltoall;
-  return blocks ? a.bytes * static_cast<uint64_t>(a.size) : a.bytes;
 }
 
 using Kind = node::Segment::BoardKind;
@@ -55,24 +48,15 @@ class BoardOperation final : public pml::Request, public node::Board::Note {
   void done() override;
   void cut();
   void give_operands(uint64_t round);
-  /// Where a rank shows another one its result.
-  std::byte* result_of(uint32_t from, uint32_t to, uint64_t round) const {
-    return pairs_ ? between(to, from, round) : board_.place(from, *this, round);
-  }
   void take_block(uint32_t rank, uint64_t round);
-  /// Where a rank has something for this one, or this one for another one, or for all.
-  std::byte* shown(uint32_t from, uint64_t round) const {
-    return to_each_ ? between(rank_, from, round) : board_.place(from, *this, round);
+  /// Where a rank has something for another one, or, not for `each`, for all.
+  std::byte* place(bool each, uint32_t from, uint32_t to, uint64_t round) const {
+    return each ? board_.place_for(to, from, *this, round, piece_ * unit_) : board_.place(from, *this, round);
   }
-  std::byte* between(uint32_t to, uint32_t from, uint64_t round) const { return board_.place_for(to, from, *this, round, piece_ * unit_); }
+  std::byte* shown(uint32_t from, uint64_t round) const { return place(to_each_, from, rank_, round); }
   bool at_root() const { return agreed_.root == static_cast<int>(rank_); }
-  bool in_place() const {
-    return call_.in_place && ((agreed_.pattern != Pattern::reduce && agreed_.pattern != Pattern::gather) || at_root());
-  }
-  pml::Buffer sent() const { return {const_cast<void*>(call_.in), call_.in_count, call_.in_type}; }
-  pml::Buffer received() const { return {call_.out, call_.out_count, call_.out_type}; }
   pml::Buffer block(uint32_t rank, bool of_input) const;
-  const std::byte* operands() const { return static_cast<const std::byte*>(in_place() ? call_.out : call_.in); }
+  const std::byte* operands() const { return static_cast<const std::byte*>(in_place_ ? call_.out : call_.in); }
   /// A rank's elements of an operand in a round.
   struct Part {
     uint64_t first, count;
@@ -83,6 +67,7 @@ class BoardOperation final : public pml::Request, public node::Board::Note {
   const Call call_;
   const Agreed agreed_;
   const uint32_t rank_, size_;
+  const bool in_place_;  // what others take stands in the receive buffer (but for all-to-all)
   const bool shared_out_;
   const bool pairs_, to_each_;  // is what all take, or what one takes, written once for each?
   const uint64_t unit_;         // bytes of an element of what is reduced, or one
@@ -102,18 +87,6 @@ void destroy_operation(pml::Request& r) {
 
 constexpr pml::Request::Ops kOps{nullptr, nullptr, nullptr, destroy_operation};
 
-/// At most n bytes of a block, from one of them on.
-void pack(const pml::Buffer& from, uint64_t first, std::byte* to, uint64_t n) {
-  type::Cursor cursor(from.address, from.count, *from.type);
-  cursor.seek(first);
-  cursor.pack(to, n);
-}
-void unpack(const std::byte* from, const pml::Buffer& to, uint64_t first, uint64_t n) {
-  type::Cursor cursor(to.address, to.count, *to.type);
-  cursor.seek(first);
-  cursor.unpack(from, n);
-}
-
 BoardOperation::BoardOperation(TeamState& s, const Call& c, const Agreed& a)
     : Request(pml::RequestKind::collective, &kOps, &s.team().lane()),
       board_(s.node().board(board_for(a))),
@@ -121,6 +94,7 @@ BoardOperation::BoardOperation(TeamState& s, const Call& c, const Agreed& a)
       agreed_(a),
       rank_(s.team().rank()),
       size_(s.team().size()),
+      in_place_(in_place_here(s, c)),
       shared_out_(shared_out(a)),
       pairs_(s.node().by_pairs(a.bytes)),
       to_each_(to_each(a) || (pairs_ && a.pattern == Pattern::allgather)),
@@ -185,20 +159,20 @@ void BoardOperation::give(uint64_t round) {
   if (call_.op) return give_operands(round);
   switch (agreed_.pattern) {
     case Pattern::bcast:
-      if (at_root()) pack(received(), first, shown(rank_, round), piece_);
+      if (at_root()) put_part(shown(rank_, round), received(call_), first, piece_);
       break;
     case Pattern::scatter:
     case Pattern::alltoall:
       if (agreed_.pattern == Pattern::scatter && !at_root()) break;
       for (uint32_t r = 0; r < size_; ++r)
-        if (r != rank_) pack(block(r, agreed_.pattern == Pattern::scatter || !call_.in_place), first, between(r, rank_, round), piece_);
+        if (r != rank_)
+          put_part(place(true, rank_, r, round), block(r, agreed_.pattern == Pattern::scatter || !call_.in_place), first, piece_);
       break;
     case Pattern::gather:
     case Pattern::allgather:
       for (uint32_t r = 0; r < (to_each_ ? size_ : 1); ++r) {
         if (to_each_ ? r == rank_ : agreed_.pattern == Pattern::gather && at_root()) continue;
-        pack(in_place() ? block(rank_, false) : sent(), first, to_each_ ? between(r, rank_, round) : board_.place(rank_, *this, round),
-             piece_);
+        put_part(place(to_each_, rank_, r, round), in_place_ ? block(rank_, false) : sent(call_), first, piece_);
       }
       break;
     default: break;
@@ -211,14 +185,13 @@ void BoardOperation::give_operands(uint64_t round) {
     const Part own = part(round, rank_);
     for (uint32_t r = 0; r < (pairs_ ? size_ : 1); ++r)
       if (!pairs_ || r != rank_)
-        copy_bytes(result_of(rank_, r, round), static_cast<std::byte*>(call_.out) + own.first * unit_, own.count * unit_);
+        copy_bytes(place(pairs_, rank_, r, round), static_cast<std::byte*>(call_.out) + own.first * unit_, own.count * unit_);
     return;
   }
   for (uint32_t r = 0; r < (to_each_ ? size_ : 1); ++r) {
-    if (!in_place() && (to_each_ ? r == rank_ : agreed_.pattern == Pattern::reduce && at_root())) continue;
+    if (!in_place_ && (to_each_ ? r == rank_ : agreed_.pattern == Pattern::reduce && at_root())) continue;
     const Part theirs = part(round, r);
-    std::byte* const place = to_each_ ? between(r, rank_, round) : board_.place(rank_, *this, round);
-    copy_bytes(place, operands() + theirs.first * unit_, theirs.count * unit_);
+    copy_bytes(place(to_each_, rank_, r, round), operands() + theirs.first * unit_, theirs.count * unit_);
   }
 }
 
@@ -227,7 +200,7 @@ void BoardOperation::take_from(uint32_t rank, uint64_t round) {
   if (!call_.op) return take_block(rank, round);
   if (rank == rank_ || !shared_out_ || !(round & 1)) return;
   const Part theirs = part(round, rank);
-  copy_out(static_cast<std::byte*>(call_.out) + theirs.first * unit_, result_of(rank, rank_, round), theirs.count * unit_);
+  copy_out(static_cast<std::byte*>(call_.out) + theirs.first * unit_, place(pairs_, rank, rank_, round), theirs.count * unit_);
 }
 
 void BoardOperation::done() {
@@ -240,9 +213,9 @@ void BoardOperation::take_block(uint32_t rank, uint64_t round) {
   const Pattern p = agreed_.pattern;
   if (p == Pattern::barrier) return;
   const bool one = p == Pattern::bcast || p == Pattern::scatter;
-  if (rank != rank_) return unpack(shown(rank, round), one ? received() : block(rank, false), round * piece_, piece_);
+  if (rank != rank_) return get_part(one ? received(call_) : block(rank, false), round * piece_, shown(rank, round), piece_);
   if (p == Pattern::bcast || call_.in_place || round > 0) return;
-  copy_data(p == Pattern::scatter || p == Pattern::alltoall ? block(rank, true) : sent(), one ? received() : block(rank, false));
+  copy_data(p == Pattern::scatter || p == Pattern::alltoall ? block(rank, true) : sent(call_), one ? received(call_) : block(rank, false));
 }
 
 /// In the order of ranks, from the last one on, so that all have the same bits.
@@ -253,7 +226,7 @@ void BoardOperation::take(uint64_t round) {
   const Part own = part(round, rank_);
   if (count == 0 || own.count == 0 || (p == Pattern::reduce && !at_root())) return;
   const type::Datatype& type = reduced_type(call_);
-  const auto operand = [&](uint32_t r) { return r == rank_ && !in_place() ? operands() + own.first * unit_ : shown(r, round); };
+  const auto operand = [&](uint32_t r) { return r == rank_ && !in_place_ ? operands() + own.first * unit_ : shown(r, round); };
   std::byte* const to = static_cast<std::byte*>(call_.out) + (p == Pattern::reduce_scatter ? round * piece_ : own.first) * unit_;
   const std::byte* sum = operand(count - 1);
   if (count == 1) std::memcpy(to, sum, own.count * unit_);

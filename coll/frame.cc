@@ -9,6 +9,7 @@
 #include "runtime/base/error.h"
 #include "runtime/config/config.h"
 #include "runtime/op/exact.h"
+#include "runtime/type/cursor.h"
 #include "runtime/type/predefined.h"
 
 namespace weft::coll {
@@ -160,6 +161,22 @@ void copy_data(const pml::Buffer& from, const pml::Buffer& to) {
   }
   if ((from.address != to.address || from.type != to.type) && from.count > 0 && to.count > 0)
     type::copy(*from.type, from.count, from.address, *to.type, to.count, to.address);
+}
+
+void put_part(std::byte* slot, const pml::Buffer& from, uint64_t first, uint64_t n) {
+  type::Cursor cursor(from.address, from.count, *from.type);
+  cursor.seek(first);
+  n = std::min(n, cursor.left());
+  if (cursor.contiguous() && n <= kShortCopy) return copy_short(slot, cursor.data(), n);
+  cursor.pack(slot, n);
+}
+
+void get_part(const pml::Buffer& to, uint64_t first, const std::byte* slot, uint64_t n) {
+  type::Cursor cursor(to.address, to.count, *to.type);
+  cursor.seek(first);
+  n = std::min(n, cursor.left());
+  if (cursor.contiguous() && n <= kShortCopy) return copy_short(cursor.data(), slot, n);
+  cursor.unpack(slot, n);
 }
 
 void sum_up(std::vector<uint64_t>& starts, Counts counts, size_t n, const type::Datatype* const* types, uint64_t unit) {

@@ -138,9 +138,6 @@ uint64_t node_reduction_limit(const Agreed& a) {
   return (a.size <= 8 ? 16 : 4) * kKiB;
 }
 
-/// What a rank gives in an all-to-all exchange.
-uint64_t given_bytes(const Agreed& a) { return a.pattern == Pattern::alltoall ? a.bytes * static_cast<uint64_t>(a.size) : a.bytes; }
-
 /// True if the thresholds say so.
 bool node_kernel_pays(const Agreed& a, bool roomy) {
   const uint64_t bytes = a.bytes;
@@ -287,6 +284,11 @@ Parameters parameters(const Agreed& a, const Choice& choice, bool in_place) {
 }
 
 Order node_order(const Agreed& a) { return a.ordered ? choose(of_class(a), {}, {}).algorithm->order : Order::chain; }
+
+uint64_t given_bytes(const Agreed& a) {
+  const bool blocks = a.pattern == Pattern::scatter || a.pattern == Pattern::alltoall;
+  return blocks ? a.bytes * static_cast<uint64_t>(a.size) : a.bytes;
+}
 
 bool node_takes(const Agreed& a) {
   switch (a.pattern) {

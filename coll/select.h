@@ -96,6 +96,8 @@ Parameters parameters(const Agreed&, const Choice&, bool in_place);
 /// Order::own: none of theirs.
 Order node_order(const Agreed&);
 
+/// Bytes of what a rank gives: where it has a block for each, of all of them.
+uint64_t given_bytes(const Agreed&);
 /// True if the kernel in shared memory should run for ranks on one node, which there is. `roomy`: each is known to have a CPU of its own.
 bool wants_node(const Agreed&, const Word& user, const Word& table, bool roomy);
 /// Can the kernels in shared memory do it at all, as far as all ranks know of the call?

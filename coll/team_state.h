@@ -89,7 +89,7 @@ class TeamState {
   static bool among_two(Collective what) {
     return what == Collective::gatherv || what == Collective::scatterv || what == Collective::alltoallv || what == Collective::alltoallw;
   }
-  static bool keeps_input(const Call& c) { return c.in_place && pattern_of(c.what) == Pattern::alltoall && among_two(c.what); }
+  static bool keeps_input(const Call& c) { return c.in_place && (c.what == Collective::alltoallv || c.what == Collective::alltoallw); }
   /// What the bytes of a call that all have agreed upon are counted by, on this rank: one side means something at the root only.
   std::pair<const type::Datatype*, uint64_t> weighed(const Call& c) const {
     if (among_two(c.what)) return {nullptr, 0};
@@ -97,8 +97,6 @@ class TeamState {
     const bool by_in = c.what == Collective::gather ? !root || !c.in_place : c.what == Collective::scatter ? root : !c.out_type;
     return by_in ? std::pair{c.in_type, c.in_count} : std::pair{c.out_type, c.out_count};
   }
-  static pml::Buffer sent(const Call& c) { return {const_cast<void*>(c.in), c.in_count, c.in_type}; }
-  static pml::Buffer received(const Call& c) { return {c.out, c.out_count, c.out_type}; }
   const void* operand(const Call& c) const {
     return c.in_place && (c.what != Collective::reduce || c.root == static_cast<int>(team_.rank())) ? c.out : c.in;
   }

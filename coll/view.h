@@ -86,6 +86,14 @@ inline std::byte* start_of(const pml::Buffer& b) {
 /// The same data in another place, where it is not there already. Types say where, too: addresses of both may be MPI_BOTTOM.
 void copy_data(const pml::Buffer& from, const pml::Buffer& to);
 
+/// At most n bytes of a block, from `first` on, into a slot and out of one.
+void put_part(std::byte* slot, const pml::Buffer& from, uint64_t first, uint64_t n);
+void get_part(const pml::Buffer& to, uint64_t first, const std::byte* slot, uint64_t n);
+
+/// What a rank sends and receives in a call, where it is not cut into blocks.
+inline pml::Buffer sent(const Call& c) { return {const_cast<void*>(c.in), c.in_count, c.in_type}; }
+inline pml::Buffer received(const Call& c) { return {c.out, c.out_count, c.out_type}; }
+
 /// Where n blocks start, one after another, and where the last one ends: counts, each times the size of its type, or times `unit`.
 void sum_up(std::vector<uint64_t>& starts, Counts counts, size_t n, const type::Datatype* const* types, uint64_t unit);
 

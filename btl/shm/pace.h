@@ -45,11 +45,12 @@ class Paces {
   bool put_spares() {
     const double ring = in.ns_per_byte() + out.ns_per_byte();
     const bool known = in.known() && out.known() && ring >= kBestOfPut;
-    in.rare = out.rare = known && put.known() && put.ns_per_byte() < kAhead * ring;
+    const bool ahead = known && put.known() && put.ns_per_byte() < kAhead * ring;
+    in.rare = out.rare = ahead;
     if (!known) return false;
     if (to_try_ > 0) return to_try_--;
     if (to_look_ > 0) return !to_look_--;
-    if (in.rare) {
+    if (ahead) {
       wait_ = 0;
       if (++asked_ % kLookEvery == 0) to_look_ = kLooks;
       return true;

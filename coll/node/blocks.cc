@@ -14,20 +14,6 @@ namespace {
 uint64_t bytes_of(const pml::Buffer& b) { return b.count * b.type->size; }
 type::Cursor cursor_of(const pml::Buffer& b) { return {b.address, b.count, *b.type}; }
 
-/// n bytes of a block, from `first` on, into a slot and out of one.
-void put(std::byte* slot, const pml::Buffer& from, uint64_t first, uint64_t n) {
-  if (from.type->contiguous && n <= kShortCopy) return copy_short(slot, start_of(from) + first, n);
-  type::Cursor cursor = cursor_of(from);
-  cursor.seek(first);
-  cursor.pack(slot, n);
-}
-void get(const pml::Buffer& to, uint64_t first, const std::byte* slot, uint64_t n) {
-  if (to.type->contiguous && n <= kShortCopy) return copy_short(start_of(to) + first, slot, n);
-  type::Cursor cursor = cursor_of(to);
-  cursor.seek(first);
-  cursor.unpack(slot, n);
-}
-
 /// What stands in front of a block whose length only its sender and its receiver know.
 using Length = uint32_t;
 constexpr Length kByMessage = ~Length{0};  ///< it does not fit, and comes by a message
@@ -47,7 +33,7 @@ Status take_out(const pml::Buffer& to, const std::byte* from, Length length, uin
          static_cast<unsigned>(length), static_cast<unsigned long long>(bytes_of(to)));
     return Status::truncated;
   }
-  get(to, 0, from, length);
+  get_part(to, 0, from, length);
   return Status::ok;
 }
 
@@ -175,7 +161,7 @@ Status Segment::alltoall(const View& in, const View& out, Post& post) {
       if (n > most)
         post.send(i, from);
       else if (n > 0)
-        put(to.place(n), from, 0, n);
+        put_part(to.place(n), from, 0, n);
     }
   };
   Status taken = Status::ok;
@@ -194,8 +180,8 @@ Status Segment::alltoall(const View& in, const View& out, Post& post) {
 
 Status Segment::gather(const pml::Buffer& in, const View& out, int root) {
   return in_steps(bytes_of(in), 1, plan_.share, [&](uint64_t first, uint64_t n) {
-    const auto give = [&](std::byte* place) { put(place, in, first, n); };
-    const auto take = [&](uint32_t r, const std::byte* theirs) { get(out.at(static_cast<int32_t>(r), 1), first, theirs, n); };
+    const auto give = [&](std::byte* place) { put_part(place, in, first, n); };
+    const auto take = [&](uint32_t r, const std::byte* theirs) { get_part(out.at(static_cast<int32_t>(r), 1), first, theirs, n); };
     if (rank_ == static_cast<uint32_t>(root) && first == 0) copy_data(in, out.at(root, 1));
     return collect(n, static_cast<uint32_t>(root), give, take);
   });
@@ -212,7 +198,7 @@ Status Segment::gather(const pml::Buffer& in, const View& out, int root, Post& p
     put_length(place, length);
     if (length == kByMessage) return post.send(static_cast<uint32_t>(root), in);
     if (length > kMost) status = await_reader(number, false);
-    if (status == Status::ok) put(length > kMost ? share(rank_, number, false).data : place + sizeof length, in, 0, length);
+    if (status == Status::ok) put_part(length > kMost ? share(rank_, number, false).data : place + sizeof length, in, 0, length);
   };
   const auto take = [&](uint32_t r, const std::byte* place) {
     const Length length = length_at(place);
@@ -235,9 +221,9 @@ Status Segment::scatter(const View& in, const pml::Buffer& out, int root) {
   const bool sends = rank_ == static_cast<uint32_t>(root);
   const uint64_t block = bytes_of(sends ? in.at(root, 1) : out), others = size_ - 1;
   const auto move = [&](std::byte* place, uint64_t first, uint64_t n) {
-    if (!sends) return get(out, first, place + place_for(rank_, static_cast<uint32_t>(root)) * n, n);
+    if (!sends) return get_part(out, first, place + place_for(rank_, static_cast<uint32_t>(root)) * n, n);
     for (uint32_t r = 0; r < size_; ++r)
-      if (r != rank_) put(place + place_for(r, rank_) * n, in.at(static_cast<int32_t>(r), 1), first, n);
+      if (r != rank_) put_part(place + place_for(r, rank_) * n, in.at(static_cast<int32_t>(r), 1), first, n);
   };
   if (sends) copy_data(in.at(root, 1), out);
   return in_steps(block, 1, is_brief(block * others) ? Brief::most : plan_.piece / others, [&](uint64_t first, uint64_t n) {
@@ -260,7 +246,7 @@ Status Segment::scatter(const View& in, const pml::Buffer& out, int root, Post& 
       if (length == kByMessage)
         post.send(r, from);
       else
-        put(to + sizeof length, from, 0, length);
+        put_part(to + sizeof length, from, 0, length);
     }
   };
   const auto receive = [&](std::byte* place) {
