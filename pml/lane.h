@@ -491,7 +491,7 @@ class Lane final : private btl::Sink {
   void hold(Rails&, Track&, const btl::Header&, std::byte* payload);
   void forget(Rails&, Sent&);
   void confirm(Rails&, Track&, uint64_t arrived);
-  void arrived_counted(Peer&, const btl::Header&);
+  bool arrived_counted(Peer&, const btl::Header&);
   void on_acknowledge(Peer&, const btl::Header&);
   void on_resume(Peer&, const btl::Header&);
   void on_hello(Peer&);
@@ -504,8 +504,8 @@ class Lane final : private btl::Sink {
   void settle(Peer&, Track&, uint64_t arrived);
   void send_again(Peer&, Sent&&);
   void greet(Peer&, Track&);
-  void acknowledge(Peer&, Track&);
-  void attend(Peer&, Track&, bool wake);
+  bool acknowledge(Peer&, Track&);
+  bool attend(Peer&, Track&, bool wake);
   bool flush_rails(Peer&);
   void revive(Peer&, Track&, uint64_t now);
   void raise(Peer&, Track&);

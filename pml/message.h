@@ -25,7 +25,7 @@ enum class MessageKind : uint8_t {
   finished,    ///< the receiver needs nothing more of a send operation
   credit,      ///< context holds bytes that the receiver has room for again
   // of several ways to one peer: rails.h
-  hello,        ///< the first message over a way: it works
+  hello,        ///< the greeting over a way ends: it works
   acknowledge,  ///< context holds the number of counted messages that have come over this way
   ask,          ///< please acknowledge at once
   goodbye,      ///< counted: everything before has been acknowledged, and nothing comes after

@@ -36,6 +36,9 @@ btl::Header bookkeeping(MessageKind kind, const Track& track, uint16_t life, uin
   return header;
 }
 
+/// Of a message that bookkeeping() has made.
+uint16_t life_in(const btl::Header& header) { return static_cast<uint16_t>(header.source >> 8); }
+
 std::string track_text(const Peer& peer, const Track& track) {
   return "the way to " + text_of(peer.id) + " over " + track.caps->name + " " + track.caps->device;
 }
@@ -160,10 +163,10 @@ void Lane::confirm(Rails& rails, Track& track, uint64_t arrived) {
 
 /// Sends over the best way that works. `payload` is contiguous. `over`: the way that took it.
 Status Lane::put_counted(Peer& to, btl::Header& header, const void* payload, Track*& over) {
-  header.flags |= kCounted;
   while (!to.failed) {
     over = to.rails->best();
     if (!over || over->unacknowledged.size() >= kUnacknowledged) return Status::again;
+    header.flags = over->counted();
     const Status status = put_over(to, *over->endpoint, *over->caps, header, payload);
     if (status == Status::ok || status == Status::again) return status;
     refused(*over);
@@ -202,17 +205,20 @@ Status Lane::emit_eager_on_rails(Transfer& t, Peer& to, btl::Header header) {
 
 // Arrivals; called back by transports, so nothing is sent here
 
-void Lane::arrived_counted(Peer& from, const btl::Header& h) {
-  if (from.failed) return;
+/// False if the message is to be dropped.
+bool Lane::arrived_counted(Peer& from, const btl::Header& h) {
+  if (from.failed) return true;
   Rails& rails = rails_of(from);
   Track& track = rails.tracks[polled_];
+  if (!track.takes(h)) return false;
   ++track.received;
   track.told_later += h.length;
   if (!track.proven || track.state != Track::State::up) {
     track.proven = true;
-    if (track.known() && !track.final) raise(from, track);
+    if (track.known()) raise(from, track);
   }
-  if (track.received - track.told >= kAcknowledgeEvery || track.told_later >= kAcknowledgeBytes) queue(from);
+  if (track.untold() >= kAcknowledgeEvery || track.told_later >= kAcknowledgeBytes) queue(from);
+  return true;
 }
 
 void Lane::on_hello(Peer& from) {
@@ -223,7 +229,8 @@ void Lane::on_hello(Peer& from) {
 
 void Lane::on_acknowledge(Peer& from, const btl::Header& h) {
   if (!from.rails) return;
-  confirm(*from.rails, from.rails->tracks[polled_], h.context);
+  Track& track = from.rails->tracks[polled_];
+  if (track.life == life_in(h)) confirm(*from.rails, track, h.context);
   if (!from.pending.empty()) queue(from);
 }
 
@@ -232,13 +239,11 @@ void Lane::on_resume(Peer& from, const btl::Header& h) {
   if (from.failed) return;
   Rails& rails = rails_of(from);
   queue(from);
-  Track& here = rails.tracks[polled_];
-  here.proven = true;
   Track* track = rails.find(static_cast<uint32_t>(h.tag), static_cast<uint8_t>(h.source));
-  if (!track || track->life != static_cast<uint16_t>(h.source >> 8)) return;  // heard before
+  if (!track || track->life != life_in(h)) return;  // heard before
   track->heard = true;
   track->heard_count = h.context;
-  if (track == &here && !track->final) close_life(from, *track);
+  if (track == &rails.tracks[polled_] && !track->final && track->state != Track::State::up) close_life(from, *track);
   if (track->final) settle(from, *track, h.context);
 }
 
@@ -294,6 +299,7 @@ void Lane::settle(Peer& peer, Track& track, uint64_t arrived) {
   track.last_received = track.received;
   track.acknowledged = track.received = track.told = track.told_later = 0;
   track.final = track.heard = track.greeted = false;
+  track.unsaid = true;
   ++track.life;
   queue(peer);
 }
@@ -311,7 +317,7 @@ void Lane::send_again(Peer& peer, Sent&& sent) {
 
 // Getting it back
 
-/// The first words over a new connection: how the lives before have ended, or just that it works.
+/// The first words over a new connection: how the lives before have ended, and that this was all, so that the way works.
 void Lane::greet(Peer& peer, Track& track) {
   const auto say = [&](MessageKind kind, uint16_t life, uint64_t count) {
     return track.endpoint->try_inline(bookkeeping(kind, track, life, count), nullptr);
@@ -320,11 +326,13 @@ void Lane::greet(Peer& peer, Track& track) {
   const bool reborn = track.life > 0 || track.last_received > 0;
   if (reborn) status = say(MessageKind::resume, static_cast<uint16_t>(track.life - 1), track.last_received);
   if (status == Status::ok && track.final) status = say(MessageKind::resume, track.life, track.received);
-  if (status == Status::ok && !reborn && !track.final) status = say(MessageKind::hello, 0, 0);
-  if (status == Status::ok)
+  if (status == Status::ok) status = say(MessageKind::hello, 0, 0);
+  if (status == Status::ok) {
     track.greeted = true;
-  else if (status != Status::again)
+    track.unsaid = false;
+  } else if (status != Status::again) {
     refused(track);
+  }
 }
 
 void Lane::raise(Peer& peer, Track& track) {
@@ -340,7 +348,8 @@ void Lane::raise(Peer& peer, Track& track) {
   queue(peer);
 }
 
-void Lane::acknowledge(Peer& peer, Track& track) {
+/// False if the way has no room for it now.
+bool Lane::acknowledge(Peer& peer, Track& track) {
   const Status status = track.endpoint->try_inline(bookkeeping(MessageKind::acknowledge, track, track.life, track.received), nullptr);
   if (status == Status::ok) {
     track.told = track.received;
@@ -348,10 +357,12 @@ void Lane::acknowledge(Peer& peer, Track& track) {
   } else if (status != Status::again) {
     refused(track);
   }
+  return status != Status::again;
 }
 
-/// What callbacks have found out about a way, and what it owes the peer. `wake`: it is needed even if it was not yet.
-void Lane::attend(Peer& peer, Track& track, bool wake) {
+/// What callbacks have found out about a way, and what it owes the peer; false if some of that is still to be done or said. `wake`: it is
+/// needed even if it was not yet.
+bool Lane::attend(Peer& peer, Track& track, bool wake) {
   using enum Track::State;
   if (track.lost) lose(peer, track, std::string(peer.rails->why));
   if (track.heard && !track.final) {
@@ -360,11 +371,12 @@ void Lane::attend(Peer& peer, Track& track, bool wake) {
   }
   if (track.heard && track.final) settle(peer, track, track.heard_count);
   if (track.state == asleep && (track.proven || wake)) track.state = trying;
-  if ((track.state == trying || (track.state == up && track.proven)) && !track.greeted) greet(peer, track);
+  const bool met = track.state == trying || (track.state == up && track.proven);
+  if (met && !track.greeted) greet(peer, track);
   if (track.state == trying && track.greeted && track.proven && !track.final) raise(peer, track);
-  const uint64_t untold = track.received - track.told;
-  const bool due = untold >= kAcknowledgeEvery || track.told_later >= kAcknowledgeBytes || (untold && peer.rails->asked);
-  if (track.state == up && due) acknowledge(peer, track);
+  const bool due = track.untold() >= kAcknowledgeEvery || track.told_later >= kAcknowledgeBytes || (track.untold() && peer.rails->asked);
+  const bool told = track.state != up || !due || acknowledge(peer, track);
+  return told && !track.lost && (!met || track.greeted);
 }
 
 /// True if nothing that was lost with a way waits to be sent again.
@@ -372,12 +384,9 @@ bool Lane::flush_rails(Peer& peer) {
   Rails& rails = *peer.rails;
   const bool wake = std::exchange(rails.wanted, false);  // a loss on the way may ask for it again
   rails.busy = false;
-  for (uint32_t wire : rails.order) {
-    Track& track = rails.tracks[wire];
-    attend(peer, track, wake);
-    rails.busy |= track.lost || (track.state == Track::State::trying && !track.greeted);
-  }
-  rails.asked = false;
+  for (uint32_t wire : rails.order) rails.busy |= !attend(peer, rails.tracks[wire], wake);
+  const auto untold = [&](uint32_t wire) { return rails.tracks[wire].state == Track::State::up && rails.tracks[wire].untold(); };
+  rails.asked = rails.asked && std::ranges::any_of(rails.order, untold);
   while (!rails.again.empty() && !peer.failed) {
     Sent sent = rails.again.front();
     Track* over;

@@ -3,7 +3,8 @@
 //
 // Both sides count the messages of a way. When one is lost, each side closes it for good and says how many have come (`resume`); from
 // then on the other knows what is to be sent again. The way's next life begins when both have said so. Messages that belong to
-// this bookkeeping are not counted, and do no harm if they come twice.
+// this bookkeeping are not counted, and do no harm if they come twice. Counted ones say in which life they were sent: what comes of
+// another one, or of one that this side has closed, comes again.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ namespace weft::pml {
 
 constexpr uint32_t kNoWire = ~uint32_t{0};
 
-/// btl::Header::flags: the message is counted by its way.
+/// btl::Header::flags: the message is counted by its way; the bits above are the lowest ones of the way's life.
 constexpr uint8_t kCounted = 1;
 
 /// A counted message that is not known to have arrived.
@@ -66,7 +67,8 @@ struct Track {
 
   bool final = false;    ///< this side has closed this life and waits for the peer's word
   bool greeted = false;  ///< the present connection carries our word
-  bool proven = false;   ///< something has come over the present connection
+  bool unsaid = false;   ///< the present life has begun, and no connection has carried our word since
+  bool proven = false;   ///< the peer's word has come over the present connection, or a message
   bool lost = false;     ///< the transport says so, in a callback
   bool heard = false;    ///< the peer has closed this life: that many had arrived there
   uint64_t heard_count = 0;
@@ -74,8 +76,13 @@ struct Track {
   uint32_t failures = 0;    ///< attempts in vain since it was up
   uint64_t retry_at = 0;
 
-  bool usable() const { return state == State::up && !refused_at; }
+  bool usable() const { return state == State::up && !refused_at && !final && !unsaid; }
   bool known() const { return state != State::none; }
+  uint64_t untold() const { return received - told; }
+  /// Header::flags of what is counted in this life.
+  uint8_t counted() const { return static_cast<uint8_t>(kCounted | life << 1); }
+  /// Does this side take a message of this life, or will it come again?
+  bool takes(const btl::Header& h) const { return !final && h.flags == counted(); }
 };
 
 /// What a lane and its peer have over several ways.
@@ -92,7 +99,7 @@ struct Rails {
   bool departed = false;        ///< the peer has
   bool gone = false;            ///< and cannot be reached any more
   bool wanted = false;          ///< all ways can be used: wake those that sleep
-  bool busy = false;            ///< something of this could not be done yet
+  bool busy = false;            ///< something of this could not be done or said yet
   std::string why;              ///< the last loss
 
   Track* best() {

@@ -266,7 +266,7 @@ void Lane::after_arrival(Peer& from) {
   }
   if (!well_formed(h)) [[unlikely]]
     return fail_peer(from, kNonsense);
-  if (h.flags & kCounted) arrived_counted(from, h);
+  if ((h.flags & kCounted) && !arrived_counted(from, h)) return;
   switch (static_cast<MessageKind>(h.kind)) {
     case MessageKind::eager:
     case MessageKind::eager_sync:

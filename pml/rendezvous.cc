@@ -93,11 +93,13 @@ void Lane::ask_for_data(Transfer& t) {
 }
 
 std::byte* Lane::landing(void* cookie, const btl::Header& h) {
-  if (h.kind == static_cast<uint8_t>(MessageKind::eager)) return landing_of_eager(*static_cast<Peer*>(cookie), h);
+  Peer& from = *static_cast<Peer*>(cookie);
+  if (h.kind == static_cast<uint8_t>(MessageKind::eager)) return landing_of_eager(from, h);
   if (h.kind != static_cast<uint8_t>(MessageKind::fragment)) return nullptr;
+  if (h.flags && from.rails && !from.rails->tracks[polled_].takes(h)) return nullptr;
   Transfer* t = operations_.find(h.context);
   const uint64_t offset = offset_of(h);
-  if (!t || sends(*t) || t->peer != cookie || !t->base || offset > t->bulk->total || h.length > t->bulk->total - offset) return nullptr;
+  if (!t || sends(*t) || t->peer != &from || !t->base || offset > t->bulk->total || h.length > t->bulk->total - offset) return nullptr;
   return t->base + offset;
 }
 

@@ -19,7 +19,7 @@ btl::Header fragment(const Bulkwork& bulk, const Piece& piece, const Track* trac
   header.context = bulk.remote;
   header.kind = static_cast<uint8_t>(MessageKind::fragment);
   header.length = static_cast<uint32_t>(piece.length);
-  header.flags = track ? kCounted : 0;
+  header.flags = track ? track->counted() : 0;
   set_offset(header, piece.offset);
   return header;
 }

@@ -82,6 +82,7 @@ struct Yard {
   bool get = false;  ///< memory can be read and written over the rails
   uint64_t put_from = ~uint64_t{0};
   uint32_t seed = 1;
+  int at_once = 8;                 ///< messages that a poll takes from a line, at most
   std::vector<uint32_t> near;      ///< by rank: the rail that hangs on its CPUs; empty: all do
   std::vector<double> prices;      ///< by rail: ns a byte takes as both ends know it; empty: what this end knows
   std::vector<const char*> names;  ///< by rail: its kind of wire; empty: all are of one
@@ -287,7 +288,7 @@ class BrokenRail final : public btl::Transport {
       }
       lost = std::exchange(me.lost, false);
       auto& from = line.sides[1 - side(peer)].sent;
-      for (int i = 0; line.alive && i < 8 && !from.empty(); ++i) {
+      for (int i = 0; line.alive && i < yard_->at_once && !from.empty(); ++i) {
         if (breaks()) {
           line.snap(static_cast<int>(random_() % 3) - 1);
           break;

@@ -4,12 +4,14 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "pml/lane.h"
+#include "runtime/boot/fake.h"
 #include "runtime/config/config.h"
 #include "runtime/type/predefined.h"
 #include "test/unit/pml/broken_rails.h"
@@ -65,13 +67,15 @@ inline Result<std::unique_ptr<pml::Lane>> open_lane(const Bed& bed, const std::s
   return pml::Lane::open_named(boot, threads, bed.name.substr(0, bed.name.find(' ')));
 }
 
-/// Runs `body` on `size` ranks; throws what the first failing rank threw.
+/// Runs `body` on `size` ranks; throws what the first failing rank threw. The others see it as dead, so that none waits for it.
 inline void run_ranks(uint32_t size, const Bed& bed, bool threads, const std::function<void(Rank&)>& body) {
   setenv("UCX_TLS", bed.tls, 1);
-  auto boots = boot::open_fake(size);
+  const boot::Fake job = boot::open_fake_job(size);
+  const auto& boots = job.ranks;
   auto post = std::make_shared<Post>(size, bed.abilities);
   std::vector<std::thread> ranks;
-  std::vector<std::string> complaints(size);
+  std::mutex lock;
+  std::string complaint;
   for (uint32_t r = 0; r < size; ++r)
     ranks.emplace_back([&, r] {
       try {
@@ -86,14 +90,16 @@ inline void run_ranks(uint32_t size, const Bed& bed, bool threads, const std::fu
           need((*lane)->close() == Status::ok, "close", 0);
         }
       } catch (const std::exception& e) {
-        complaints[r] = "rank " + std::to_string(r) + ": " + e.what();
-        boots[r]->abort(1, complaints[r]);
-        fprintf(stderr, "%s\n", complaints[r].c_str());
+        const std::string text = "rank " + std::to_string(r) + ": " + e.what();
+        fprintf(stderr, "%s\n", text.c_str());
+        std::unique_lock hold(lock);
+        if (complaint.empty()) complaint = text;
+        hold.unlock();
+        job.job->kill(r);
       }
     });
   for (auto& t : ranks) t.join();
-  for (auto& c : complaints)
-    if (!c.empty()) throw std::runtime_error(c);
+  if (!complaint.empty()) throw std::runtime_error(complaint);
 }
 
 inline pml::Buffer bytes(void* at, uint64_t n) { return {at, n, &type::of(type::Basic::byte)}; }
