@@ -93,7 +93,8 @@ class Sink {
   virtual ~Sink() = default;
   /// First contact from a process that this side has not connected to over this transport: returns the cookie for it.
   virtual void* meet(ProcessId from) = 0;
-  /// A message has arrived from the peer behind `cookie`. `payload` (header.length bytes) is valid during the call only.
+  /// A message has arrived from the peer behind `cookie`. `payload` (header.length bytes) is valid during the call only, but
+  /// see Transport::set_aside().
   virtual void arrived(void* cookie, const Header&, const std::byte* payload) = 0;
   /// Where the payload of a large message should be written, so that stream transports need no bounce buffer; null: none.
   /// If not null, arrived() is called afterwards with payload == the returned address. Whoever has the payload elsewhere as well may ask
@@ -190,6 +191,11 @@ class Transport {
 
   /// Delivers arrived messages and completions; returns how many. Bounded work per call.
   virtual int poll(Sink&) = 0;
+
+  /// Within Sink::arrived(): its payload stays where it is, and as it is, until give_back(). False: whoever is to keep it copies it.
+  virtual bool set_aside(const std::byte* /*payload*/) { return false; }
+  /// `from`: as in connect() and Sink::meet().
+  virtual void give_back(ProcessId /*from*/, const std::byte* /*payload*/) {}
 
   /// File descriptor that becomes readable when something arrives while armed; -1: none (the waiter then sleeps shortly).
   virtual int event_fd() const { return -1; }

@@ -97,7 +97,8 @@ struct Peer;
 struct Unexpected {
   btl::Header header;
   Peer* peer = nullptr;
-  std::byte* payload = nullptr;                     ///< header.length bytes right behind this, from the lane's pool
+  const std::byte* payload = nullptr;               ///< header.length bytes right behind this, from the lane's pool, or
+  btl::Transport* keeper = nullptr;                 ///< where it has left them
   Unexpected *next = nullptr, *prev = nullptr;      ///< same source and tag, in order
   Unexpected *later = nullptr, *earlier = nullptr;  ///< same context, in order
 };

@@ -12,6 +12,7 @@ namespace {
 
 constexpr int kQuickRounds = 200;       // before a blocking receive waits like everybody else
 constexpr size_t kMostEarly = 1 << 15;  // half of the numbers that messages have
+constexpr uint64_t kAsideFrom = 4096;   // shorter payloads are copied as soon
 constexpr const char* kNonsense = "it sent a message that makes no sense; memory of one side is damaged, or the two run different versions";
 
 /// Stands, with a message's sequence number, among those that are early: the message itself has been matched already.
@@ -348,11 +349,15 @@ void Lane::matched(Transfer& t, const btl::Header& h, Peer& from, const std::byt
 }
 
 Unexpected& Lane::store(Peer& from, const btl::Header& h, const std::byte* payload) {
-  auto* u = new (payloads_.take(sizeof(Unexpected) + h.length)) Unexpected;
+  btl::Transport* const here = wires_[polled_]->transport.get();
+  const bool aside = plain(h) && h.length >= kAsideFrom && here->set_aside(payload);
+  const uint64_t copied = aside ? 0 : h.length;
+  auto* u = new (payloads_.take(sizeof(Unexpected) + copied)) Unexpected;
   u->header = h;
   u->peer = &from;
-  u->payload = reinterpret_cast<std::byte*>(u + 1);
-  if (h.length) copy_out(u->payload, payload, h.length);
+  u->payload = aside ? payload : reinterpret_cast<std::byte*>(u + 1);
+  u->keeper = aside ? here : nullptr;
+  if (copied) copy_out(reinterpret_cast<std::byte*>(u + 1), payload, copied);
   counters_.unexpected_bytes += h.length + kMessageCost;
   counters_.unexpected_bytes_peak = std::max(counters_.unexpected_bytes_peak, counters_.unexpected_bytes);
   return *u;
@@ -360,7 +365,8 @@ Unexpected& Lane::store(Peer& from, const btl::Header& h, const std::byte* paylo
 
 void Lane::discard(Unexpected& u) {
   counters_.unexpected_bytes -= u.header.length + kMessageCost;
-  payloads_.give(reinterpret_cast<std::byte*>(&u), sizeof u + u.header.length);
+  if (u.keeper) u.keeper->give_back(u.peer->id, u.payload);
+  payloads_.give(reinterpret_cast<std::byte*>(&u), sizeof u + (u.keeper ? 0 : u.header.length));
 }
 
 void Lane::keep(Peer& from, const btl::Header& h, const std::byte* payload) {

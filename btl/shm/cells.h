@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -10,7 +11,8 @@ namespace weft::btl::shm {
 /// Each cell belongs to one of the two at a time: to the one that has read a payload there last, and that writes its own next one there.
 /// A processor that reads a line which another one has written gets it to itself (migratory sharing), so that it writes there at once. To
 /// write again where the other one has read takes several times as long: 16 KiB 1.6 instead of 0.4 us between two cores of one L3
-/// cache, 6.5 instead of 0.5 between two packages (AMD Zen 4). Who only sends runs out of cells, and goes on through the ring.
+/// cache, 6.5 instead of 0.5 between two packages (AMD Zen 4). Who only sends runs out of cells, and goes on through the ring. A payload
+/// that nobody has asked for yet can be left in its cell.
 class Cells {
  public:
   static constexpr uint32_t kBytes = 64 << 10;
@@ -39,20 +41,39 @@ class Cells {
   /// Which one is meant by a number that the other process, who may be anybody, has given with a message.
   static uint8_t named(std::byte number) { return (std::to_integer<uint8_t>(number) ^ kMost) % (2 * kMost); }
   /// Can it have been passed to this process?
-  bool lent(uint8_t cell) const { return cell % kMost < count_[cell / kMost] && !(own_ & (1u << cell)); }
-  /// It has been read.
-  void keep(uint8_t cell) {
-    own_ |= 1u << cell;
-    stack_[height_++] = cell;
+  bool lent(uint8_t cell) const { return cell % kMost < count_[cell / kMost] && !((own_ | aside_) & (1u << cell)); }
+  /// Its message has been delivered: it has been read, unless it was set aside.
+  void passed(uint8_t cell) {
+    if (!(aside_ & (1u << cell))) keep(cell);
+  }
+  /// What has come in it will be read later; false: half of all cells are set aside already, and the others go on passing to and fro.
+  bool set_aside(uint8_t cell) {
+    if (2 * static_cast<uint32_t>(std::popcount(aside_)) >= count_[0] + count_[1]) return false;
+    aside_ |= 1u << cell;
+    return true;
+  }
+  /// The payload of a cell that was set aside has been read.
+  void give_back(const std::byte* payload) {
+    for (uint32_t mine = aside_; mine; mine &= mine - 1) {
+      const auto cell = static_cast<uint8_t>(std::countr_zero(mine));
+      if (at(cell) != payload) continue;
+      aside_ &= ~(1u << cell);
+      return keep(cell);
+    }
   }
   std::byte* at(uint8_t cell) const { return memory_[cell / kMost] + size_t{cell % kMost} * kBytes; }
 
  private:
+  void keep(uint8_t cell) {
+    own_ |= 1u << cell;
+    stack_[height_++] = cell;
+  }
+
   std::array<std::byte*, 2> memory_ = {};
   std::array<uint32_t, 2> count_ = {};
   std::array<uint8_t, 2 * kMost> stack_ = {};  // the own ones, the latest on top
   uint32_t height_ = 0;
-  uint32_t own_ = 0;  // a bit each
+  uint32_t own_ = 0, aside_ = 0;  // a bit each
 };
 static_assert(2 * Cells::kMost <= 32);
 

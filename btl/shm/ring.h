@@ -335,6 +335,9 @@ class Consumer {
     return count;
   }
 
+  /// As Transport::set_aside(), within `deliver`.
+  bool set_aside(const std::byte* payload) { return cell_ != kNoCell && payload == payload_ && cells_->set_aside(cell_); }
+
  private:
   uint32_t phase() const { return head_ & shape_.slots ? 0 : kPhaseBit; }
 
@@ -405,7 +408,7 @@ class Consumer {
   }
   /// A longer payload has been read.
   void leave() {
-    if (cell_ != kNoCell) return cells_->keep(cell_);
+    if (cell_ != kNoCell) return cells_->passed(cell_);
     placement_.advance(place_);
     freed_->bulk.store(placement_.total(), std::memory_order_release);
   }

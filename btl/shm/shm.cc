@@ -239,6 +239,8 @@ class ShmTransport final : public Transport {
   bool reaches(ProcessId who, const boot::Blob& address) const override;
   Result<Endpoint*> connect(ProcessId who, const boot::Blob& address, void* cookie) override;
   int poll(Sink& sink) override;
+  bool set_aside(const std::byte* payload) override { return inbound_[first_ - 1].ring.set_aside(payload); }
+  void give_back(ProcessId from, const std::byte* payload) override { cells_with(from).give_back(payload); }
   int event_fd() const override { return bell_.read_end(); }
   bool arm() override;
   void disarm() override;

@@ -248,6 +248,31 @@ TEST_CASE("cells: who only sends goes on through the ring", "[shm]") {
   }
 }
 
+TEST_CASE("cells: payloads that are set aside stay as they are until they are given back", "[shm]") {
+  Pair pair;
+  constexpr uint32_t length = 20'000;
+  auto& [cells, producer, consumer] = pair.sides[1];
+  std::vector<std::pair<Header, const std::byte*>> aside;
+  for (uint64_t i = 0; i < 30; ++i) {  // answers go on through cells
+    REQUIRE(push(pair.sides[0].producer, i, length));
+    REQUIRE(take(*consumer, 1, [&](const Header& h, const std::byte* payload) {
+              REQUIRE(same(h, i, length, payload));
+              if (i % 2 && consumer->set_aside(payload)) aside.emplace_back(h, payload);
+            }) == 1);
+    REQUIRE(push(producer, i, length));
+    REQUIRE(take(*pair.sides[0].consumer, 1, [&](const Header& h, const std::byte* payload) { REQUIRE(same(h, i, length, payload)); }) ==
+            1);
+  }
+  CHECK(aside.size() == pair.shape.cells);
+  uint64_t number = 1;
+  for (const auto& [header, payload] : aside) {
+    CHECK(same(header, number, length, payload));
+    number += 2;
+    cells.give_back(payload);
+    CHECK(cells.at(cells.take()) == payload);
+  }
+}
+
 TEST_CASE("cells: one that was not passed breaks the ring, and nothing is read", "[shm]") {
   // Beyond the last one of either ring; one of the receiver's own; and a payload longer than a cell.
   const auto [number, length] = GENERATE_REF(std::pair{uint8_t{15}, 1000u}, std::pair{uint8_t{31}, 1000u}, std::pair{uint8_t{255}, 1000u},
