@@ -51,6 +51,15 @@ int conclude(Status status, const Outcome& outcome, MPI_Status* out) {
   return status == Status::ok ? MPI_SUCCESS : outcome.error ? outcome.error : fail(status);
 }
 
+[[gnu::always_inline]] inline int receive(comm::Communicator& comm, const Buffer& in, int source, int tag, MPI_Status* status) {
+  Outcome outcome;
+  const Status ended = comm.team->lane().receive(*comm.team, source, tag, Traffic::user, in, outcome);
+  if (ended != Status::ok) [[unlikely]]
+    return conclude(ended, outcome, status);
+  api::set_status(status, outcome);
+  return MPI_SUCCESS;
+}
+
 /// A packed copy of a message, for calls that receive into the buffer they send from.
 struct Packed {
   Packed(const void* buf, MPI_Count count, const type::Datatype& type) : bytes(static_cast<uint64_t>(count) * type.size) {
@@ -68,15 +77,16 @@ struct Packed {
 int exchange(comm::Communicator& comm, const Buffer& out, int dest, int sendtag, const Buffer& in, int source, int recvtag,
              MPI_Status* status) {
   Lane& lane = comm.lane();
-  pml::Request* receive = lane.ireceive(*comm.team, source, recvtag, Traffic::user, in);
-  if (!receive->predefined) receive->team_owner = &comm;
+  if (lane.send_at_once(*comm.team, dest, sendtag, Traffic::user, out)) return receive(comm, in, source, recvtag, status);
+  pml::Request* request = lane.ireceive(*comm.team, source, recvtag, Traffic::user, in);
+  if (!request->predefined) request->team_owner = &comm;
   const Status sent = lane.send(*comm.team, dest, sendtag, Traffic::user, out);
   if (sent != Status::ok) {
-    lane.cancel(*receive);
-    release(receive);
+    lane.cancel(*request);
+    release(request);
     return fail(sent);
   }
-  MPI_Request handle = api::encode(receive);
+  MPI_Request handle = api::encode(request);
   return Wait(&handle, status);
 }
 
@@ -113,12 +123,7 @@ int Ssend_init(const void* buf, MPI_Count count, type::Datatype& type, int dest,
 }
 
 int Recv(void* buf, MPI_Count count, type::Datatype& type, int source, int tag, comm::Communicator& comm, MPI_Status* status) {
-  Outcome outcome;
-  const Status ended = comm.team->lane().receive(*comm.team, source, tag, Traffic::user, buffer_of(buf, count, type), outcome);
-  if (ended != Status::ok) [[unlikely]]
-    return conclude(ended, outcome, status);
-  api::set_status(status, outcome);
-  return MPI_SUCCESS;
+  return receive(comm, buffer_of(buf, count, type), source, tag, status);
 }
 int Irecv(void* buf, MPI_Count count, type::Datatype& type, int source, int tag, comm::Communicator& comm, MPI_Request* request) {
   return hand_out(comm, comm.team->lane().ireceive(*comm.team, source, tag, Traffic::user, buffer_of(buf, count, type)), request);

@@ -133,10 +133,13 @@ class Lane final : private btl::Sink {
 
   // Blocking. Outcome.error is the MPI error class; Status says how the wait ended, and fail() has its text.
   [[gnu::always_inline]] Status send(Team& team, int dest, int tag, Traffic traffic, const Buffer& buffer, Mode mode = Mode::standard) {
-    if (dest >= 0 && !lock_.enabled() && buffer.type->contiguous && mode != Mode::synchronous) [[likely]]
-      if (send_quickly(team, dest, tag, traffic, buffer, obs::What::send)) [[likely]]
-        return Status::ok;
+    if (mode != Mode::synchronous && send_at_once(team, dest, tag, traffic, buffer)) [[likely]]
+      return Status::ok;
     return send_slowly(team, dest, tag, traffic, Buffer(buffer), mode);  // a copy, so that the caller's need not be in memory
+  }
+  /// Sends if nothing stands in the way of a small message; false: nothing has happened.
+  [[gnu::always_inline]] bool send_at_once(Team& team, int dest, int tag, Traffic traffic, const Buffer& buffer) {
+    return dest >= 0 && !lock_.enabled() && buffer.type->contiguous && send_quickly(team, dest, tag, traffic, buffer, obs::What::send);
   }
   Status receive(Team&, int source, int tag, Traffic, const Buffer&, Outcome&);
 
