@@ -299,7 +299,6 @@ void Lane::settle(Peer& peer, Track& track, uint64_t arrived) {
   track.last_received = track.received;
   track.acknowledged = track.received = track.told = track.told_later = 0;
   track.final = track.heard = track.greeted = false;
-  track.unsaid = true;
   ++track.life;
   queue(peer);
 }
@@ -323,16 +322,13 @@ void Lane::greet(Peer& peer, Track& track) {
     return track.endpoint->try_inline(bookkeeping(kind, track, life, count), nullptr);
   };
   Status status = Status::ok;
-  const bool reborn = track.life > 0 || track.last_received > 0;
-  if (reborn) status = say(MessageKind::resume, static_cast<uint16_t>(track.life - 1), track.last_received);
+  if (track.reborn()) status = say(MessageKind::resume, static_cast<uint16_t>(track.life - 1), track.last_received);
   if (status == Status::ok && track.final) status = say(MessageKind::resume, track.life, track.received);
   if (status == Status::ok) status = say(MessageKind::hello, 0, 0);
-  if (status == Status::ok) {
+  if (status == Status::ok)
     track.greeted = true;
-    track.unsaid = false;
-  } else if (status != Status::again) {
+  else if (status != Status::again)
     refused(track);
-  }
 }
 
 void Lane::raise(Peer& peer, Track& track) {

@@ -67,7 +67,6 @@ struct Track {
 
   bool final = false;    ///< this side has closed this life and waits for the peer's word
   bool greeted = false;  ///< the present connection carries our word
-  bool unsaid = false;   ///< the present life has begun, and no connection has carried our word since
   bool proven = false;   ///< the peer's word has come over the present connection, or a message
   bool lost = false;     ///< the transport says so, in a callback
   bool heard = false;    ///< the peer has closed this life: that many had arrived there
@@ -76,7 +75,9 @@ struct Track {
   uint32_t failures = 0;    ///< attempts in vain since it was up
   uint64_t retry_at = 0;
 
-  bool usable() const { return state == State::up && !refused_at && !final && !unsaid; }
+  /// Has a life before the present one ended? Then the peer is to hear of that before anything else.
+  bool reborn() const { return life > 0 || last_received > 0; }
+  bool usable() const { return state == State::up && !refused_at && !final && (greeted || !reborn()); }
   bool known() const { return state != State::none; }
   uint64_t untold() const { return received - told; }
   /// Header::flags of what is counted in this life.

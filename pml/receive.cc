@@ -353,11 +353,12 @@ Unexpected& Lane::store(Peer& from, const btl::Header& h, const std::byte* paylo
   const bool aside = plain(h) && h.length >= kAsideFrom && here->set_aside(payload);
   const uint64_t copied = aside ? 0 : h.length;
   auto* u = new (payloads_.take(sizeof(Unexpected) + copied)) Unexpected;
+  auto* copy = reinterpret_cast<std::byte*>(u + 1);
   u->header = h;
   u->peer = &from;
-  u->payload = aside ? payload : reinterpret_cast<std::byte*>(u + 1);
+  u->payload = aside ? payload : copy;
   u->keeper = aside ? here : nullptr;
-  if (copied) copy_out(reinterpret_cast<std::byte*>(u + 1), payload, copied);
+  if (copied) copy_out(copy, payload, copied);
   counters_.unexpected_bytes += h.length + kMessageCost;
   counters_.unexpected_bytes_peak = std::max(counters_.unexpected_bytes_peak, counters_.unexpected_bytes);
   return *u;

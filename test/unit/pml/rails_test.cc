@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <random>
+#include <span>
 
 #include "include/mpi.h"
 #include "runtime/base/error.h"
@@ -38,8 +39,7 @@ void need_equal(const std::vector<std::byte>& want, const std::vector<std::byte>
   if (at == want.size()) return;
   size_t end = want.size();
   while (want[end - 1] == got[end - 1]) --end;
-  const bool empty = std::all_of(got.begin() + static_cast<ptrdiff_t>(at), got.begin() + static_cast<ptrdiff_t>(end),
-                                 [](std::byte b) { return b == std::byte{0}; });
+  const bool empty = std::ranges::all_of(std::span(got).subspan(at, end - at), [](std::byte b) { return b == std::byte{0}; });
   throw std::runtime_error("message " + std::to_string(number) + " of " + std::to_string(want.size()) + " bytes is wrong from byte " +
                            std::to_string(at) + " to " + std::to_string(end) + (empty ? ": nothing has come there" : ""));
 }
@@ -175,7 +175,7 @@ TEST_CASE("rails that break at any moment lose, double and reorder nothing") {
   std::atomic<uint64_t> lost{0}, again{0};
   for (uint32_t round = 0; round < 6; ++round) {
     const uint32_t ranks = round % 2 ? 3 : 2;
-    Bed bed = bed_of(ranks, 2 + round % 3 / 2, round < 4 ? 0.02 : 0.06, round % 3 != 0, seed + round * 100);
+    Bed bed = bed_of(ranks, 2 + round / 3, round < 4 ? 0.02 : 0.06, round % 3 != 0, seed + round * 100);
     if (round >= 4) bed.yard->at_once = 1;  // so that much happens between two words of a greeting
     std::atomic<uint32_t> exchanged{0};
     run_ranks(ranks, bed, false, [&](Rank& me) {

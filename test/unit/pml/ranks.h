@@ -92,9 +92,10 @@ inline void run_ranks(uint32_t size, const Bed& bed, bool threads, const std::fu
       } catch (const std::exception& e) {
         const std::string text = "rank " + std::to_string(r) + ": " + e.what();
         fprintf(stderr, "%s\n", text.c_str());
-        std::unique_lock hold(lock);
-        if (complaint.empty()) complaint = text;
-        hold.unlock();
+        {
+          std::lock_guard hold(lock);
+          if (complaint.empty()) complaint = text;
+        }
         job.job->kill(r);
       }
     });
