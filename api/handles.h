@@ -104,6 +104,7 @@ inline MPI_Errhandler encode(comm::Errhandler* object) {
   if (object == &comm::errors_return()) return MPI_ERRORS_RETURN;
   return reinterpret_cast<MPI_Errhandler>(static_cast<Object*>(object));
 }
+inline MPI_Request encode(pml::Request& object) { return reinterpret_cast<MPI_Request>(static_cast<Object*>(&object)); }
 inline MPI_Request encode(pml::Request* object) {
   return object ? reinterpret_cast<MPI_Request>(static_cast<Object*>(object)) : MPI_REQUEST_NULL;
 }

@@ -126,7 +126,7 @@ void PlainRequest::destroy(Request& request) { plain_pool().destroy(static_cast<
 bool is_complete(const Request& r) { return r.complete.load(std::memory_order_acquire); }
 /// The request of a handle, null of MPI_REQUEST_NULL. The entry has found the handle to be good.
 Request* request_of(MPI_Request handle) {
-  return handle == MPI_REQUEST_NULL ? nullptr : static_cast<Request*>(reinterpret_cast<Object*>(handle));
+  return handle == MPI_REQUEST_NULL ? nullptr : &static_cast<Request&>(*reinterpret_cast<Object*>(handle));
 }
 /// Null handles and inactive requests count as complete, with an empty status.
 bool counts(const Request* r) { return r && (r->active || !r->persistent); }
@@ -178,16 +178,25 @@ int drop_user(Request& r) {
   return error ? error : end;
 }
 
-/// Reports a completed request; `consume` ends it as wait and test do. Returns its error.
-int conclude(MPI_Request* handle, MPI_Status* status, bool consume) {
+/// Reports a completed request and ends it, if there is nothing more to it, as to most; false: nothing has happened.
+[[gnu::always_inline]] inline bool conclude_quickly(MPI_Request* handle, MPI_Status* status) {
   Request& r = *request_of(*handle);
-  if (r.kind == Kind::freed) [[unlikely]]
-    return fail(MPI_ERR_REQUEST, "a request stands twice among those to be completed");
-  if (!consume || r.request_kind > RequestKind::collective || r.outcome.error) return conclude_at_length(handle, status, consume);
+  if (r.kind != Kind::request || r.request_kind > RequestKind::collective || r.outcome.error) [[unlikely]]
+    return false;
   set_status(status, r.outcome);
   *handle = MPI_REQUEST_NULL;
-  drop(&r);
-  return MPI_SUCCESS;
+  if (!r.predefined && !pml::Lane::dispose(r)) [[unlikely]]
+    drop(&r);
+  return true;
+}
+
+/// Reports a completed request; `consume` ends it as wait and test do. Returns its error.
+int conclude(MPI_Request* handle, MPI_Status* status, bool consume) {
+  if (consume && conclude_quickly(handle, status)) [[likely]]
+    return MPI_SUCCESS;
+  if (request_of(*handle)->kind == Kind::freed) [[unlikely]]
+    return fail(MPI_ERR_REQUEST, "a request stands twice among those to be completed");
+  return conclude_at_length(handle, status, consume);
 }
 
 int failed_wait(Status status) {
@@ -225,15 +234,25 @@ struct AllDone {
   int at = 0;
   static bool test(void* argument) {
     auto& self = *static_cast<AllDone*>(argument);
-    while (self.at < self.set.count && self.set.done(self.at)) ++self.at;
-    return self.at == self.set.count;
+    const Set set = self.set;
+    int at = self.at;
+    while (at < set.count && set.done(at)) ++at;
+    self.at = at;
+    return at == set.count;
   }
 };
+
+/// Concludes those at the beginning of a set that there is nothing more to; says how many. They are complete.
+int conclude_first(const Set set) {
+  int i = 0;
+  while (i < set.count && set.requests[i] != MPI_REQUEST_NULL && conclude_quickly(&set.requests[i], set.status(i))) ++i;
+  return i;
+}
 
 /// Reports all requests of a set, which are complete. Errors stand in the statuses.
 int conclude_all(const Set& set, bool consume) {
   bool failed = false;
-  for (int i = 0; i < set.count; ++i) {
+  for (int i = consume ? conclude_first(set) : 0; i < set.count; ++i) {
     MPI_Status* status = set.status(i);
     int error = MPI_SUCCESS;
     if (!counts(set.requests[i]))

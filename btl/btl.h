@@ -149,6 +149,10 @@ class Endpoint {
   /// That is what counts while both send.
   virtual bool put_spares() { return false; }
 
+  /// A shortcut past poll(): if what comes next from the peer is a short message with the header `wanted`, but for its length, which is at
+  /// most wanted.length, puts its payload to `to` and says how long it is. -1: nothing was taken; `looks` looks have found no message, or
+  /// another one, which poll() hands out, or there is no shortcut.
+  virtual int64_t receive_next(const Header& /*wanted*/, void* /*to*/, int /*looks*/) { return -1; }
   /// The number of this way among those of its kind between the two processes; the same on both sides.
   virtual uint8_t rail() const { return 0; }
 
@@ -192,6 +196,8 @@ class Transport {
   /// Delivers arrived messages and completions; returns how many. Bounded work per call.
   virtual int poll(Sink&) = 0;
 
+  /// The same for who has nothing else to do: it may look for a message for some 100 ns.
+  virtual int poll_waiting(Sink& sink) { return poll(sink); }
   /// Within Sink::arrived(): its payload stays where it is, and as it is, until give_back(). False: whoever is to keep it copies it.
   virtual bool set_aside(const std::byte* /*payload*/) { return false; }
   /// `from`: as in connect() and Sink::meet().

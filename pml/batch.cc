@@ -25,7 +25,7 @@ Request* Lane::gather(Team& team, int dest, int tag, Traffic traffic, const Buff
   to.burst_round = rounds_;
   to.burst_last = now;
   if (to.burst++ < static_cast<uint64_t>(burst_variable.get())) return nullptr;
-  if (send_quickly<true>(team, dest, tag, traffic, buffer, obs::What::isend)) {
+  if (send_quickly<true>(team, to, dest, tag, traffic, buffer, obs::What::isend)) {
     hold(to);
     if (!held_) held_ = take_transfer(RequestKind::send);
     return retain(held_);

@@ -137,11 +137,21 @@ class Lane final : private btl::Sink {
       return Status::ok;
     return send_slowly(team, dest, tag, traffic, Buffer(buffer), mode);  // a copy, so that the caller's need not be in memory
   }
-  /// Sends if nothing stands in the way of a small message; false: nothing has happened.
-  [[gnu::always_inline]] bool send_at_once(Team& team, int dest, int tag, Traffic traffic, const Buffer& buffer) {
-    return dest >= 0 && !lock_.enabled() && buffer.type->contiguous && send_quickly(team, dest, tag, traffic, buffer, obs::What::send);
+  /// Sends if nothing stands in the way of a small message; false: nothing has happened. `dest` may be no rank at all.
+  [[gnu::always_inline]] bool send_at_once(Team& team, int dest, int tag, Traffic traffic, const Buffer& buffer,
+                                           obs::What what = obs::What::send) {
+    Peer* const to = team.known_peer(dest);
+    return to && !lock_.enabled() && buffer.type->contiguous && send_quickly(team, *to, dest, tag, traffic, buffer, what);
   }
-  Status receive(Team&, int source, int tag, Traffic, const Buffer&, Outcome&);
+  [[gnu::always_inline]] Status receive(Team& team, int source, int tag, Traffic traffic, const Buffer& buffer, Outcome& outcome) {
+    if (source == proc_null || lock_.enabled() || !buffer.type->contiguous) [[unlikely]]
+      return receive_slowly(team, source, tag, traffic, Buffer(buffer), outcome);
+    if (const int64_t length = receive_next(team, source, tag, traffic, buffer); length >= 0) {
+      outcome = {source, tag, 0, false, static_cast<uint64_t>(length)};
+      return Status::ok;
+    }
+    return receive_resident(resident_for(team, source, tag, traffic, buffer), outcome);
+  }
 
   /// Nonblocking. The request has one reference, the caller's. It may be complete on return, and is then possibly shared with
   /// other such requests (`predefined`): set nothing in a request that is complete.
@@ -159,9 +169,37 @@ class Lane final : private btl::Sink {
       if (Request* together = gather(team, dest, tag, traffic, Buffer(buffer), mode)) return together;
     if (dest < 0 || lock_.enabled() || !may_send_quickly(buffer, mode)) [[unlikely]]
       return isend(team, dest, tag, traffic, Buffer(buffer), mode);
-    if (send_quickly(team, dest, tag, traffic, buffer, obs::What::isend)) [[likely]]
+    if (send_quickly(team, team.peer(static_cast<uint32_t>(dest)), dest, tag, traffic, buffer, obs::What::isend)) [[likely]]
       return sent_;
     return post_send(team, dest, tag, traffic, Buffer(buffer), mode);
+  }
+  /// The same of a small message that nothing stands in the way of, and whose request is sent(); false: nothing has happened. `dest` may be
+  /// no rank at all.
+  [[gnu::always_inline]] bool isend_at_once(Team& team, int dest, int tag, const Buffer& buffer) {
+    if (gathering_.load(std::memory_order_relaxed) || phase_ == Phase::polling) [[unlikely]]
+      return false;
+    return send_at_once(team, dest, tag, Traffic::user, buffer, obs::What::isend);
+  }
+  /// Posts a receive if all there is to it is to wait for its message; null: nothing has happened. The type is predefined and contiguous;
+  /// the source may be no rank at all.
+  [[gnu::always_inline]] Request* ireceive_at_once(Team& team, int source, int tag, const Buffer& buffer) {
+    if (!free_transfers_ || lock_.enabled() || helper_ || any_failed_ || !hungry_.empty() || ring_.keeps_times() ||
+        team.promises().exact_length || !matcher_.goes_on_alike(context_of(team.context(), Traffic::user), source, tag)) [[unlikely]]
+      return nullptr;
+    if (static_cast<uint32_t>(source) >= team.remote_size()) [[unlikely]]
+      return nullptr;
+    Transfer& t = prepare<true>(RequestKind::receive, team, source, tag, Traffic::user, buffer);
+    ring_.add_without_time(obs::What::ireceive, t.match_context, source, tag, t.capacity).type = buffer.type->abi_handle;
+    t.stage = Stage::posted;
+    matcher_.post_alike(t);
+    return &t;
+  }
+  /// Gives back a complete request of one message whose only reference is the caller's. False: there is more to it, nothing has happened.
+  [[gnu::always_inline]] static bool dispose(Request& r) {
+    if (r.request_kind > RequestKind::receive || r.references.load(std::memory_order_acquire) != 1 || r.lane->lock_.enabled()) [[unlikely]]
+      return false;
+    r.lane->recycle(static_cast<Transfer&>(r));
+    return true;
   }
 
   /// The request of a send that is complete: shared, needs no release.
@@ -320,9 +358,7 @@ class Lane final : private btl::Sink {
     return phase_ != Phase::polling && buffer.type->contiguous && mode != Mode::synchronous;
   }
   template <bool kGather = false>
-  [[gnu::always_inline]] bool send_quickly(Team& team, int dest, int tag, Traffic traffic, const Buffer& buffer, obs::What what) {
-    const auto rank = static_cast<uint32_t>(dest);
-    Peer& to = team.peer(rank);
+  [[gnu::always_inline]] bool send_quickly(Team& team, Peer& to, int dest, int tag, Traffic traffic, const Buffer& buffer, obs::What what) {
     const uint64_t bytes = buffer.count * buffer.type->size;
     if (bytes >= to.quick_below || buffer.memory != mem::MemKind::host) [[unlikely]]
       return false;
@@ -375,6 +411,51 @@ class Lane final : private btl::Sink {
 
   // receiving (receive.cc)
   Status receive_slowly(Team&, int source, int tag, Traffic, const Buffer&, Outcome&);
+  Status receive_resident(Transfer&, Outcome&);
+  /// Receives what comes next from the source, if that is the message and short, past matching and requests; its length, or -1: nothing has
+  /// happened. Nothing else makes progress meanwhile: a short time, and not each time.
+  [[gnu::always_inline]] int64_t receive_next(Team& team, int source, int tag, Traffic traffic, const Buffer& buffer) {
+    Peer* const from = team.known_peer(source);
+    if (!from || !from->endpoint || tag < 0 || !may_receive_next(team, *from, buffer)) return -1;
+    const uint64_t room = buffer.count * buffer.type->size;
+    const btl::Header wanted{context_of(team.context(), traffic),
+                             tag,
+                             source,
+                             static_cast<uint32_t>(std::min<uint64_t>(room, ~uint32_t{0})),
+                             from->expected,
+                             static_cast<uint8_t>(MessageKind::eager),
+                             0};
+    const int64_t length =
+        from->endpoint->receive_next(wanted, static_cast<std::byte*>(buffer.address) + buffer.type->origin, kDirectLooks);
+    if (length < 0) return -1;
+    ++from->expected;
+    ring_.add(obs::What::receive, wanted.context, source, tag, room).type = buffer.type->abi_handle;
+    take_credit(*from, static_cast<uint64_t>(length));
+    return length;
+  }
+  static constexpr int kDirectLooks = 200;       // a microsecond
+  static constexpr uint32_t kDirectAtMost = 15;  // of so many and one receives
+  /// Does nobody else wait for anything?
+  bool may_receive_next(const Team& team, const Peer& from, const Buffer& buffer) {
+    return !crowded_ && matcher_.idle() && phase_ == Phase::idle && !holding_ && !to_flush_ && !deferred_ && to_move_.empty() &&
+           !watches_ && hungry_.empty() && !any_failed_ && !from.landing && from.early.empty() && buffer.memory == mem::MemKind::host &&
+           !team.promises().exact_length && (++direct_ & kDirectAtMost);
+  }
+  /// Blocking receives of contiguous data use one transfer of the lane's own, which needs neither taking nor giving back.
+  [[gnu::always_inline]] Transfer& resident_for(Team& team, int source, int tag, Traffic traffic, const Buffer& buffer) {
+    Transfer& t = *resident_;
+    t.match_context = context_of(team.context(), traffic);
+    t.source = t.dest = source;
+    t.tag = tag;
+    t.team = &team;
+    t.buffer = buffer;
+    t.base = static_cast<std::byte*>(buffer.address) + buffer.type->origin;
+    t.capacity = buffer.count * buffer.type->size;
+    t.outcome.error = 0;
+    t.complete.store(false, std::memory_order_relaxed);
+    ring_.add(obs::What::receive, t.match_context, source, tag, t.capacity).type = buffer.type->abi_handle;
+    return t;
+  }
   static Status received_badly(const Transfer&);
   Status give_up_receive(Transfer&, Status);
   Request* ireceive_slowly(Team&, int source, int tag, Traffic, const Buffer&);
@@ -549,7 +630,7 @@ class Lane final : private btl::Sink {
   void lost(void* cookie, const std::string& why) override;
 
   // progress and waiting (progress.cc, wait.cc)
-  int round(bool thorough);
+  int round(bool thorough, bool waits = false);
   int poll_quiet_wires();
   void touch(Wire&);
   void sort_wires();
@@ -610,6 +691,8 @@ class Lane final : private btl::Sink {
     t.next = free_transfers_;
     free_transfers_ = &t;
   }
+  /// `kPlain`: the type is known to be predefined and contiguous.
+  template <bool kPlain = false>
   [[gnu::always_inline]] Transfer& prepare(RequestKind kind, Team& team, int rank, int tag, Traffic traffic, const Buffer& buffer) {
     Transfer& t = *take_transfer(kind);
     t.match_context = context_of(team.context(), traffic);
@@ -617,15 +700,16 @@ class Lane final : private btl::Sink {
     t.tag = tag;
     t.dest = rank;
     t.team = &team;
-    use(t, buffer);
+    use<kPlain>(t, buffer);
     return t;
   }
   /// Gives a transfer its memory. The user may free the datatype before the transfer has ended.
+  template <bool kPlain = false>
   static void use(Transfer& t, const Buffer& buffer) {
     t.buffer = buffer;
     t.capacity = buffer.count * buffer.type->size;
-    t.base = buffer.type->contiguous ? static_cast<std::byte*>(buffer.address) + buffer.type->origin : nullptr;
-    if (buffer.type->predefined) [[likely]]
+    t.base = kPlain || buffer.type->contiguous ? static_cast<std::byte*>(buffer.address) + buffer.type->origin : nullptr;
+    if (kPlain || buffer.type->predefined) [[likely]]
       return;
     retain(const_cast<type::Datatype*>(buffer.type));
     t.type_retained = true;
@@ -635,7 +719,8 @@ class Lane final : private btl::Sink {
   LaneLock lock_;
   Phase phase_ = Phase::idle;  // polling: transports call back; what is to be sent waits until they have returned
   uint32_t rounds_ = 0;
-  uint32_t asked_ = 0;  // in vain, while there are other lanes
+  uint32_t direct_ = 0;  // receives that may have been receive_next()
+  uint32_t asked_ = 0;   // in vain, while there are other lanes
   const std::shared_ptr<Alarm> alarm_ = std::make_shared<Alarm>();
   std::atomic<int> sleepers_{0};   // threads that sleep; changed under the lock
   std::vector<Lane*> others_;      // of this process

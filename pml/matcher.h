@@ -34,6 +34,16 @@ class Matcher {
     return posted_ ? look(h) : nullptr;
   }
 
+  /// Is a receive only the next one of those that are alike?
+  bool goes_on_alike(Context context, int32_t source, int32_t tag) const {
+    if (unexpected_ || posted_) return false;
+    if (alike_.empty()) return true;
+    const Transfer& first = *alike_.front();
+    return first.match_context == context && first.source == source && first.tag == tag;
+  }
+  /// Posts it, if so.
+  void post_alike(Transfer& receive) { alike_.push_back(receive); }
+
   /// Keeps a message for which arrived() found nothing.
   void keep(Unexpected&);
 
@@ -65,6 +75,8 @@ class Matcher {
   template <class Visit>
   void each_unexpected(Visit&& visit);
 
+  /// Is there nothing at all?
+  bool idle() const { return !posted_ && !unexpected_ && alike_.empty(); }
   uint64_t posted() const { return posted_ + alike_.size(); }
   uint64_t unexpected() const { return unexpected_; }
   /// One line per posted receive and waiting message, for reports of hangs; at most `limit` of each.

@@ -71,15 +71,17 @@ int Lane::poll_quiet_wires() {
   return events;
 }
 
-int Lane::round(bool thorough) {
+/// `waits`: there is nothing else to do for whoever calls.
+int Lane::round(bool thorough, bool waits) {
   if (phase_ != Phase::idle) return 0;
   if (holding_) [[unlikely]]
     send_off();
   phase_ = Phase::polling;
   int events = 0;
+  waits = waits && !watches_;
   for (Wire* wire : busy_wires_) {
     polled_ = wire->number;
-    const int n = wire->transport->poll(*this);
+    const int n = waits ? wire->transport->poll_waiting(*this) : wire->transport->poll(*this);
     wire->events += static_cast<uint64_t>(n);
     events += n;
   }
@@ -242,7 +244,7 @@ Status Lane::wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, C
         spins = spins_for(unwoken);
         awake_ns = awake_for(unwoken);
       }
-      const int events = round(idle > spins && idle % kThoroughEvery == 0);
+      const int events = round(idle > spins && idle % kThoroughEvery == 0, true);
       const bool ready = done(argument);
       if ((ready || events) && idle <= spins) patience_.helped(idle);
       if (ready) return Status::ok;

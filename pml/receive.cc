@@ -60,29 +60,21 @@ void Lane::await(Transfer& t) {
   if (!hungry_.empty() && t.stage == Stage::posted) make_room(*t.team, t.source);
 }
 
-/// Blocking receives of contiguous data use one transfer of the lane's own, which needs neither taking nor giving back.
-Status Lane::receive(Team& team, int source, int tag, Traffic traffic, const Buffer& buffer, Outcome& outcome) {
-  if (source == proc_null || lock_.enabled() || !buffer.type->contiguous) [[unlikely]]
-    return receive_slowly(team, source, tag, traffic, buffer, outcome);
-  Transfer& t = *resident_;
-  t.match_context = context_of(team.context(), traffic);
-  t.source = t.dest = source;
-  t.tag = tag;
-  t.team = &team;
-  t.buffer = buffer;
-  t.base = static_cast<std::byte*>(buffer.address) + buffer.type->origin;
-  t.capacity = buffer.count * buffer.type->size;
-  t.outcome.error = 0;
-  t.complete.store(false, std::memory_order_relaxed);
-  ring_.add(obs::What::receive, t.match_context, source, tag, t.capacity).type = buffer.type->abi_handle;
+/// A blocking receive that is ready to be posted.
+Status Lane::receive_resident(Transfer& t, Outcome& outcome) {
   post(t);
   if (!crowded_)
-    for (int i = 0; i < kQuickRounds && t.stage != Stage::done; ++i) round(false);
+    for (int i = 0; i < kQuickRounds && t.stage != Stage::done; ++i) round(false, true);
   if (t.stage != Stage::done) [[unlikely]]
     if (const Status status = wait(t); status != Status::ok) return give_up_receive(t, status);
-  if (team.promises().exact_length && traffic == Traffic::user) [[unlikely]]
+  if (t.team->promises().exact_length && traffic_of(t.match_context) == Traffic::user) [[unlikely]]
     check_length(t);
-  outcome = t.outcome;
+  // One by one, as they were stored: a load of several would have to wait until these stores have left for the cache.
+  outcome.source = t.outcome.source;
+  outcome.tag = t.outcome.tag;
+  outcome.bytes = t.outcome.bytes;
+  outcome.cancelled = t.outcome.cancelled;
+  outcome.error = t.outcome.error;
   return outcome.error ? received_badly(t) : Status::ok;
 }
 

@@ -34,7 +34,7 @@ Request* Lane::isend(Team& team, int dest, int tag, Traffic traffic, const Buffe
   std::lock_guard hold(lock_);
   if (dest == proc_null) return sent_;
   if (may_send_quickly(buffer, mode)) [[likely]]
-    if (send_quickly(team, dest, tag, traffic, buffer, obs::What::isend)) [[likely]]
+    if (send_quickly(team, team.peer(static_cast<uint32_t>(dest)), dest, tag, traffic, buffer, obs::What::isend)) [[likely]]
       return sent_;
   return post_send(team, dest, tag, traffic, buffer, mode);
 }

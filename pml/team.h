@@ -45,6 +45,7 @@ constexpr Context kSessionContext = Context{1} << 27;
 /// Does it belong to a session, not to the world model? Its messages go where the sessions of a process are (openings.h).
 constexpr bool of_session(Context c) { return c & kSessionContext; }
 constexpr Context context_of(Context c, Traffic traffic) { return c | static_cast<uint64_t>(traffic); }
+constexpr Traffic traffic_of(Context c) { return static_cast<Traffic>(c & 3); }
 constexpr Context without_traffic(Context c) { return c & ~Context{3}; }
 constexpr Context united_context(Context c) { return c | 4; }
 
@@ -94,10 +95,15 @@ class Team {
   /// none of the user's. MPI_ANY_TAG (that there are no more) after some 2^31. Under the lane's lock.
   int32_t take_tags(int32_t n);
 
+  /// The peer behind a (remote) rank, if there was anything to do with it yet; null for what is no rank.
+  Peer* known_peer(int rank) const {
+    const auto at = static_cast<uint32_t>(rank);
+    return at < cached_.size() ? cached_[at] : nullptr;
+  }
   /// The peer behind a (remote) rank: cached after first use.
   Peer& peer(uint32_t rank) {
-    if (rank < cached_.size() && cached_[rank]) return *cached_[rank];
-    return find_peer(rank);
+    Peer* const known = known_peer(static_cast<int>(rank));
+    return known ? *known : find_peer(rank);
   }
 
  private:

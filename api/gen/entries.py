@@ -151,7 +151,13 @@ class Entry:
     def text(self):
         f, api = self.f, self.api
         params = ", ".join(p.c_type(api.kinds, self.large) for p in self.params) or "void"
-        head = f'extern "C" {f.return_type(api.kinds)} P{self.name}({params}) {{\n'
+        kind = f.return_type(api.kinds)
+        head = f'extern "C" {kind} P{self.name}({params}) {{\n'
+        quick = ""
+        if "quick" in f.attributes:
+            args = ", ".join(p.name for p in self.params)
+            quick = f"{head}  if (quick::{short(f.name)}({args})) [[likely]]\n    return MPI_SUCCESS;\n  return {self.name}_checked({args});\n}}\n"
+            head = f"[[gnu::noinline]] static {kind} {self.name}_checked({params}) {{\n"
         if f.later:
             self.later()
         elif f.chapter == "tool":
@@ -162,7 +168,7 @@ class Entry:
             self.checks()
             self.run()
         body = "".join(f"  {line}\n" for line in self.lines)
-        return f"{head}{body}}}\nWEFT_MPI_NAME({self.name});\n\n"
+        return f"{head}{body}}}\n{quick}WEFT_MPI_NAME({self.name});\n\n"
 
     def later(self):
         owner = f"owner({self.owner.name})" if self.owner else "nullptr"
@@ -472,9 +478,10 @@ def generate(api):
     """Path -> text of each file of entries."""
     files = {}
     for name, chapters in FILES.items():
-        parts = [HEAD]
-        for f in api.abi_functions():
-            if f.chapter in chapters:
-                parts += [Entry(f, api, large).text() for _, large in f.forms()]
+        functions = [f for f in api.abi_functions() if f.chapter in chapters]
+        quick = any("quick" in f.attributes for f in functions)
+        parts = [HEAD.replace('#include "api/tool', '#include "api/quick.h"\n#include "api/tool') if quick else HEAD]
+        for f in functions:
+            parts += [Entry(f, api, large).text() for _, large in f.forms()]
         files[f"api/generated/entry_{name}.cc"] = "".join(parts)
     return files

@@ -4,6 +4,7 @@
 #pragma GCC visibility pop
 
 #include "api/generated/bodies.h"
+#include "api/quick.h"
 #include "api/tool/tool.h"
 
 using namespace weft;
@@ -438,7 +439,7 @@ extern "C" int PMPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag, MPI_St
 }
 WEFT_MPI_NAME(MPI_Iprobe);
 
-extern "C" int PMPI_Irecv(void *buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Request *request) {
+[[gnu::noinline]] static int MPI_Irecv_checked(void *buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Request *request) {
   if (!state.active) [[unlikely]]
     return err::inactive("MPI_Irecv");
   auto* const comm_ = decode(comm);
@@ -459,9 +460,14 @@ extern "C" int PMPI_Irecv(void *buf, int count, MPI_Datatype datatype, int sourc
     if (const int bad = err::buffer("MPI_Irecv", comm_, "buf", buf, count, datatype_, false)) return bad;
   return run("MPI_Irecv", comm_, [&] { return body::Irecv(buf, count, *datatype_, source, tag, *comm_, request); });
 }
+extern "C" int PMPI_Irecv(void *buf, int count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Request *request) {
+  if (quick::Irecv(buf, count, datatype, source, tag, comm, request)) [[likely]]
+    return MPI_SUCCESS;
+  return MPI_Irecv_checked(buf, count, datatype, source, tag, comm, request);
+}
 WEFT_MPI_NAME(MPI_Irecv);
 
-extern "C" int PMPI_Irecv_c(void *buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Request *request) {
+[[gnu::noinline]] static int MPI_Irecv_c_checked(void *buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Request *request) {
   if (!state.active) [[unlikely]]
     return err::inactive("MPI_Irecv_c");
   auto* const comm_ = decode(comm);
@@ -481,6 +487,11 @@ extern "C" int PMPI_Irecv_c(void *buf, MPI_Count count, MPI_Datatype datatype, i
   if (suspicious(buf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Irecv_c", comm_, "buf", buf, count, datatype_, false)) return bad;
   return run("MPI_Irecv_c", comm_, [&] { return body::Irecv(buf, count, *datatype_, source, tag, *comm_, request); });
+}
+extern "C" int PMPI_Irecv_c(void *buf, MPI_Count count, MPI_Datatype datatype, int source, int tag, MPI_Comm comm, MPI_Request *request) {
+  if (quick::Irecv(buf, count, datatype, source, tag, comm, request)) [[likely]]
+    return MPI_SUCCESS;
+  return MPI_Irecv_c_checked(buf, count, datatype, source, tag, comm, request);
 }
 WEFT_MPI_NAME(MPI_Irecv_c);
 
@@ -530,7 +541,7 @@ extern "C" int PMPI_Irsend_c(const void *buf, MPI_Count count, MPI_Datatype data
 }
 WEFT_MPI_NAME(MPI_Irsend_c);
 
-extern "C" int PMPI_Isend(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) {
+[[gnu::noinline]] static int MPI_Isend_checked(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) {
   if (!state.active) [[unlikely]]
     return err::inactive("MPI_Isend");
   auto* const comm_ = decode(comm);
@@ -551,9 +562,14 @@ extern "C" int PMPI_Isend(const void *buf, int count, MPI_Datatype datatype, int
     if (const int bad = err::buffer("MPI_Isend", comm_, "buf", buf, count, datatype_, false)) return bad;
   return run("MPI_Isend", comm_, [&] { return body::Isend(buf, count, *datatype_, dest, tag, *comm_, request); });
 }
+extern "C" int PMPI_Isend(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) {
+  if (quick::Isend(buf, count, datatype, dest, tag, comm, request)) [[likely]]
+    return MPI_SUCCESS;
+  return MPI_Isend_checked(buf, count, datatype, dest, tag, comm, request);
+}
 WEFT_MPI_NAME(MPI_Isend);
 
-extern "C" int PMPI_Isend_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) {
+[[gnu::noinline]] static int MPI_Isend_c_checked(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) {
   if (!state.active) [[unlikely]]
     return err::inactive("MPI_Isend_c");
   auto* const comm_ = decode(comm);
@@ -573,6 +589,11 @@ extern "C" int PMPI_Isend_c(const void *buf, MPI_Count count, MPI_Datatype datat
   if (suspicious(buf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Isend_c", comm_, "buf", buf, count, datatype_, false)) return bad;
   return run("MPI_Isend_c", comm_, [&] { return body::Isend(buf, count, *datatype_, dest, tag, *comm_, request); });
+}
+extern "C" int PMPI_Isend_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm, MPI_Request *request) {
+  if (quick::Isend(buf, count, datatype, dest, tag, comm, request)) [[likely]]
+    return MPI_SUCCESS;
+  return MPI_Isend_c_checked(buf, count, datatype, dest, tag, comm, request);
 }
 WEFT_MPI_NAME(MPI_Isend_c);
 
@@ -1208,7 +1229,7 @@ extern "C" int PMPI_Rsend_init_c(const void *buf, MPI_Count count, MPI_Datatype 
 }
 WEFT_MPI_NAME(MPI_Rsend_init_c);
 
-extern "C" int PMPI_Send(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {
+[[gnu::noinline]] static int MPI_Send_checked(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {
   if (!state.active) [[unlikely]]
     return err::inactive("MPI_Send");
   auto* const comm_ = decode(comm);
@@ -1227,9 +1248,14 @@ extern "C" int PMPI_Send(const void *buf, int count, MPI_Datatype datatype, int 
     if (const int bad = err::buffer("MPI_Send", comm_, "buf", buf, count, datatype_, false)) return bad;
   return run("MPI_Send", comm_, [&] { return body::Send(buf, count, *datatype_, dest, tag, *comm_); });
 }
+extern "C" int PMPI_Send(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {
+  if (quick::Send(buf, count, datatype, dest, tag, comm)) [[likely]]
+    return MPI_SUCCESS;
+  return MPI_Send_checked(buf, count, datatype, dest, tag, comm);
+}
 WEFT_MPI_NAME(MPI_Send);
 
-extern "C" int PMPI_Send_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {
+[[gnu::noinline]] static int MPI_Send_c_checked(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {
   if (!state.active) [[unlikely]]
     return err::inactive("MPI_Send_c");
   auto* const comm_ = decode(comm);
@@ -1247,6 +1273,11 @@ extern "C" int PMPI_Send_c(const void *buf, MPI_Count count, MPI_Datatype dataty
   if (suspicious(buf)) [[unlikely]]
     if (const int bad = err::buffer("MPI_Send_c", comm_, "buf", buf, count, datatype_, false)) return bad;
   return run("MPI_Send_c", comm_, [&] { return body::Send(buf, count, *datatype_, dest, tag, *comm_); });
+}
+extern "C" int PMPI_Send_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm) {
+  if (quick::Send(buf, count, datatype, dest, tag, comm)) [[likely]]
+    return MPI_SUCCESS;
+  return MPI_Send_c_checked(buf, count, datatype, dest, tag, comm);
 }
 WEFT_MPI_NAME(MPI_Send_c);
 

@@ -92,6 +92,8 @@ uint64_t pid_namespace() {
   return stat("/proc/self/ns/pid", &info) == 0 ? uint64_t(info.st_ino) : 0;
 }
 
+constexpr int kLooks = 8;
+
 /// A process that has ended stays in the table until its parent collects it.
 bool process_alive(pid_t pid) {
   char path[64];
@@ -149,6 +151,7 @@ class ShmEndpoint final : public Endpoint {
   Status put(const Region& remote, uint64_t offset, std::span<const iovec> local, Operation& op) override {
     return start({copy::Direction::write, peer_.pid, remote.address + offset, local, op});
   }
+  int64_t receive_next(const Header& wanted, void* to, int looks) override;
   bool can_get() const override { return direct_; }
   bool can_put() const override { return direct_; }
   bool put_spares() override {
@@ -163,6 +166,8 @@ class ShmEndpoint final : public Endpoint {
   bool waits_on(uint32_t cpu, uint64_t now) const;
 
   void* cookie = nullptr;
+  std::optional<uint32_t> inbound;  ///< the number of the ring that it sends on to this process
+  const std::byte* next_out() const { return producer_.next(); }
 
  private:
   template <class Write>
@@ -228,6 +233,7 @@ struct Inbound {
   Consumer ring;
   ProcessId from;
   void* cookie;
+  const ShmEndpoint* back;  ///< the way to the sender; null: not connected
 };
 
 class ShmTransport final : public Transport {
@@ -238,7 +244,8 @@ class ShmTransport final : public Transport {
   boot::Blob address() const override { return self_.blob(); }
   bool reaches(ProcessId who, const boot::Blob& address) const override;
   Result<Endpoint*> connect(ProcessId who, const boot::Blob& address, void* cookie) override;
-  int poll(Sink& sink) override;
+  int poll(Sink& sink) override { return poll_rings(sink, 1); }
+  int poll_waiting(Sink& sink) override { return poll_rings(sink, looks_); }
   bool set_aside(const std::byte* payload) override { return inbound_[first_ - 1].ring.set_aside(payload); }
   void give_back(ProcessId from, const std::byte* payload) override { cells_with(from).give_back(payload); }
   int event_fd() const override { return bell_.read_end(); }
@@ -250,6 +257,14 @@ class ShmTransport final : public Transport {
   void defer(copy::Transfer&& transfer) { transfers_.push_back(std::move(transfer)); }
   Cells& cells_with(ProcessId who) { return cells_[who]; }  // stays where it is
   Paces& paces_with(ProcessId who) { return paces_[who]; }  // likewise
+  int64_t take_next(uint32_t ring, const Header& wanted, void* to, int looks, const std::byte* next_out) {
+    if (!transfers_.empty() || !losses_.empty()) return -1;
+    const int64_t length = inbound_[ring].ring.take_next(wanted, to, looks, next_out);
+    if (length < 0) return -1;
+    ++arrivals_;
+    latest_ = ring;
+    return length;
+  }
   void report_loss(void* cookie, std::string why) { losses_.push_back({cookie, std::move(why)}); }
 
  private:
@@ -258,11 +273,13 @@ class ShmTransport final : public Transport {
     std::string why;
   };
   void adopt(Sink& sink);
+  int poll_rings(Sink& sink, int most_looks);
   int advance_transfer();
   void report(Sink& sink);
 
   Segment segment_;
   SegmentHead* head_;
+  int looks_ = 1;           // of who waits at the ring that messages came from last
   uint32_t announced_ = 0;  // as of the latest look at the directory
   uint64_t arrivals_ = 0;   // messages
   uint32_t first_ = 0;      // the ring that the next poll begins with
@@ -279,6 +296,10 @@ class ShmTransport final : public Transport {
   Address self_;
   Caps caps_;
 };
+
+int64_t ShmEndpoint::receive_next(const Header& wanted, void* to, int looks) {
+  return inbound ? transport_.take_next(*inbound, wanted, to, looks, producer_.next()) : -1;
+}
 
 bool ShmEndpoint::alone(const Header& h) { return h.length >= kPage && std::exchange(heard_before_long_, arrivals_) != arrivals_; }
 
@@ -352,7 +373,9 @@ ShmTransport::ShmTransport(const boot::Job& job, Segment segment, Doorbell bell)
   caps_.name = "shm";
   caps_.max_inline = caps_.max_buffered = Shape::of(head_->ring_bytes).max_payload();
   caps_.get = caps_.put = cma_variable.get() != "no";
-  caps_.get_from = get_from(topo::crowded(job.node_ranks.size(), job.cpus));
+  const bool crowded = topo::crowded(job.node_ranks.size(), job.cpus);
+  caps_.get_from = get_from(crowded);
+  if (!crowded) looks_ = kLooks;
   caps_.same_node = caps_.polls_memory = caps_.light = true;
   caps_.alpha_ns = 200;  // estimates, not measured here
   caps_.beta_ns_per_byte = 0.04;
@@ -379,8 +402,12 @@ Result<Endpoint*> ShmTransport::connect(ProcessId who, const boot::Blob& blob, v
   caps_.max_inline = caps_.max_buffered = std::min(caps_.max_buffered, Shape::of(peer->ring_bytes).max_payload());
   auto endpoint = std::make_unique<ShmEndpoint>(*this, arrivals_, who, *peer, std::move(*segment), direct, paces_with(who));
   endpoint->cookie = cookie;
-  for (Inbound& in : inbound_)
-    if (in.from == who) in.cookie = cookie;
+  for (uint32_t i = 0; i < inbound_.size(); ++i) {
+    if (inbound_[i].from != who) continue;
+    inbound_[i].cookie = cookie;
+    inbound_[i].back = endpoint.get();
+    endpoint->inbound = i;
+  }
   if (jobs_.emplace(peer->job, who.job).second) announced_ = ~0u;  // rings of that job may wait in the directory
   return endpoints_.emplace(who, std::move(endpoint)).first->second.get();
 }
@@ -401,22 +428,26 @@ void ShmTransport::adopt(Sink& sink) {
     const Shape shape = Shape::of(head_->ring_bytes);
     Cells& cells = cells_with(from);
     cells.add(Cells::Home::received_on, segment_.ring(i) + shape.cells_offset(), shape.cells);
-    inbound_.push_back({Consumer(segment_.ring(i), head_->ring_bytes, &cells, &paces_with(from).out), from, cookie});
+    if (known != endpoints_.end()) known->second->inbound = static_cast<uint32_t>(inbound_.size());
+    inbound_.push_back({Consumer(segment_.ring(i), head_->ring_bytes, &cells, &paces_with(from).out), from, cookie,
+                        known != endpoints_.end() ? known->second.get() : nullptr});
   }
 }
 
-int ShmTransport::poll(Sink& sink) {
+int ShmTransport::poll_rings(Sink& sink, int most_looks) {
   if (head_->announced.load(std::memory_order_relaxed) != announced_) [[unlikely]]
     adopt(sink);
   int count = 0;
   const size_t rings = inbound_.size();
   for (size_t i = 0; i < rings && count < kMessagesPerPoll; ++i) {
     if (first_ >= rings) first_ = 0;
+    const int looks = first_ == latest_ ? most_looks : 1;
     Inbound& in = inbound_[first_++];
     const int taken = in.ring.take(
         kMessagesPerRing, [&](const Header& h, const std::byte* payload) { sink.arrived(in.cookie, h, payload); },
         [&](const Header& h) { return sink.landing(in.cookie, h); },
-        [&] { sink.lost(in.cookie, text_of(in.from) + " has damaged the memory shared with it"); });
+        [&] { sink.lost(in.cookie, text_of(in.from) + " has damaged the memory shared with it"); }, looks,
+        in.back ? in.back->next_out() : nullptr);
     if (taken > 0) latest_ = first_ - 1;
     count += taken;
   }

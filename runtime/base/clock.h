@@ -35,4 +35,14 @@ inline void cpu_pause() {
 #endif
 }
 
+/// Between two looks at a cache line that another processor is about to write, where the next thing to do is to write one oneself: see
+/// Consumer::appears(). Some 40 cycles, which hold up neither the look nor what follows it.
+inline void between_looks() {
+#if defined(__x86_64__)
+  __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+  asm volatile("isb" ::: "memory");
+#endif
+}
+
 }  // namespace weft

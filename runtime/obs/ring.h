@@ -37,13 +37,16 @@ class Ring {
   static constexpr size_t capacity = 256;
 
   /// The slot of the next record, to be filled by the caller: writing in place spares a copy.
-  Record& add(What what, uint64_t context, int32_t peer, int32_t tag, uint64_t bytes) {
-    const size_t slot = count_++ % capacity;
+  [[gnu::always_inline]] Record& add(What what, uint64_t context, int32_t peer, int32_t tag, uint64_t bytes) {
     if (watch_) [[unlikely]] {
-      watch_->times[slot] = now_ns();
+      watch_->times[count_ % capacity] = now_ns();
       ++watch_->counts[static_cast<size_t>(what)];
     }
-    Record& record = records_[slot];
+    return add_without_time(what, context, peer, tag, bytes);
+  }
+  /// The same while keeps_times() is false.
+  Record& add_without_time(What what, uint64_t context, int32_t peer, int32_t tag, uint64_t bytes) {
+    Record& record = records_[count_++ % capacity];
     record.context = context;
     record.bytes = bytes;
     record.peer = peer;
@@ -54,6 +57,7 @@ class Ring {
     record.detail = 0;
     return record;
   }
+  bool keeps_times() const { return watch_ != nullptr; }
   /// From now on records have a time and are counted by kind; it costs as much as a small send.
   void keep_times() {
     if (!watch_) watch_ = std::make_unique<Watch>();

@@ -24,6 +24,12 @@ inline Datatype* predefined(uintptr_t handle) {
   return handle - kFloat16Handle < detail::kExtensions ? detail::by_handle[detail::kHandles + (handle - kFloat16Handle)] : nullptr;
 }
 
+/// The same for constants of the ABI only.
+inline Datatype* standard(uintptr_t handle) {
+  const uintptr_t index = handle - detail::kFirstHandle;
+  return index < detail::kHandles ? detail::by_handle[index] : nullptr;
+}
+
 /// Bytes of Fortran's default kinds; 0: as it is.
 struct FortranSizes {
   int logical = 0, integer = 0, real = 0, double_precision = 0;

@@ -55,6 +55,32 @@ int take(Consumer& ring, int most, Deliver&& deliver) {
       most, deliver, [](const Header&) -> std::byte* { return nullptr; }, [] { FAIL("the ring is broken"); });
 }
 
+/// The next message by the shortcut: its length, which is `length` unless there is no shortcut to it, or there is no message.
+int64_t take_next(Consumer& ring, uint64_t number, uint32_t length, std::mt19937& random) {
+  std::vector<std::byte> to(kRowPayload + 1, std::byte{0xee}), next_out(2 * kLine);
+  Header wanted = header(number, length + random() % 3);
+  Header other = wanted;
+  switch (random() % 6) {
+    case 0: ++other.context; break;
+    case 1: ++other.tag; break;
+    case 2: ++other.source; break;
+    case 3: ++other.sequence; break;
+    case 4: ++other.kind; break;
+    default: ++other.flags; break;
+  }
+  CHECK(ring.take_next(other, to.data(), 1, nullptr) == -1);
+  if (length > 0) {
+    other = wanted;
+    other.length = length - 1;
+    CHECK(ring.take_next(other, to.data(), 1, nullptr) == -1);
+  }
+  CHECK(to[0] == std::byte{0xee});
+  const int64_t got = ring.take_next(wanted, to.data(), 1 + static_cast<int>(random() % 3), random() % 2 ? next_out.data() : nullptr);
+  for (uint32_t i = 0; i < std::max<int64_t>(got, 0); ++i)
+    if (to[i] != pattern(number, i)) return -2;
+  return got;
+}
+
 bool same(const Header& got, uint64_t number, uint32_t length, const std::byte* payload) {
   const Header want = header(number, length);
   if (std::memcmp(&got, &want, sizeof got) != 0) return false;
@@ -98,7 +124,7 @@ TEST_CASE("ring: behaves as a bounded queue", "[shm]") {
     Consumer consumer(memory.data(), bytes);
     const uint32_t most = Shape::of(bytes).max_payload();
     std::deque<uint32_t> model;
-    uint64_t sent = 0, received = 0, refused = 0;
+    uint64_t sent = 0, received = 0, refused = 0, rows_next = 0;
     while (received < 8000) {
       const bool fill = random() % 3;
       for (int n = int(random() % 100); n > 0; --n) {
@@ -113,6 +139,16 @@ TEST_CASE("ring: behaves as a bounded queue", "[shm]") {
           }
         } else {
           REQUIRE(consumer.ready() == !model.empty());
+          if (const uint32_t length = model.empty() ? 0 : model.front(); random() % 2) {
+            const int64_t got = take_next(consumer, received, length, random);
+            REQUIRE((got == -1 || (got == length && !model.empty())));
+            if (!model.empty() && length <= kSlotPayload) REQUIRE(got == length);
+            if (got < 0) continue;
+            model.pop_front();
+            ++received;
+            rows_next += length > kSlotPayload;
+            continue;
+          }
           const int want = int(random() % 5) + 1;
           const int got = take(consumer, want, [&](const Header& h, const std::byte* payload) {
             REQUIRE(!model.empty());
@@ -125,6 +161,7 @@ TEST_CASE("ring: behaves as a bounded queue", "[shm]") {
       }
     }
     CHECK(refused > 0);
+    CHECK(rows_next > 0);
   }
 }
 
