@@ -24,6 +24,8 @@ inline pml::Buffer buffer_of(const void* address, MPI_Count count, const type::D
   if (!usual(address, count, type, tag, comm)) [[unlikely]]
     return false;
   pml::Team& team = *comm->team;
+  if (dest == MPI_PROC_NULL) [[unlikely]]
+    return true;
   try {
     return team.lane().send_at_once(team, dest, tag, pml::Traffic::user, buffer_of(address, count, type));
   } catch (const std::bad_alloc&) {

@@ -416,7 +416,7 @@ class Lane final : private btl::Sink {
   /// happened. Nothing else makes progress meanwhile: a short time, and not each time.
   [[gnu::always_inline]] int64_t receive_next(Team& team, int source, int tag, Traffic traffic, const Buffer& buffer) {
     Peer* const from = team.known_peer(source);
-    if (!from || !from->endpoint || tag < 0 || !may_receive_next(team, *from, buffer)) return -1;
+    if (!from || !matcher_.idle() || !from->endpoint || tag < 0 || !may_receive_next(team, *from, buffer)) return -1;
     const uint64_t room = buffer.count * buffer.type->size;
     const btl::Header wanted{context_of(team.context(), traffic),
                              tag,
@@ -437,8 +437,8 @@ class Lane final : private btl::Sink {
   static constexpr uint32_t kDirectAtMost = 15;  // of so many and one receives
   /// Does nobody else wait for anything?
   bool may_receive_next(const Team& team, const Peer& from, const Buffer& buffer) {
-    return !crowded_ && matcher_.idle() && phase_ == Phase::idle && !holding_ && !to_flush_ && !deferred_ && to_move_.empty() &&
-           !watches_ && hungry_.empty() && !any_failed_ && !from.landing && from.early.empty() && buffer.memory == mem::MemKind::host &&
+    return !crowded_ && phase_ == Phase::idle && !holding_ && !to_flush_ && !deferred_ && to_move_.empty() && !watches_ &&
+           hungry_.empty() && !any_failed_ && !from.landing && from.early.empty() && buffer.memory == mem::MemKind::host &&
            !team.promises().exact_length && (++direct_ & kDirectAtMost);
   }
   /// Blocking receives of contiguous data use one transfer of the lane's own, which needs neither taking nor giving back.

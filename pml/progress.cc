@@ -81,7 +81,7 @@ int Lane::round(bool thorough, bool waits) {
   waits = waits && !watches_;
   for (Wire* wire : busy_wires_) {
     polled_ = wire->number;
-    const int n = waits ? wire->transport->poll_waiting(*this) : wire->transport->poll(*this);
+    const int n = waits && !events ? wire->transport->poll_waiting(*this) : wire->transport->poll(*this);
     wire->events += static_cast<uint64_t>(n);
     events += n;
   }

@@ -87,6 +87,7 @@ class SelfTransport final : public Transport, Endpoint {
     op.done(op, Status::ok);
     return Status::ok;
   }
+  int64_t receive_next(const Header& wanted, void* to, int) override { return consumer_->take_next(wanted, to, 1, nullptr); }
   size_t backlog() const override { return 0; }
   std::string describe() const override { return "self"; }
 

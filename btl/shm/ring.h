@@ -333,7 +333,7 @@ class Consumer {
   int take(int most, Deliver&& deliver, Land&& land, Broken&& broken, int looks = 1, const std::byte* next_out = nullptr) {
     const bool touches = touching_pays;
     int count = 0;
-    if (!appears(looks, next_out)) return 0;
+    if (looks > 1 && !appears(looks, next_out)) return 0;
     while (count < most && take_one(touches, deliver, land, broken)) ++count;
     if (count) freed_->slots.store(head_, std::memory_order_release);
     return count;
@@ -347,9 +347,9 @@ class Consumer {
     const bool as_wanted = slot.context == wanted.context && slot.tag == wanted.tag && slot.source == wanted.source &&
                            slot.sequence == wanted.sequence && slot.kind == wanted.kind && slot.flags == wanted.flags;
     if (!as_wanted || length > wanted.length) return -1;
-    if (word == length && length <= kSlotPayload)
+    if (length <= kSlotPayload)
       copy_short(to, slot.payload, length);
-    else if (word != (length | kRowBit) || length > kRowPayload || !take_row(length, [&](std::byte* from) { copy_few(to, from, length); }))
+    else if (!take_longer(slot, word, length, static_cast<std::byte*>(to)))
       return -1;
     if (touching_pays) touch(&slot, 1);
     freed_->slots.store(++head_, std::memory_order_release);
@@ -432,6 +432,16 @@ class Consumer {
     std::byte* const to = touching_pays && h.length >= kTouchesFrom ? land(h) : nullptr;
     if (to) take_part(to, payload_, h.length);
     deliver(h, to ? to : payload_);
+  }
+  /// Copies a payload that does not fit a slot, if all of it is there, and leaves it. False: it is not, or no Producer would write such a
+  /// slot.
+  [[gnu::noinline]] bool take_longer(const Slot& slot, uint32_t word, uint32_t length, std::byte* to) {
+    if (word & kGrowsBit) return false;
+    if (word & kRowBit) return length <= kRowPayload && take_row(length, [&](std::byte* from) { copy_few(to, from, length); });
+    if (!locate(slot, word, length)) return false;
+    timed(length, [&] { length < kTouchesFrom ? copy_few(to, payload_, length) : take_part(to, payload_, length); });
+    leave();
+    return true;
   }
   /// Finds a longer payload; false: no Producer would put it there.
   bool locate(const Slot& slot, uint32_t word, uint32_t length) {

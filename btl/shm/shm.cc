@@ -447,7 +447,7 @@ int ShmTransport::poll_rings(Sink& sink, int most_looks) {
         kMessagesPerRing, [&](const Header& h, const std::byte* payload) { sink.arrived(in.cookie, h, payload); },
         [&](const Header& h) { return sink.landing(in.cookie, h); },
         [&] { sink.lost(in.cookie, text_of(in.from) + " has damaged the memory shared with it"); }, looks,
-        in.back ? in.back->next_out() : nullptr);
+        looks > 1 && in.back ? in.back->next_out() : nullptr);
     if (taken > 0) latest_ = first_ - 1;
     count += taken;
   }
