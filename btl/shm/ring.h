@@ -326,14 +326,35 @@ class Consumer {
 
   bool ready() const { return (slots_[head_ & (shape_.slots - 1)].word.load(std::memory_order_acquire) & kPhaseBit) == phase(); }
 
+  /// Looks whether there is a message, some times if there is none. If it has come meanwhile, the slot of an answer is claimed, of one that
+  /// is as long up to two: `next_out`. Looks are few, as there is a break between them, so that the processor learns how many there are: it
+  /// then runs ahead of the last one, and claims that slot while the message's own line is still on its way. 8 B near take 75 to 80 ns
+  /// without breaks, 52 with them, 35 with claims, too (a line takes 38 to and fro); between packages 290 and 140 to 200 (AMD Zen 5).
+  bool appears(int looks, const std::byte* next_out) {
+    Slot& slot = slots_[head_ & (shape_.slots - 1)];
+    const uint32_t expected = phase();
+    if ((slot.word.load(std::memory_order_acquire) & kPhaseBit) == expected) return true;
+    while (--looks > 0) {
+      between_looks();
+      const uint32_t word = slot.word.load(std::memory_order_acquire);
+      if ((word & kPhaseBit) != expected) continue;
+      if (next_out) claim_line(next_out);
+      if (!(word & kRowBit)) return true;
+      for (uint32_t i = 1; i < row_for(word & kLengthMask); ++i) __builtin_prefetch(&slot + i);
+      if (next_out) claim_line(next_out + kLine);
+      return true;
+    }
+    __builtin_prefetch(&slot + 1);  // else a short payload's second line would come after its first
+    return false;
+  }
+
   /// Hands up to `most` messages to `deliver(const Header&, const std::byte* payload)`; returns how many. `land(const Header&)` says where
   /// a payload that still grows belongs, as Sink::landing() does. `broken()` is called if what stands next cannot be a Producer's, who is
-  /// another process: nothing comes out of this ring any more. `looks`: times that the first one is looked for.
+  /// another process: nothing comes out of this ring any more.
   template <class Deliver, class Land, class Broken>
-  int take(int most, Deliver&& deliver, Land&& land, Broken&& broken, int looks = 1, const std::byte* next_out = nullptr) {
+  int take(int most, Deliver&& deliver, Land&& land, Broken&& broken) {
     const bool touches = touching_pays;
     int count = 0;
-    if (looks > 1 && !appears(looks, next_out)) return 0;
     while (count < most && take_one(touches, deliver, land, broken)) ++count;
     if (count) freed_->slots.store(head_, std::memory_order_release);
     return count;
@@ -361,28 +382,6 @@ class Consumer {
 
  private:
   uint32_t phase() const { return head_ & shape_.slots ? 0 : kPhaseBit; }
-
-  /// Looks whether there is a message, some times if there is none. If it has come meanwhile, the slot of an answer is claimed, of one that
-  /// is as long up to two: `next_out`. Looks are few, as there is a break between them, so that the processor learns how many there are: it
-  /// then runs ahead of the last one, and claims that slot while the message's own line is still on its way. 8 B near take 75 to 80 ns
-  /// without breaks, 52 with them, 35 with claims, too (a line takes 38 to and fro); between packages 290 and 140 to 200 (AMD Zen 5).
-  bool appears(int looks, const std::byte* next_out) {
-    Slot& slot = slots_[head_ & (shape_.slots - 1)];
-    const uint32_t expected = phase();
-    if ((slot.word.load(std::memory_order_acquire) & kPhaseBit) == expected) return true;
-    while (--looks > 0) {
-      between_looks();
-      const uint32_t word = slot.word.load(std::memory_order_acquire);
-      if ((word & kPhaseBit) != expected) continue;
-      if (next_out) claim_line(next_out);
-      if (!(word & kRowBit)) return true;
-      for (uint32_t i = 1; i < row_for(word & kLengthMask); ++i) __builtin_prefetch(&slot + i);
-      if (next_out) claim_line(next_out + kLine);
-      return true;
-    }
-    __builtin_prefetch(&slot + 1);  // else a short payload's second line would come after its first
-    return false;
-  }
 
   template <class Deliver, class Land, class Broken>
   bool take_one(bool touches, Deliver&& deliver, Land&& land, Broken&& broken) {

@@ -244,8 +244,14 @@ class ShmTransport final : public Transport {
   boot::Blob address() const override { return self_.blob(); }
   bool reaches(ProcessId who, const boot::Blob& address) const override;
   Result<Endpoint*> connect(ProcessId who, const boot::Blob& address, void* cookie) override;
-  int poll(Sink& sink) override { return poll_rings(sink, 1); }
-  int poll_waiting(Sink& sink) override { return poll_rings(sink, looks_); }
+  int poll(Sink& sink) override;
+  int poll_waiting(Sink& sink) override {
+    if (looks_ > 1 && latest_ < inbound_.size()) {
+      Inbound& likely = inbound_[latest_];
+      likely.ring.appears(looks_, likely.back ? likely.back->next_out() : nullptr);
+    }
+    return poll(sink);
+  }
   bool set_aside(const std::byte* payload) override { return inbound_[first_ - 1].ring.set_aside(payload); }
   void give_back(ProcessId from, const std::byte* payload) override { cells_with(from).give_back(payload); }
   int event_fd() const override { return bell_.read_end(); }
@@ -273,7 +279,6 @@ class ShmTransport final : public Transport {
     std::string why;
   };
   void adopt(Sink& sink);
-  int poll_rings(Sink& sink, int most_looks);
   int advance_transfer();
   void report(Sink& sink);
 
@@ -434,20 +439,18 @@ void ShmTransport::adopt(Sink& sink) {
   }
 }
 
-int ShmTransport::poll_rings(Sink& sink, int most_looks) {
+int ShmTransport::poll(Sink& sink) {
   if (head_->announced.load(std::memory_order_relaxed) != announced_) [[unlikely]]
     adopt(sink);
   int count = 0;
   const size_t rings = inbound_.size();
   for (size_t i = 0; i < rings && count < kMessagesPerPoll; ++i) {
     if (first_ >= rings) first_ = 0;
-    const int looks = first_ == latest_ ? most_looks : 1;
     Inbound& in = inbound_[first_++];
     const int taken = in.ring.take(
         kMessagesPerRing, [&](const Header& h, const std::byte* payload) { sink.arrived(in.cookie, h, payload); },
         [&](const Header& h) { return sink.landing(in.cookie, h); },
-        [&] { sink.lost(in.cookie, text_of(in.from) + " has damaged the memory shared with it"); }, looks,
-        looks > 1 && in.back ? in.back->next_out() : nullptr);
+        [&] { sink.lost(in.cookie, text_of(in.from) + " has damaged the memory shared with it"); });
     if (taken > 0) latest_ = first_ - 1;
     count += taken;
   }
