@@ -118,9 +118,8 @@ void Scratch::trim(size_t bytes) {
 pml::Buffer View::any_at(int32_t block, int32_t n) const {
   if (kind == Kind::scattered) {
     const auto i = static_cast<size_t>(block);
-    const type::Datatype* t = types ? types[i] : type;
-    const int64_t place = places ? places[i] : 0;
-    return {base + place * (types ? 1 : t->extent), static_cast<uint64_t>(counts[i]), t};
+    if (!types) return one_of_many(i);
+    return {base + (places ? places[i] : 0), static_cast<uint64_t>(counts[i]), types[i]};
   }
   const uint64_t count = elements(block, n);
   if (single) return {base, count, type};
@@ -163,19 +162,17 @@ void copy_data(const pml::Buffer& from, const pml::Buffer& to) {
     type::copy(*from.type, from.count, from.address, *to.type, to.count, to.address);
 }
 
-void put_part(std::byte* slot, const pml::Buffer& from, uint64_t first, uint64_t n) {
+void put_any_part(std::byte* slot, const pml::Buffer& from, uint64_t first, uint64_t n) {
   type::Cursor cursor(from.address, from.count, *from.type);
   cursor.seek(first);
   n = std::min(n, cursor.left());
-  if (cursor.contiguous() && n <= kShortCopy) return copy_short(slot, cursor.data(), n);
   cursor.pack(slot, n);
 }
 
-void get_part(const pml::Buffer& to, uint64_t first, const std::byte* slot, uint64_t n) {
+void get_any_part(const pml::Buffer& to, uint64_t first, const std::byte* slot, uint64_t n) {
   type::Cursor cursor(to.address, to.count, *to.type);
   cursor.seek(first);
   n = std::min(n, cursor.left());
-  if (cursor.contiguous() && n <= kShortCopy) return copy_short(cursor.data(), slot, n);
   cursor.unpack(slot, n);
 }
 

@@ -133,23 +133,38 @@ class Letters final : public node::Post {
 
 }  // namespace
 
-/// Gather, scatter and all-to-all: in shared memory and, if not all ranks know how long blocks are, beside it. Returns an MPI error class.
-int TeamState::exchange_here(const Call& c, const Agreed& a) {
+/// Gather, scatter and all-to-all of blocks that are equally long.
+Status TeamState::exchange_evenly(const Call& c, const Agreed& a) {
+  const auto ranks = static_cast<int32_t>(team_.size());
+  const bool root = c.root == static_cast<int>(team_.rank());
+  View blocks;
+  switch (a.pattern) {
+    case Pattern::gather: {
+      if (root) lay_out(blocks, c, ranks);
+      return node_->gather(root && c.in_place ? blocks.at(c.root, 1) : sent(c), blocks, c.root);
+    }
+    case Pattern::scatter: {
+      if (root) lay_in(blocks, c, ranks);
+      return node_->scatter(blocks, root && c.in_place ? blocks.at(c.root, 1) : received(c), c.root);
+    }
+    default: return node_->alltoall(c.in_place ? received(c) : sent(c), received(c));
+  }
+}
+
+/// The same of blocks that differ: in shared memory and, as not all ranks know how long they are, beside it. Returns an MPI error class.
+int TeamState::exchange_unevenly(const Call& c, const Agreed& a) {
   const auto ranks = static_cast<int32_t>(team_.size());
   const bool root = c.root == static_cast<int>(team_.rank());
   View in, out;
-  Letters letters(team_, a.uneven ? next_tag(Form::blocking) : 0, requests_);
+  Letters letters(team_, next_tag(Form::blocking), requests_);
   if (a.pattern == Pattern::gather) {
     if (root) lay_out(out, c, ranks);
-    const pml::Buffer own = root && c.in_place ? out.at(c.root, 1) : sent(c);
-    return letters.finish(a.uneven ? node_->gather(own, out, c.root, letters) : node_->gather(own, out, c.root));
+    return letters.finish(node_->gather(root && c.in_place ? out.at(c.root, 1) : sent(c), out, c.root, letters));
   }
   if (a.pattern == Pattern::scatter) {
     if (root) lay_in(in, c, ranks);
-    const pml::Buffer own = root && c.in_place ? in.at(c.root, 1) : received(c);
-    return letters.finish(a.uneven ? node_->scatter(in, own, c.root, letters) : node_->scatter(in, own, c.root));
+    return letters.finish(node_->scatter(in, root && c.in_place ? in.at(c.root, 1) : received(c), c.root, letters));
   }
-  if (!a.uneven) return letters.finish(node_->alltoall(c.in_place ? received(c) : sent(c), received(c)));
   lay_in(in, c, ranks);
   lay_out(out, c, ranks);
   return letters.finish(node_->alltoall(in, out, letters));
@@ -191,7 +206,10 @@ int TeamState::run_here(const Call& c, const Agreed& a) {
     case Pattern::bcast: status = node_->bcast({c.out, c.out_count, c.out_type}, c.root); break;
     case Pattern::gather:
     case Pattern::scatter:
-    case Pattern::alltoall: return exchange_here(c, a);
+    case Pattern::alltoall:
+      if (a.uneven) return exchange_unevenly(c, a);
+      status = exchange_evenly(c, a);
+      break;
     case Pattern::allgather: status = allgather_here(c); break;
     case Pattern::reduce_scatter: status = scatter_sums_here(c, in); break;
     default: status = reduce_here(c, a, in); break;

@@ -118,7 +118,8 @@ class TeamState {
   Status reduce_here(const Call&, const Agreed&, const void* in);
   Status scatter_sums_here(const Call&, const void* in);
   std::byte* take_wide(uint64_t bytes);
-  int exchange_here(const Call&, const Agreed&);
+  Status exchange_evenly(const Call&, const Agreed&);
+  int exchange_unevenly(const Call&, const Agreed&);
   Status allgather_here(const Call&);
 
   std::unique_ptr<pml::Team> united_;  // of inter-communicators

@@ -7,6 +7,7 @@
 
 #include "coll/coll.h"
 #include "pml/lane.h"
+#include "runtime/base/copy.h"
 
 namespace weft::coll {
 
@@ -67,14 +68,20 @@ struct View {
     const int32_t end = block + n;
     return end <= blocks ? start(end) - start(block) : start(blocks) - start(block) + start(end - blocks);
   }
+  /// Blocks of `each` elements one after the other, and nothing else.
+  bool even() const { return kind == Kind::dense && !single && !starts && first == 0 && longer == 0; }
   /// Adjacent blocks as one message. Scattered views: one block only.
   pml::Buffer at(int32_t block, int32_t n) const {
-    const bool plain = kind == Kind::dense && !single && !starts && first == 0 && longer == 0;
-    if (plain && n == 1) return {base + static_cast<int64_t>(static_cast<uint64_t>(block) * each) * type->extent, each, type};
+    if (kind == Kind::scattered && !types) return one_of_many(static_cast<size_t>(block));
+    if (even() && n == 1) return {base + static_cast<int64_t>(static_cast<uint64_t>(block) * each) * type->extent, each, type};
     return any_at(block, n);
   }
 
  private:
+  pml::Buffer one_of_many(size_t i) const {
+    const int64_t place = places ? places[i] : 0;
+    return {base + place * type->extent, static_cast<uint64_t>(counts[i]), type};
+  }
   pml::Buffer any_at(int32_t block, int32_t n) const;
 };
 
@@ -86,9 +93,20 @@ inline std::byte* start_of(const pml::Buffer& b) {
 /// The same data in another place, where it is not there already. Types say where, too: addresses of both may be MPI_BOTTOM.
 void copy_data(const pml::Buffer& from, const pml::Buffer& to);
 
+/// put_part() and get_part() of any data.
+void put_any_part(std::byte* slot, const pml::Buffer& from, uint64_t first, uint64_t n);
+void get_any_part(const pml::Buffer& to, uint64_t first, const std::byte* slot, uint64_t n);
+/// Are these bytes of a block few, and do they lie one after another?
+inline bool short_part(const pml::Buffer& block, uint64_t first, uint64_t n) {
+  return block.type->contiguous && n <= kShortCopy && first + n <= block.count * block.type->size;
+}
 /// At most n bytes of a block, from `first` on, into a slot and out of one.
-void put_part(std::byte* slot, const pml::Buffer& from, uint64_t first, uint64_t n);
-void get_part(const pml::Buffer& to, uint64_t first, const std::byte* slot, uint64_t n);
+inline void put_part(std::byte* slot, const pml::Buffer& from, uint64_t first, uint64_t n) {
+  short_part(from, first, n) ? copy_short(slot, start_of(from) + first, n) : put_any_part(slot, from, first, n);
+}
+inline void get_part(const pml::Buffer& to, uint64_t first, const std::byte* slot, uint64_t n) {
+  short_part(to, first, n) ? copy_short(start_of(to) + first, slot, n) : get_any_part(to, first, slot, n);
+}
 
 /// What a rank sends and receives in a call, where it is not cut into blocks.
 inline pml::Buffer sent(const Call& c) { return {const_cast<void*>(c.in), c.in_count, c.in_type}; }

@@ -426,20 +426,22 @@ class Lane final : private btl::Sink {
                              static_cast<uint8_t>(MessageKind::eager),
                              0};
     const int64_t length =
-        from->endpoint->receive_next(wanted, static_cast<std::byte*>(buffer.address) + buffer.type->origin, kDirectLooks);
+        from->endpoint->receive_next(wanted, static_cast<std::byte*>(buffer.address) + buffer.type->origin, direct_looks());
     if (length < 0) return -1;
     ++from->expected;
     ring_.add(obs::What::receive, wanted.context, source, tag, room).type = buffer.type->abi_handle;
     take_credit(*from, static_cast<uint64_t>(length));
     return length;
   }
-  static constexpr int kDirectLooks = 200;       // a microsecond
+  static constexpr int kDirectLooks = 200, kFewLooks = 30;  // a microsecond, and a part of one
+  /// Where CPUs are shared, few, and one where they have been in vain lately.
+  int direct_looks() const { return !crowded_ ? kDirectLooks : patience_.pays() ? kFewLooks : 1; }
   static constexpr uint32_t kDirectAtMost = 15;  // of so many and one receives
   /// Does nobody else wait for anything?
   bool may_receive_next(const Team& team, const Peer& from, const Buffer& buffer) {
-    return !crowded_ && phase_ == Phase::idle && !holding_ && !to_flush_ && !deferred_ && to_move_.empty() && !watches_ &&
-           hungry_.empty() && !any_failed_ && !from.landing && from.early.empty() && buffer.memory == mem::MemKind::host &&
-           !team.promises().exact_length && (++direct_ & kDirectAtMost);
+    return phase_ == Phase::idle && !holding_ && !to_flush_ && !deferred_ && to_move_.empty() && !watches_ && hungry_.empty() &&
+           !any_failed_ && !from.landing && from.early.empty() && buffer.memory == mem::MemKind::host && !team.promises().exact_length &&
+           (++direct_ & kDirectAtMost);
   }
   /// Blocking receives of contiguous data use one transfer of the lane's own, which needs neither taking nor giving back.
   [[gnu::always_inline]] Transfer& resident_for(Team& team, int source, int tag, Traffic traffic, const Buffer& buffer) {

@@ -15,6 +15,8 @@ class Patience {
 
   /// Looks that should be made before leaving, from now on.
   int looks() { return ++waits_ % kTryEvery == 0 ? most_ : now_; }
+  /// Has looking helped lately?
+  bool pays() const { return now_ > most_ / 4; }
   /// What was waited for came after so many looks.
   void helped(int used) { now_ = std::clamp(2 * used, now_, most_); }
   /// All looks were in vain.

@@ -178,7 +178,38 @@ Status Segment::alltoall(const View& in, const View& out, Post& post) {
   return s == Status::ok ? taken : s;
 }
 
+namespace {
+
+/// Does a rank have its blocks one after another, in memory without gaps? Who has none does.
+bool in_a_row(bool has, const View& v) { return !has || (v.even() && v.type->contiguous); }
+std::byte* first_of(bool has, const View& v) { return has ? v.base + v.type->origin : nullptr; }
+void copy_own(std::byte* to, const std::byte* from, uint64_t n) {
+  if (to != from) copy_few(to, from, n);
+}
+
+}  // namespace
+
+Status Segment::gather_brief(const std::byte* in, std::byte* out, uint64_t block, uint32_t root) {
+  if (rank_ == root) copy_own(out + root * block, in, block);
+  return collect(
+      block, root, [&](std::byte* place) { copy_few(place, in, block); },
+      [&](uint32_t r, const std::byte* theirs) { copy_few(out + r * block, theirs, block); });
+}
+
+Status Segment::scatter_brief(const std::byte* in, std::byte* out, uint64_t block, uint32_t root) {
+  const bool sends = rank_ == root;
+  if (sends) copy_own(out, in + root * block, block);
+  return bcast_piece<true>(block * (size_ - 1), sends, [&](std::byte* place) {
+    if (!sends) return copy_few(out, place + place_for(rank_, root) * block, block);
+    for (uint32_t r = 0; r < size_; ++r)
+      if (r != rank_) copy_few(place + place_for(r, rank_) * block, in + r * block, block);
+  });
+}
+
 Status Segment::gather(const pml::Buffer& in, const View& out, int root) {
+  const bool receives = rank_ == static_cast<uint32_t>(root);
+  if (const uint64_t block = bytes_of(in); block && is_brief(block) && in.type->contiguous && in_a_row(receives, out))
+    return gather_brief(start_of(in), first_of(receives, out), block, static_cast<uint32_t>(root));
   return in_steps(bytes_of(in), 1, plan_.share, [&](uint64_t first, uint64_t n) {
     const auto give = [&](std::byte* place) { put_part(place, in, first, n); };
     const auto take = [&](uint32_t r, const std::byte* theirs) { get_part(out.at(static_cast<int32_t>(r), 1), first, theirs, n); };
@@ -220,6 +251,8 @@ Status Segment::gather(const pml::Buffer& in, const View& out, int root, Post& p
 Status Segment::scatter(const View& in, const pml::Buffer& out, int root) {
   const bool sends = rank_ == static_cast<uint32_t>(root);
   const uint64_t block = bytes_of(sends ? in.at(root, 1) : out), others = size_ - 1;
+  if (block && is_brief(block * others) && out.type->contiguous && in_a_row(sends, in))
+    return scatter_brief(first_of(sends, in), start_of(out), block, static_cast<uint32_t>(root));
   const auto move = [&](std::byte* place, uint64_t first, uint64_t n) {
     if (!sends) return get_part(out, first, place + place_for(rank_, static_cast<uint32_t>(root)) * n, n);
     for (uint32_t r = 0; r < size_; ++r)

@@ -264,6 +264,8 @@ class Segment final : private pml::Company {
   uint64_t place_for(uint32_t to, uint32_t from) const { return to == from ? size_ - 1 : to > from ? to - 1 : to; }
   std::byte* between(uint32_t from, uint32_t to, uint64_t length);
   Status exchange_brief(const std::byte* in, std::byte* out, uint64_t block, bool to_each);
+  Status gather_brief(const std::byte* in, std::byte* out, uint64_t block, uint32_t root);
+  Status scatter_brief(const std::byte* in, std::byte* out, uint64_t block, uint32_t root);
   Status exchange_blocks(type::Cursor mine, const pml::Buffer& out, uint64_t block);
   struct Letter;
   Letter letter(uint32_t from, uint32_t to);
