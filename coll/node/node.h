@@ -58,9 +58,11 @@ class Segment final : private pml::Company {
     size_t front(uint32_t ranks) const;                           ///< of these, before the boards
     size_t heads(uint32_t ranks, size_t boards = kBoards) const;  ///< with so many of them
     size_t slots(uint32_t ranks) const;                           ///< with all, before the slots
-    /// Who only sends runs ahead; meetings take turns.
-    std::array<Board::Shape, kBoards> boards() const { return {Board::kBrief, {kOneWaySlots, piece}, {kMeetingSlots, chunk}}; }
-    static constexpr uint64_t kOneWaySlots = 32, kMeetingSlots = 2;
+    /// Who only sends runs ahead, as far as in blocking calls and at most so far; meetings take turns.
+    std::array<Board::Shape, kBoards> boards() const {
+      return {Board::kBrief, {std::min(pieces, kMostOneWay), piece}, {kMeetingSlots, chunk}};
+    }
+    static constexpr uint64_t kMostOneWay = 32, kMeetingSlots = 2;
     uint64_t areas() const { return (grouped ? 6 : 2) * chunk + shares * share; }  ///< bytes of a rank's slots
   };
 
