@@ -149,10 +149,17 @@ class Endpoint {
   /// That is what counts while both send.
   virtual bool put_spares() { return false; }
 
-  /// A shortcut past poll(): if what comes next from the peer is a short message with the header `wanted`, but for its length, which is at
-  /// most wanted.length, puts its payload to `to` and says how long it is. -1: nothing was taken; `looks` looks have found no message, or
-  /// another one, which poll() hands out, or there is no shortcut.
-  virtual int64_t receive_next(const Header& /*wanted*/, void* /*to*/, int /*looks*/) { return -1; }
+  /// A message to be received past poll(): its header, but for the length, which is at most that, and for the tag where any will do. Filled
+  /// in when it has been found.
+  struct Next {
+    Header header;
+    bool any_tag = false;
+  };
+  /// If the next message from the peer is that one, and all of it is there, puts its payload to `to`. False: nothing was taken, as `looks`
+  /// looks have found no message, or another one, which poll() hands out, or there is no such shortcut.
+  virtual bool receive_next(Next&, void* /*to*/, int /*looks*/) { return false; }
+  /// What receive_next() would take, or more of it is yet to come; it stays.
+  virtual bool peek_next(Next&, int /*looks*/) { return false; }
   /// The number of this way among those of its kind between the two processes; the same on both sides.
   virtual uint8_t rail() const { return 0; }
 

@@ -146,10 +146,7 @@ class Lane final : private btl::Sink {
   [[gnu::always_inline]] Status receive(Team& team, int source, int tag, Traffic traffic, const Buffer& buffer, Outcome& outcome) {
     if (source == proc_null || lock_.enabled() || !buffer.type->contiguous) [[unlikely]]
       return receive_slowly(team, source, tag, traffic, Buffer(buffer), outcome);
-    if (const int64_t length = receive_next(team, source, tag, traffic, buffer); length >= 0) {
-      outcome = {source, tag, 0, false, static_cast<uint64_t>(length)};
-      return Status::ok;
-    }
+    if (receive_next(team, source, tag, traffic, buffer, outcome)) return Status::ok;
     return receive_resident(resident_for(team, source, tag, traffic, buffer), outcome);
   }
 
@@ -412,37 +409,48 @@ class Lane final : private btl::Sink {
   // receiving (receive.cc)
   Status receive_slowly(Team&, int source, int tag, Traffic, const Buffer&, Outcome&);
   Status receive_resident(Transfer&, Outcome&);
-  /// Receives what comes next from the source, if that is the message and short, past matching and requests; its length, or -1: nothing has
-  /// happened. Nothing else makes progress meanwhile: a short time, and not each time.
-  [[gnu::always_inline]] int64_t receive_next(Team& team, int source, int tag, Traffic traffic, const Buffer& buffer) {
-    Peer* const from = team.known_peer(source);
-    if (!from || !matcher_.idle() || !from->endpoint || tag < 0 || !may_receive_next(team, *from, buffer)) return -1;
+  /// Receives what comes next from the source, if that is the message and short, past matching and requests. False: nothing has happened.
+  /// Nothing else makes progress meanwhile: a short time, and not each time.
+  [[gnu::always_inline]] bool receive_next(Team& team, int source, int tag, Traffic traffic, const Buffer& buffer, Outcome& outcome) {
+    Peer* const from = next_from(team, source, tag);
+    if (!from || buffer.memory != mem::MemKind::host || team.promises().exact_length) return false;
     const uint64_t room = buffer.count * buffer.type->size;
-    const btl::Header wanted{context_of(team.context(), traffic),
-                             tag,
-                             source,
-                             static_cast<uint32_t>(std::min<uint64_t>(room, ~uint32_t{0})),
-                             from->expected,
-                             static_cast<uint8_t>(MessageKind::eager),
-                             0};
-    const int64_t length =
-        from->endpoint->receive_next(wanted, static_cast<std::byte*>(buffer.address) + buffer.type->origin, direct_looks());
-    if (length < 0) return -1;
+    btl::Endpoint::Next next = next_message(team, *from, source, tag, traffic, room);
+    if (!from->endpoint->receive_next(next, static_cast<std::byte*>(buffer.address) + buffer.type->origin, direct_looks())) return false;
     ++from->expected;
-    ring_.add(obs::What::receive, wanted.context, source, tag, room).type = buffer.type->abi_handle;
-    take_credit(*from, static_cast<uint64_t>(length));
-    return length;
+    ring_.add(obs::What::receive, next.header.context, source, tag, room).type = buffer.type->abi_handle;
+    take_credit(*from, next.header.length);
+    outcome = {source, next.header.tag, 0, false, next.header.length};
+    return true;
+  }
+  /// The same for probes: the message stays where it is.
+  bool probe_next(Team& team, int source, int tag, int looks, Outcome& outcome) {
+    if (lock_.enabled()) return false;
+    Peer* const from = next_from(team, source, tag);
+    if (!from) return false;
+    btl::Endpoint::Next next = next_message(team, *from, source, tag, Traffic::user, ~uint32_t{0});
+    if (!from->endpoint->peek_next(next, looks)) return false;
+    ring_.add(obs::What::probe, team.context(), source, tag, 0);
+    outcome = {source, next.header.tag, 0, false, next.header.length};
+    return true;
+  }
+  /// Whom a message comes from that may be taken past everything else, as nobody else waits for anything; null: it may not, this time.
+  Peer* next_from(Team& team, int source, int tag) {
+    Peer* const from = team.known_peer(source);
+    if (!from || !matcher_.idle() || !from->endpoint || (tag < 0 && tag != any_tag)) return nullptr;
+    const bool quiet = phase_ == Phase::idle && !holding_ && !to_flush_ && !deferred_ && to_move_.empty() && !watches_ && hungry_.empty() &&
+                       !any_failed_ && !from->landing && from->early.empty();
+    return quiet && (++direct_ & kDirectAtMost) ? from : nullptr;
+  }
+  static btl::Endpoint::Next next_message(const Team& team, const Peer& from, int source, int tag, Traffic traffic, uint64_t room) {
+    const auto most = static_cast<uint32_t>(std::min<uint64_t>(room, ~uint32_t{0}));
+    return {{context_of(team.context(), traffic), tag, source, most, from.expected, static_cast<uint8_t>(MessageKind::eager), 0},
+            tag == any_tag};
   }
   static constexpr int kDirectLooks = 200, kFewLooks = 30;  // a microsecond, and a part of one
   /// Where CPUs are shared, few, and one where they have been in vain lately.
   int direct_looks() const { return !crowded_ ? kDirectLooks : patience_.pays() ? kFewLooks : 1; }
   static constexpr uint32_t kDirectAtMost = 15;  // of so many and one receives
-  /// Does nobody else wait for anything?
-  bool may_receive_next(const Team& team, const Peer& from, const Buffer& buffer) {
-    return phase_ == Phase::idle && !holding_ && !to_flush_ && !deferred_ && to_move_.empty() && !watches_ && hungry_.empty() &&
-           !any_failed_ && !from.landing && from.early.empty() && buffer.memory == mem::MemKind::host && !team.promises().exact_length &&
-           (++direct_ & kDirectAtMost);
-  }
   /// Blocking receives of contiguous data use one transfer of the lane's own, which needs neither taking nor giving back.
   [[gnu::always_inline]] Transfer& resident_for(Team& team, int source, int tag, Traffic traffic, const Buffer& buffer) {
     Transfer& t = *resident_;

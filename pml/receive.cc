@@ -455,7 +455,7 @@ bool Lane::probe_now(Team& team, int source, int tag, Outcome& outcome) {
     outcome = nowhere_->outcome;
     return true;
   }
-  return ask([&] { return look(team, source, tag, outcome); }) != nullptr;
+  return probe_next(team, source, tag, 1, outcome) || ask([&] { return look(team, source, tag, outcome); }) != nullptr;
 }
 
 Message* Lane::take_out(Unexpected& u) {
@@ -483,6 +483,7 @@ Status Lane::probe(Team& team, int source, int tag, Outcome& outcome) {
     outcome = nowhere_->outcome;
     return Status::ok;
   }
+  if (probe_next(team, source, tag, direct_looks(), outcome)) return Status::ok;
   return wait_for_message(team, source, tag, outcome, nullptr);
 }
 

@@ -87,7 +87,8 @@ class SelfTransport final : public Transport, Endpoint {
     op.done(op, Status::ok);
     return Status::ok;
   }
-  int64_t receive_next(const Header& wanted, void* to, int) override { return consumer_->take_next(wanted, to, 1, nullptr); }
+  bool receive_next(Next& next, void* to, int) override { return consumer_->take_next(next, to, 1, nullptr); }
+  bool peek_next(Next& next, int) override { return consumer_->peek_next(next, 1); }
   size_t backlog() const override { return 0; }
   std::string describe() const override { return "self"; }
 

@@ -330,7 +330,7 @@ class Consumer {
   /// is as long up to two: `next_out`. Looks are few, as there is a break between them, so that the processor learns how many there are: it
   /// then runs ahead of the last one, and claims that slot while the message's own line is still on its way. 8 B near take 75 to 80 ns
   /// without breaks, 52 with them, 35 with claims, too (a line takes 38 to and fro); between packages 290 and 140 to 200 (AMD Zen 5).
-  bool appears(int looks, const std::byte* next_out) {
+  [[gnu::always_inline]] bool appears(int looks, const std::byte* next_out) {
     Slot& slot = slots_[head_ & (shape_.slots - 1)];
     const uint32_t expected = phase();
     if ((slot.word.load(std::memory_order_acquire) & kPhaseBit) == expected) return true;
@@ -360,21 +360,28 @@ class Consumer {
     return count;
   }
 
+  /// As Endpoint::peek_next().
+  bool peek_next(Endpoint::Next& next, int looks) {
+    if (growing_ || !appears(looks, nullptr)) return false;
+    const Slot& slot = slots_[head_ & (shape_.slots - 1)];
+    const uint32_t length = slot.word.load(std::memory_order_acquire) & kLengthMask;
+    return is(slot, length, next) && note(next, slot, length);
+  }
+
   /// As Endpoint::receive_next().
-  int64_t take_next(const Header& wanted, void* to, int looks, const std::byte* next_out) {
-    if (growing_ || !appears(looks, next_out)) return -1;
+  bool take_next(Endpoint::Next& next, void* to, int looks, const std::byte* next_out) {
+    if (growing_ || !appears(looks, next_out)) return false;
     Slot& slot = slots_[head_ & (shape_.slots - 1)];
     const uint32_t word = slot.word.load(std::memory_order_acquire) & ~kPhaseBit, length = word & kLengthMask;
-    const bool as_wanted = slot.context == wanted.context && slot.tag == wanted.tag && slot.source == wanted.source &&
-                           slot.sequence == wanted.sequence && slot.kind == wanted.kind && slot.flags == wanted.flags;
-    if (!as_wanted || length > wanted.length) return -1;
+    if (!is(slot, length, next)) return false;
     if (length <= kSlotPayload)
       copy_short(to, slot.payload, length);
     else if (!take_longer(slot, word, length, static_cast<std::byte*>(to)))
-      return -1;
+      return false;
+    note(next, slot, length);
     if (touching_pays) touch(&slot, 1);
     freed_->slots.store(++head_, std::memory_order_release);
-    return length;
+    return true;
   }
 
   /// As Transport::set_aside(), within `deliver`.
@@ -382,6 +389,16 @@ class Consumer {
 
  private:
   uint32_t phase() const { return head_ & shape_.slots ? 0 : kPhaseBit; }
+  static bool is(const Slot& slot, uint32_t length, const Endpoint::Next& next) {
+    const Header& h = next.header;
+    return slot.context == h.context && (slot.tag == h.tag || next.any_tag) && slot.source == h.source && slot.sequence == h.sequence &&
+           slot.kind == h.kind && slot.flags == h.flags && length <= h.length;
+  }
+  static bool note(Endpoint::Next& next, const Slot& slot, uint32_t length) {
+    next.header.length = length;
+    if (next.any_tag) next.header.tag = slot.tag;
+    return true;
+  }
 
   template <class Deliver, class Land, class Broken>
   bool take_one(bool touches, Deliver&& deliver, Land&& land, Broken&& broken) {

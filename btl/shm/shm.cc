@@ -151,7 +151,8 @@ class ShmEndpoint final : public Endpoint {
   Status put(const Region& remote, uint64_t offset, std::span<const iovec> local, Operation& op) override {
     return start({copy::Direction::write, peer_.pid, remote.address + offset, local, op});
   }
-  int64_t receive_next(const Header& wanted, void* to, int looks) override;
+  bool receive_next(Next& next, void* to, int looks) override;
+  bool peek_next(Next& next, int looks) override;
   bool can_get() const override { return direct_; }
   bool can_put() const override { return direct_; }
   bool put_spares() override {
@@ -263,13 +264,12 @@ class ShmTransport final : public Transport {
   void defer(copy::Transfer&& transfer) { transfers_.push_back(std::move(transfer)); }
   Cells& cells_with(ProcessId who) { return cells_[who]; }  // stays where it is
   Paces& paces_with(ProcessId who) { return paces_[who]; }  // likewise
-  int64_t take_next(uint32_t ring, const Header& wanted, void* to, int looks, const std::byte* next_out) {
-    if (!transfers_.empty() || !losses_.empty()) return -1;
-    const int64_t length = inbound_[ring].ring.take_next(wanted, to, looks, next_out);
-    if (length < 0) return -1;
+  bool peek_next(uint32_t ring, Endpoint::Next& next, int looks) { return idle() && inbound_[ring].ring.peek_next(next, looks); }
+  bool take_next(uint32_t ring, Endpoint::Next& next, void* to, int looks, const std::byte* next_out) {
+    if (!idle() || !inbound_[ring].ring.take_next(next, to, looks, next_out)) return false;
     ++arrivals_;
     latest_ = ring;
-    return length;
+    return true;
   }
   void report_loss(void* cookie, std::string why) { losses_.push_back({cookie, std::move(why)}); }
 
@@ -278,6 +278,7 @@ class ShmTransport final : public Transport {
     void* cookie;
     std::string why;
   };
+  bool idle() const { return transfers_.empty() && losses_.empty(); }
   void adopt(Sink& sink);
   int advance_transfer();
   void report(Sink& sink);
@@ -302,9 +303,11 @@ class ShmTransport final : public Transport {
   Caps caps_;
 };
 
-int64_t ShmEndpoint::receive_next(const Header& wanted, void* to, int looks) {
-  return inbound ? transport_.take_next(*inbound, wanted, to, looks, producer_.next()) : -1;
+bool ShmEndpoint::receive_next(Next& next, void* to, int looks) {
+  return inbound && transport_.take_next(*inbound, next, to, looks, producer_.next());
 }
+
+bool ShmEndpoint::peek_next(Next& next, int looks) { return inbound && transport_.peek_next(*inbound, next, looks); }
 
 bool ShmEndpoint::alone(const Header& h) { return h.length >= kPage && std::exchange(heard_before_long_, arrivals_) != arrivals_; }
 

@@ -55,37 +55,46 @@ int take(Consumer& ring, int most, Deliver&& deliver) {
       most, deliver, [](const Header&) -> std::byte* { return nullptr; }, [] { FAIL("the ring is broken"); });
 }
 
-/// The next message by the shortcut: its length, which is `length` unless there is no shortcut to it, or there is no message.
-int64_t take_next(Consumer& ring, uint64_t number, uint32_t length, std::mt19937& random) {
-  std::vector<std::byte> to(kRowPayload + 1, std::byte{0xee}), next_out(2 * kLine);
-  Header wanted = header(number, length + random() % 3);
-  Header other = wanted;
-  switch (random() % 6) {
-    case 0: ++other.context; break;
-    case 1: ++other.tag; break;
-    case 2: ++other.source; break;
-    case 3: ++other.sequence; break;
-    case 4: ++other.kind; break;
-    default: ++other.flags; break;
-  }
-  CHECK(ring.take_next(other, to.data(), 1, nullptr) == -1);
-  if (length > 0) {
-    other = wanted;
-    other.length = length - 1;
-    CHECK(ring.take_next(other, to.data(), 1, nullptr) == -1);
-  }
-  CHECK(to[0] == std::byte{0xee});
-  const int64_t got = ring.take_next(wanted, to.data(), 1 + static_cast<int>(random() % 3), random() % 2 ? next_out.data() : nullptr);
-  for (uint32_t i = 0; i < std::max<int64_t>(got, 0); ++i)
-    if (to[i] != pattern(number, i)) return -2;
-  return got;
-}
-
 bool same(const Header& got, uint64_t number, uint32_t length, const std::byte* payload) {
   const Header want = header(number, length);
   if (std::memcmp(&got, &want, sizeof got) != 0) return false;
   for (uint32_t i = 0; i < length; ++i)
     if (payload[i] != pattern(number, i)) return false;
+  return true;
+}
+
+/// Another message than that one.
+Header other_than(Header h, std::mt19937& random) {
+  switch (random() % 6) {
+    case 0: ++h.context; break;
+    case 1: ++h.tag; break;
+    case 2: ++h.source; break;
+    case 3: ++h.sequence; break;
+    case 4: ++h.kind; break;
+    default: ++h.flags; break;
+  }
+  return h;
+}
+
+/// Takes the next message by the shortcut: false if there is no message, or no shortcut to it.
+bool take_next(Consumer& ring, uint64_t number, uint32_t length, bool there, std::mt19937& random) {
+  std::vector<std::byte> to(kRowPayload + 1 + length, std::byte{0xee}), next_out(2 * kLine);
+  Endpoint::Next other{other_than(header(number, length), random)};
+  CHECK(!ring.peek_next(other, 1));
+  CHECK(!ring.take_next(other, to.data(), 1, nullptr));
+  if (length > 0) {
+    other = {header(number, length - 1)};
+    CHECK(!ring.take_next(other, to.data(), 1, nullptr));
+  }
+  CHECK(to[0] == std::byte{0xee});
+  Endpoint::Next next{header(number, length + random() % 3), random() % 2 == 0};
+  if (next.any_tag) next.header.tag = -2;
+  Endpoint::Next seen = next;
+  CHECK(ring.peek_next(seen, 1) == there);
+  const int looks = 1 + static_cast<int>(random() % 3);
+  if (!ring.take_next(next, to.data(), looks, random() % 2 ? next_out.data() : nullptr)) return false;
+  CHECK(same(next.header, number, length, to.data()));
+  CHECK(same(seen.header, number, length, to.data()));
   return true;
 }
 
@@ -140,10 +149,10 @@ TEST_CASE("ring: behaves as a bounded queue", "[shm]") {
         } else {
           REQUIRE(consumer.ready() == !model.empty());
           if (const uint32_t length = model.empty() ? 0 : model.front(); random() % 2) {
-            const int64_t got = take_next(consumer, received, length, random);
-            REQUIRE((got == -1 || (got == length && !model.empty())));
-            if (!model.empty() && length <= kSlotPayload) REQUIRE(got == length);
-            if (got < 0) continue;
+            const bool taken = take_next(consumer, received, length, !model.empty(), random);
+            REQUIRE((!taken || !model.empty()));
+            if (!model.empty() && length <= kSlotPayload) REQUIRE(taken);
+            if (!taken) continue;
             model.pop_front();
             ++received;
             rows_next += length > kSlotPayload;
