@@ -140,8 +140,10 @@ class Lane final : private btl::Sink {
   /// Sends if nothing stands in the way of a small message; false: nothing has happened. `dest` may be no rank at all.
   [[gnu::always_inline]] bool send_at_once(Team& team, int dest, int tag, Traffic traffic, const Buffer& buffer,
                                            obs::What what = obs::What::send) {
+    if (lock_.enabled()) [[unlikely]]
+      return false;
     Peer* const to = team.known_peer(dest);
-    return to && !lock_.enabled() && buffer.type->contiguous && send_quickly(team, *to, dest, tag, traffic, buffer, what);
+    return to && buffer.type->contiguous && send_quickly(team, *to, dest, tag, traffic, buffer, what);
   }
   [[gnu::always_inline]] Status receive(Team& team, int source, int tag, Traffic traffic, const Buffer& buffer, Outcome& outcome) {
     if (source == proc_null || lock_.enabled() || !buffer.type->contiguous) [[unlikely]]
@@ -173,14 +175,14 @@ class Lane final : private btl::Sink {
   /// The same of a small message that nothing stands in the way of, and whose request is sent(); false: nothing has happened. `dest` may be
   /// no rank at all.
   [[gnu::always_inline]] bool isend_at_once(Team& team, int dest, int tag, const Buffer& buffer) {
-    if (gathering_.load(std::memory_order_relaxed) || phase_ == Phase::polling) [[unlikely]]
+    if (gathering_.load(std::memory_order_relaxed) || lock_.enabled() || phase_ == Phase::polling) [[unlikely]]
       return false;
     return send_at_once(team, dest, tag, Traffic::user, buffer, obs::What::isend);
   }
   /// Posts a receive if all there is to it is to wait for its message; null: nothing has happened. The type is predefined and contiguous;
   /// the source may be no rank at all.
   [[gnu::always_inline]] Request* ireceive_at_once(Team& team, int source, int tag, const Buffer& buffer) {
-    if (!free_transfers_ || lock_.enabled() || helper_ || any_failed_ || !hungry_.empty() || ring_.keeps_times() ||
+    if (lock_.enabled() || !free_transfers_ || helper_ || any_failed_ || !hungry_.empty() || ring_.keeps_times() ||
         team.promises().exact_length || !matcher_.goes_on_alike(context_of(team.context(), Traffic::user), source, tag)) [[unlikely]]
       return nullptr;
     if (static_cast<uint32_t>(source) >= team.remote_size()) [[unlikely]]
