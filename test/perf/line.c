@@ -1,4 +1,5 @@
-/* How long a cache line takes from one processor to another, one way, in ns: the least that a message between them can take.
+/* How long a cache line takes from one processor to another, one way, in ns, as both look at it without breaks: a measure of how far they
+ * are from each other (with breaks, as looks.cc has them, it takes less).
  *
  *   line FIRST SECOND      numbers of two processors; the best of some short runs
  *

@@ -1,7 +1,7 @@
 // How a waiting processor had better look at a cache line that another one is about to write, which btl/shm is built on:
 //   test/perf/looks [first and second CPU, default 0 1]
-// Two threads answer each other, each message a line of a ring of its own, as in btl/shm. ns one way, the median of short runs, for each way of looking, and
-// for as many instructions of work between a message and its answer as the head of each column says.
+// Two threads answer each other, each message a line of a ring of its own, as in btl/shm. ns one way, the median of short runs, for each
+// way of looking, and for as many instructions of work between a message and its answer as the head of each column says.
 #include <pthread.h>
 #include <sched.h>
 
