@@ -105,9 +105,7 @@ inline MPI_Errhandler encode(comm::Errhandler* object) {
   return reinterpret_cast<MPI_Errhandler>(static_cast<Object*>(object));
 }
 inline MPI_Request encode(pml::Request& object) { return reinterpret_cast<MPI_Request>(static_cast<Object*>(&object)); }
-inline MPI_Request encode(pml::Request* object) {
-  return object ? reinterpret_cast<MPI_Request>(static_cast<Object*>(object)) : MPI_REQUEST_NULL;
-}
+inline MPI_Request encode(pml::Request* object) { return object ? encode(*object) : MPI_REQUEST_NULL; }
 inline MPI_Session encode(comm::Session* object) {
   return object ? reinterpret_cast<MPI_Session>(static_cast<Object*>(object)) : MPI_SESSION_NULL;
 }

@@ -11,6 +11,7 @@ namespace weft::body {
 
 namespace {
 
+using api::buffer_of;
 using api::hand_out;
 using api::hand_out_persistent;
 using pml::Buffer;
@@ -18,10 +19,6 @@ using pml::Lane;
 using pml::Mode;
 using pml::Outcome;
 using pml::Traffic;
-
-Buffer buffer_of(const void* address, MPI_Count count, const type::Datatype& type) {
-  return {const_cast<void*>(address), static_cast<uint64_t>(count), &type, mem::MemKind::host};
-}
 
 int send(const void* buf, MPI_Count count, const type::Datatype& type, int dest, int tag, comm::Communicator& comm, Mode mode) {
   const Status status = comm.team->lane().send(*comm.team, dest, tag, Traffic::user, buffer_of(buf, count, type), mode);

@@ -14,10 +14,6 @@ namespace weft::api::quick {
          static_cast<uint64_t>(count) <= kMostElements && !suspicious(address);
 }
 
-inline pml::Buffer buffer_of(const void* address, MPI_Count count, const type::Datatype* type) {
-  return {const_cast<void*>(address), static_cast<uint64_t>(count), type, mem::MemKind::host};
-}
-
 [[gnu::always_inline]] inline bool Send(const void* address, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm handle) {
   const comm::Communicator* const comm = decode(handle);
   const type::Datatype* const type = type::standard(bits(datatype));
@@ -27,7 +23,7 @@ inline pml::Buffer buffer_of(const void* address, MPI_Count count, const type::D
   if (dest == MPI_PROC_NULL) [[unlikely]]
     return true;
   try {
-    return team.lane().send_at_once(team, dest, tag, pml::Traffic::user, buffer_of(address, count, type));
+    return team.lane().send_at_once(team, dest, tag, pml::Traffic::user, buffer_of(address, count, *type));
   } catch (const std::bad_alloc&) {
     return false;  // the entry comes upon that again, and says so
   }
@@ -41,7 +37,7 @@ inline pml::Buffer buffer_of(const void* address, MPI_Count count, const type::D
     return false;
   pml::Team& team = *comm->team;
   try {
-    if (!team.lane().isend_at_once(team, dest, tag, buffer_of(address, count, type))) [[unlikely]]
+    if (!team.lane().isend_at_once(team, dest, tag, buffer_of(address, count, *type))) [[unlikely]]
       return false;
   } catch (const std::bad_alloc&) {
     return false;
@@ -57,7 +53,7 @@ inline pml::Buffer buffer_of(const void* address, MPI_Count count, const type::D
   if (!usual(address, count, type, tag, comm) || !request) [[unlikely]]
     return false;
   pml::Team& team = *comm->team;
-  pml::Request* const posted = team.lane().ireceive_at_once(team, source, tag, buffer_of(address, count, type));
+  pml::Request* const posted = team.lane().ireceive_at_once(team, source, tag, buffer_of(address, count, *type));
   if (!posted) [[unlikely]]
     return false;
   posted->team_owner = comm;

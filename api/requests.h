@@ -12,6 +12,11 @@ namespace weft::api {
 /// The first lane of this process: for what belongs to no communicator.
 inline pml::Lane& lane() { return state.instance->lane(); }
 
+/// What a message is sent from, or received into.
+inline pml::Buffer buffer_of(const void* address, MPI_Count count, const type::Datatype& type) {
+  return {const_cast<void*>(address), static_cast<uint64_t>(count), &type, mem::MemKind::host};
+}
+
 /// Gives a new request to the user. Completed ones may be shared and stay as they are.
 inline int hand_out(comm::Communicator& comm, pml::Request* request, MPI_Request* handle) {
   if (!request->predefined) request->team_owner = &comm;  // not retained: a freed communicator is recognised when an error is raised

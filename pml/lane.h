@@ -460,9 +460,7 @@ class Lane final : private btl::Sink {
     t.source = t.dest = source;
     t.tag = tag;
     t.team = &team;
-    t.buffer = buffer;
-    t.base = static_cast<std::byte*>(buffer.address) + buffer.type->origin;
-    t.capacity = buffer.count * buffer.type->size;
+    use<true>(t, buffer);
     t.outcome.error = 0;
     t.complete.store(false, std::memory_order_relaxed);
     ring_.add(obs::What::receive, t.match_context, source, tag, t.capacity).type = buffer.type->abi_handle;
@@ -703,7 +701,7 @@ class Lane final : private btl::Sink {
     t.next = free_transfers_;
     free_transfers_ = &t;
   }
-  /// `kPlain`: the type is known to be predefined and contiguous.
+  /// `kPlain`: the type is known to be contiguous, and to stay: it is predefined, or the call waits.
   template <bool kPlain = false>
   [[gnu::always_inline]] Transfer& prepare(RequestKind kind, Team& team, int rank, int tag, Traffic traffic, const Buffer& buffer) {
     Transfer& t = *take_transfer(kind);

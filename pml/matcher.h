@@ -35,12 +35,7 @@ class Matcher {
   }
 
   /// Is a receive only the next one of those that are alike?
-  bool goes_on_alike(Context context, int32_t source, int32_t tag) const {
-    if (unexpected_ || posted_) return false;
-    if (alike_.empty()) return true;
-    const Transfer& first = *alike_.front();
-    return first.match_context == context && first.source == source && first.tag == tag;
-  }
+  bool goes_on_alike(Context context, int32_t source, int32_t tag) const { return !unexpected_ && continues_alike(context, source, tag); }
   /// Posts it, if so.
   void post_alike(Transfer& receive) { alike_.push_back(receive); }
 
@@ -55,7 +50,7 @@ class Matcher {
         return found;
       }
     }
-    if (!posted_ && (alike_.empty() || asks_alike(*alike_.front(), receive)))
+    if (continues_alike(receive.match_context, receive.source, receive.tag))
       alike_.push_back(receive);
     else
       insert_behind(receive);
@@ -92,8 +87,11 @@ class Matcher {
   static bool matches(const Transfer& r, const btl::Header& h) {
     return r.match_context == h.context && (r.source == h.source || r.source == any_source) && (r.tag == h.tag || r.tag == any_tag);
   }
-  static bool asks_alike(const Transfer& a, const Transfer& b) {
-    return a.match_context == b.match_context && a.source == b.source && a.tag == b.tag;
+  /// May such a receive stand in the list of those that are alike?
+  bool continues_alike(Context context, int32_t source, int32_t tag) const {
+    if (posted_) return false;
+    const Transfer* const first = alike_.front();
+    return !first || (first->match_context == context && first->source == source && first->tag == tag);
   }
   static bool wild(const Transfer& r) { return r.source == any_source || r.tag == any_tag; }
   static uint64_t mix(Context context, int32_t source, int32_t tag) {

@@ -365,7 +365,9 @@ class Consumer {
     if (growing_ || !appears(looks, nullptr)) return false;
     const Slot& slot = slots_[head_ & (shape_.slots - 1)];
     const uint32_t length = slot.word.load(std::memory_order_acquire) & kLengthMask;
-    return is(slot, length, next) && note(next, slot, length);
+    if (!is(slot, length, next)) return false;
+    note(next, slot, length);
+    return true;
   }
 
   /// As Endpoint::receive_next().
@@ -394,10 +396,9 @@ class Consumer {
     return slot.context == h.context && (slot.tag == h.tag || next.any_tag) && slot.source == h.source && slot.sequence == h.sequence &&
            slot.kind == h.kind && slot.flags == h.flags && length <= h.length;
   }
-  static bool note(Endpoint::Next& next, const Slot& slot, uint32_t length) {
+  static void note(Endpoint::Next& next, const Slot& slot, uint32_t length) {
     next.header.length = length;
     if (next.any_tag) next.header.tag = slot.tag;
-    return true;
   }
 
   template <class Deliver, class Land, class Broken>

@@ -182,7 +182,7 @@ namespace {
 
 /// Does a rank have its blocks one after another, in memory without gaps? Who has none does.
 bool in_a_row(bool has, const View& v) { return !has || (v.even() && v.type->contiguous); }
-std::byte* first_of(bool has, const View& v) { return has ? v.base + v.type->origin : nullptr; }
+std::byte* first_of(bool has, const View& v) { return has ? start_of({v.base, v.each, v.type}) : nullptr; }
 void copy_own(std::byte* to, const std::byte* from, uint64_t n) {
   if (to != from) copy_few(to, from, n);
 }

@@ -17,17 +17,15 @@ inline constexpr uint32_t kFirstHandle = 512, kHandles = 256, kExtensions = 2;
 extern Datatype* const* by_handle;  // kHandles entries, then kExtensions; set before static objects are made
 }  // namespace detail
 
-/// The predefined type of a handle's value; null if there is none, also for MPI_DATATYPE_NULL.
-inline Datatype* predefined(uintptr_t handle) {
-  const uintptr_t index = handle - detail::kFirstHandle;
-  if (index < detail::kHandles) return detail::by_handle[index];
-  return handle - kFloat16Handle < detail::kExtensions ? detail::by_handle[detail::kHandles + (handle - kFloat16Handle)] : nullptr;
-}
-
-/// The same for constants of the ABI only.
+/// The predefined type of a constant of the ABI; null if there is none, also for MPI_DATATYPE_NULL.
 inline Datatype* standard(uintptr_t handle) {
   const uintptr_t index = handle - detail::kFirstHandle;
   return index < detail::kHandles ? detail::by_handle[index] : nullptr;
+}
+/// The same, of extensions as well.
+inline Datatype* predefined(uintptr_t handle) {
+  const uintptr_t extension = handle - kFloat16Handle;
+  return extension < detail::kExtensions ? detail::by_handle[detail::kHandles + extension] : standard(handle);
 }
 
 /// Bytes of Fortran's default kinds; 0: as it is.
