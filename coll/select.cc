@@ -155,8 +155,7 @@ bool node_kernel_pays(const Agreed& a, bool roomy) {
     case Pattern::allgather:
       return meet_at_will || meet_rather ||
              (meet_once && (a.size <= 8 || (a.size <= 64 && bytes * static_cast<uint64_t>(a.size) <= 128 * kKiB)));
-    case Pattern::alltoall:
-      return a.size <= 64 && (meet_once || (meet_at_will && bytes <= 32 * kKiB) || (meet_rather && bytes <= 512 * kKiB));
+    case Pattern::alltoall: return meet_at_will || (a.size <= 64 && (meet_once || (meet_rather && bytes <= 512 * kKiB)));
     // Longer ones go as fast by messages, which need not be cut.
     case Pattern::gather: return a.size <= 64 && bytes <= 64 * kKiB;
     // On crowded nodes a rank's messages have more room to run ahead of it than pieces that all ranks have to take.

@@ -545,9 +545,10 @@ class Lane final : private btl::Sink {
   struct Outlet {
     btl::Endpoint* endpoint;
     const btl::Caps* caps;
-    Track* track;    ///< null: the only way
-    size_t slot;     ///< among the ways to the peer, or those of an exposure
-    uint64_t limit;  ///< bytes of a piece
+    Track* track;       ///< null: the only way
+    size_t slot;        ///< among the ways to the peer, or those of an exposure
+    uint64_t limit;     ///< bytes of a piece
+    bool full = false;  ///< it has had no room for one
   };
   static void share_out(std::span<Outlet>, uint64_t total, uint64_t alone);
 
@@ -570,8 +571,8 @@ class Lane final : private btl::Sink {
   // fragments (stream.cc)
   void stream(Transfer&);
   size_t outlets(Peer&, uint64_t total, std::array<Outlet, kMaxStripes>&);
-  void push_stream(Transfer&);
-  bool push_over(Transfer&, const Outlet&);
+  bool push_stream(Transfer&);
+  bool push_over(Transfer&, Outlet&);
   static Piece in_place(Bulkwork&, const Outlet&);
   Status push_zcopy(Bulkwork&, const Outlet&, TransferOperation&, const Piece&);
   static Status push_copy(Transfer&, const Outlet&);

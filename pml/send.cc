@@ -303,7 +303,7 @@ void Lane::flush(Peer& peer) {
   if (!peer.pending.empty() && !peer.held_up && !flush_pending(peer)) return;
   for (Transfer* t = peer.streams.front(); t && !peer.failed;) {
     Transfer* next = t->next;
-    push_stream(*t);
+    if (!push_stream(*t)) break;
     t = next;
   }
 }

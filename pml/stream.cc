@@ -8,9 +8,9 @@
 namespace weft::pml {
 namespace {
 
-constexpr size_t kRuns = 64;                                            // pieces of memory described at a time
-constexpr uint64_t kZcopyPiece = 4 << 20;                               // so that small messages get their turn on a stream
-constexpr uint64_t kCopyPiece = 128 << 10, kCopyPieceAlone = 32 << 10;  // through memory that both sides share
+constexpr size_t kRuns = 64;                                           // pieces of memory described at a time
+constexpr uint64_t kZcopyPiece = 4 << 20;                              // so that small messages get their turn on a stream
+constexpr uint64_t kCopyPiece = 64 << 10, kCopyPieceAlone = 32 << 10;  // through memory that both sides share
 constexpr uint64_t kLeastStripe = 64 << 10, kMostStripe = 1 << 20;
 constexpr uint64_t kMinRunBytes = 2048;  // mean piece below which packing is cheaper
 
@@ -64,13 +64,14 @@ void Lane::stream(Transfer& t) {
   queue(to);
 }
 
-/// Hands over as many fragments as find room. Takes the transfer from the list with the last.
-void Lane::push_stream(Transfer& t) {
+/// Hands over as many fragments as find room. Takes the transfer from the list with the last. False: no way takes more now.
+bool Lane::push_stream(Transfer& t) {
   Bulkwork& bulk = *t.bulk;
   Peer& to = *t.peer;
   if (bulk.failed) {  // the transport says more through lost()
     to.streams.remove(t);
-    return end(t, MPI_ERR_PROC_ABORTED);
+    end(t, MPI_ERR_PROC_ABORTED);
+    return true;
   }
   std::array<Outlet, kMaxStripes> ways;
   const size_t count = outlets(to, bulk.total, ways);
@@ -78,22 +79,29 @@ void Lane::push_stream(Transfer& t) {
     more = false;
     for (size_t i = 0; i < count && !to.failed; ++i) more |= push_over(t, ways[i]);
   }
-  if (to.failed || bulk.left()) return;
-  if (!to.rails && (bulk.in_flight || bulk.failed)) return;
+  const bool room = !std::all_of(ways.begin(), ways.begin() + count, [](const Outlet& way) { return way.full; });
+  if (to.failed || bulk.left()) return room;
+  if (!to.rails && (bulk.in_flight || bulk.failed)) return room;
   to.streams.remove(t);
-  if (!to.rails) return end(t);
-  t.stage = Stage::confirming;
+  if (to.rails)
+    t.stage = Stage::confirming;
+  else
+    end(t);
+  return room;
 }
 
 /// Hands over one fragment; false if the way has no room, or nothing is left.
-bool Lane::push_over(Transfer& t, const Outlet& way) {
+bool Lane::push_over(Transfer& t, Outlet& way) {
   Bulkwork& bulk = *t.bulk;
   TransferOperation& operation = bulk.operations[way.slot];
   if (!bulk.left() || bulk.failed || operation.busy || (way.track && !way.track->usable())) return false;
   const Piece piece = in_place(bulk, way);
   const Status status = piece.length ? push_zcopy(bulk, way, operation, piece) : push_copy(t, way);
   if (status == Status::ok) return true;
-  if (status == Status::again) return false;
+  if (status == Status::again) {
+    way.full = true;
+    return false;
+  }
   if (way.track)
     refused(*way.track);
   else

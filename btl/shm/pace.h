@@ -23,7 +23,7 @@ class Pace {
   bool rare = false;  ///< few of these copies are made: each is timed
 
  private:
-  static constexpr uint64_t kLeast = 16 << 10, kEveryAtFirst = 2, kEvery = 4;
+  static constexpr uint64_t kLeast = 16 << 10, kEveryAtFirst = 2, kEvery = 16;
   static constexpr uint32_t kFew = 6;
   static constexpr double kMostAtOnce = 3, kOf = 8;
   double mean_ns_ = 0;
