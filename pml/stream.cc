@@ -8,9 +8,9 @@
 namespace weft::pml {
 namespace {
 
-constexpr size_t kRuns = 64;                                           // pieces of memory described at a time
-constexpr uint64_t kZcopyPiece = 4 << 20;                              // so that small messages get their turn on a stream
-constexpr uint64_t kCopyPiece = 64 << 10, kCopyPieceAlone = 32 << 10;  // through memory that both sides share
+constexpr size_t kRuns = 64;               // pieces of memory described at a time
+constexpr uint64_t kZcopyPiece = 4 << 20;  // so that small messages get their turn on a stream
+constexpr uint64_t kCopyPiece = 64 << 10;  // through memory that both sides share
 constexpr uint64_t kLeastStripe = 64 << 10, kMostStripe = 1 << 20;
 constexpr uint64_t kMinRunBytes = 2048;  // mean piece below which packing is cheaper
 
@@ -142,7 +142,7 @@ Status Lane::push_zcopy(Bulkwork& bulk, const Outlet& way, TransferOperation& op
 Status Lane::push_copy(Transfer& t, const Outlet& way) {
   Bulkwork& bulk = *t.bulk;
   const bool alone = !t.prev && !t.next;
-  const uint64_t best = !way.caps->same_node ? way.caps->max_buffered : alone ? kCopyPieceAlone : kCopyPiece;
+  const uint64_t best = way.caps->same_node ? kCopyPiece : way.caps->max_buffered;
   const uint64_t most = std::min<uint64_t>(way.caps->max_buffered, best);
   const Piece piece = bulk.next_piece(alone ? std::clamp(bulk.total / 4, most / 2, most) : most);
   bulk.cursor.seek(piece.offset);
