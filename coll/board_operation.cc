@@ -36,7 +36,7 @@ Kind board_for(const Agreed& a) {
 
 class BoardOperation final : public pml::Request, public node::Board::Note {
  public:
-  BoardOperation(TeamState& s, const Call& c, const Agreed& a);
+  BoardOperation(pml::Team&, node::Segment&, const Call&, const Agreed&, bool in_place);
   void begin();
   void free_handles();
 
@@ -85,18 +85,20 @@ void destroy_operation(pml::Request& r) {
   pool().destroy(&operation);
 }
 
-constexpr pml::Request::Ops kOps{nullptr, nullptr, nullptr, destroy_operation};
+void start_operation(pml::Request& r) { static_cast<BoardOperation&>(r).begin(); }
 
-BoardOperation::BoardOperation(TeamState& s, const Call& c, const Agreed& a)
-    : Request(pml::RequestKind::collective, &kOps, &s.team().lane()),
-      board_(s.node().board(board_for(a))),
+constexpr pml::Request::Ops kOps{start_operation, nullptr, nullptr, destroy_operation};
+
+BoardOperation::BoardOperation(pml::Team& team, node::Segment& segment, const Call& c, const Agreed& a, bool in_place)
+    : Request(pml::RequestKind::collective, &kOps, &team.lane()),
+      board_(segment.board(board_for(a))),
       call_(c),
       agreed_(a),
-      rank_(s.team().rank()),
-      size_(s.team().size()),
-      in_place_(in_place_here(s, c)),
+      rank_(team.rank()),
+      size_(team.size()),
+      in_place_(in_place),
       shared_out_(shared_out(a)),
-      pairs_(s.node().by_pairs(a.bytes)),
+      pairs_(segment.by_pairs(a.bytes)),
       to_each_(to_each(a) || (pairs_ && a.pattern == Pattern::allgather)),
       unit_(c.op ? reduced_type(c).size : 1) {
   active = true;
@@ -247,20 +249,15 @@ constexpr uint64_t kMostLines = 64;
 
 }  // namespace
 
-bool TeamState::goes_by_board(const Call& c, const Agreed& a) {
-  if (node_state_ != Node::ready || a.uneven || a.ordered || !node_fits(c, a) || !is_plain(c)) return false;
-  if ((a.bytes == 0 && a.pattern != Pattern::barrier) || !node_wanted(a)) return false;
-  if (given_bytes(a) <= node::Board::kBrief.most) return !node_->roomy() || lines_looked_at(a) <= kMostLines;
-  return node_->shows_long() && a.pattern != Pattern::scan && a.pattern != Pattern::exscan &&
-         (!shared_out(a) || reduced_type(c).size * size_t(a.size) <= node_->board(Kind::meeting).shape().most);
+bool TeamState::Wants::board(const node::Segment& segment, const Agreed& a) const {
+  if (!(segment.roomy() ? roomy : crowded)) return false;
+  if (given_bytes(a) <= node::Board::kBrief.most) return !segment.roomy() || lines_looked_at(a) <= kMostLines;
+  return segment.shows_long() && a.pattern != Pattern::scan && a.pattern != Pattern::exscan &&
+         (!shared_out(a) || unit * size_t(a.size) <= segment.board(Kind::meeting).shape().most);
 }
 
-pml::Request* start_on_board(TeamState& s, const Call& c, const Agreed& a) {
-  BoardOperation* const o = pool().make(s, c, a);
-  if (Ledger* const ledger = s.ledger()) [[unlikely]]
-    ledger->note(s.line_of(c, a, Ledger::Form::nonblocking, true), a.bytes, {});
-  o->begin();
-  return o;
+pml::Request* make_on_board(pml::Team& team, node::Segment& segment, const Call& c, const Agreed& a, bool in_place) {
+  return pool().make(team, segment, c, a, in_place);
 }
 
 }  // namespace weft::coll

@@ -223,7 +223,7 @@ Ledger::Key TeamState::line_of(const Call& c, const Agreed& agreed, Ledger::Form
   if (a.front > 0 && !node) return key;
   const Decision d = decide(a, plans_.topology(), node, word_of_user(a));
   key.early =
-      !node && form == Ledger::Form::blocking && host_count_ == 1 && node_state_ == Node::possible && node_fits(c, a) && node_wanted(a);
+      !node && form != Ledger::Form::persistent && host_count_ == 1 && node_state_ == Node::possible && node_fits(c, a) && node_wanted(a);
   key.by = d.by;
   key.algorithm = node ? "node" : d.choice.algorithm->name;
   key.segments = node ? 1 : d.choice.segments;
@@ -359,8 +359,21 @@ int start(TeamState& s, const Call& c, pml::Request** request) {
   if (const int error = refused(s, c)) return error;
   const Agreed a = agree(s, c);
   record(s, c, a);
-  if (!s.goes_by_board(c, a)) return make_operation(s, c, a, false, request);
-  *request = start_on_board(s, c, a);
+  const int tag = s.next_tag(TeamState::Form::nonblocking);  // whichever way it goes: who learns later of shared memory counts alike
+  const TeamState::Way way = s.way_of(c, a);
+  if (way == TeamState::Way::board) {
+    *request = make_on_board(s.team(), s.node(), c, a, in_place_here(s, c));
+  } else if (const int error = make_operation(s, c, a, tag, false, request)) {
+    return error;
+  }
+  if (way == TeamState::Way::later) {
+    s.note_later(c, a);
+    *request = start_later(s, c, a, *request);
+    return MPI_SUCCESS;
+  }
+  if (s.ledger()) [[unlikely]]
+    s.ledger()->note(s.line_of(c, a, Ledger::Form::nonblocking, way == TeamState::Way::board), a.bytes, {});
+  begin(**request);
   return MPI_SUCCESS;
 }
 
@@ -368,7 +381,10 @@ int init(TeamState& s, const Call& c, pml::Request** request) {
   if (to_be_exact(s, c)) [[unlikely]]
     return init(s, exact(s, c), request);
   if (const int error = refused(s, c)) return error;
-  return make_operation(s, c, agree(s, c), true, request);
+  const Agreed a = agree(s, c);
+  if (s.ledger()) [[unlikely]]
+    s.ledger()->note(s.line_of(c, a, Ledger::Form::persistent, false), a.bytes, {});
+  return make_operation(s, c, a, s.next_tag(TeamState::Form::persistent), true, request);
 }
 
 }  // namespace weft::coll

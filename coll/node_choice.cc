@@ -45,11 +45,13 @@ Order TeamState::order_here(const Agreed& a) {
   return node_orders_->of(a);
 }
 
-bool TeamState::node_wanted(const Agreed& a) {
+bool TeamState::node_wanted(const Agreed& a, bool roomy) {
   const Word table = node_words_ && a.front == 0 && !a.ordered && !a.uneven ? node_words_->of(a.pattern, a.bytes) : Word{};
-  const Word user = word_of_user(a);
-  const auto wants = [&](bool roomy) { return wants_node(a, user, table, roomy); };
-  return (node_ ? wants(node_->roomy()) : wants(true) || wants(false)) && (!a.ordered || order_here(a) != Order::own);
+  return wants_node(a, word_of_user(a), table, roomy) && (!a.ordered || order_here(a) != Order::own);
+}
+
+bool TeamState::node_wanted(const Agreed& a) {
+  return node_ ? node_wanted(a, node_->roomy()) : node_wanted(a, true) || node_wanted(a, false);
 }
 
 /// Memory for operands in the type that they are computed in; null: there is none (fail() has been called).
@@ -179,23 +181,82 @@ Status TeamState::allgather_here(const Call& c) {
   return c.out_counts ? node_->allgather(own, out) : node_->allgather(own, received(c));
 }
 
-bool TeamState::try_node(const Call& c, const Agreed& a, int& error) {
+/// Could the call run in shared memory, as far as its ranks and what it does tell?
+bool TeamState::node_possible(const Call& c, const Agreed& a) {
   if (node_state_ == Node::impossible || !node_fits(c, a)) return false;
-  if (node_state_ == Node::unknown) {
-    node_state_ = on_one_node(team_) ? Node::possible : Node::impossible;
-    if (node_state_ == Node::impossible) return false;
-    if (table_speaks()) node_words_ = std::make_unique<const NodeWords>(a.size);
-  }
-  if (!node_wanted(a)) return false;
-  if (node_state_ == Node::possible) {
-    if (++node_chances_ <= kPatience && !word_of_user(a).node) return false;
-    node_ = node::Segment::wire(team_, next_tag(Form::blocking));
-    node_state_ = node_ ? Node::ready : Node::impossible;
+  if (node_state_ != Node::unknown) return true;
+  node_state_ = on_one_node(team_) ? Node::possible : Node::impossible;
+  if (node_state_ == Node::impossible) return false;
+  if (table_speaks()) node_words_ = std::make_unique<const NodeWords>(a.size);
+  return true;
+}
+
+/// Begins to wire a segment if it is time for it.
+bool TeamState::begin_wiring(const Agreed& a) {
+  if (++node_chances_ <= kPatience && !word_of_user(a).node) return false;
+  node_state_ = Node::wiring;
+  wiring_ = node::Wiring::begin(team_, next_tag(Form::blocking));
+  return true;
+}
+
+bool TeamState::wiring_over() {
+  bool over = false;
+  team_.lane().locked([&] { over = wiring_->over(); });
+  return over;
+}
+
+/// It is over.
+void TeamState::settle_wiring() {
+  node_ = wiring_->take();
+  wiring_.reset();
+  node_state_ = node_ ? Node::ready : Node::impossible;
+  for (const Later& call : later_)
+    ledger_->note(node_ && call.wants.board(*node_, call.agreed) ? call.by_board : call.by_messages, call.agreed.bytes, {});
+  later_.clear();
+}
+
+/// If the job ends meanwhile, there is none.
+void TeamState::await_wiring() {
+  if (wiring_->wait() == Status::ok) return settle_wiring();
+  wiring_.reset();
+  node_state_ = Node::impossible;
+}
+
+bool TeamState::try_node(const Call& c, const Agreed& a, int& error) {
+  if (!node_possible(c, a) || !node_wanted(a)) return false;
+  if (node_state_ == Node::possible && !begin_wiring(a)) return false;
+  if (node_state_ == Node::wiring) {
+    await_wiring();
     if (!node_ || !node_wanted(a)) return false;  // now it is known how roomy the node is
   }
   error = run_here(c, a);
   remember(c, a);
   return true;
+}
+
+TeamState::Way TeamState::way_of(const Call& c, const Agreed& a) {
+  if (node_state_ == Node::impossible || a.uneven || a.ordered || !is_plain(c) || (a.bytes == 0 && a.pattern != Pattern::barrier))
+    return Way::messages;
+  if (!node_possible(c, a) || !node_wanted(a)) return Way::messages;
+  if (node_state_ == Node::possible && !begin_wiring(a)) return Way::messages;
+  if (node_state_ == Node::wiring) {
+    if (!wiring_over()) return Way::later;
+    settle_wiring();
+  }
+  return node_ && wants(c, a).board(*node_, a) ? Way::board : Way::messages;
+}
+
+TeamState::Wants TeamState::wants(const Call& c, const Agreed& a) {
+  return {node_wanted(a, true), node_wanted(a, false), c.op ? reduced_type(c).size : 1};
+}
+
+void TeamState::go_on_when_wired(node::Wiring::Follower& follower) {
+  team_.lane().locked([&] { wiring_->follow(follower); });
+}
+
+void TeamState::note_later(const Call& c, const Agreed& a) {
+  if (ledger_)
+    later_.push_back({a, wants(c, a), line_of(c, a, Ledger::Form::nonblocking, false), line_of(c, a, Ledger::Form::nonblocking, true)});
 }
 
 int TeamState::run_here(const Call& c, const Agreed& a) {

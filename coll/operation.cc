@@ -9,7 +9,7 @@ namespace {
 
 class Operation final : public pml::Request {
  public:
-  Operation(TeamState& s, const Call&, bool persistent);
+  Operation(TeamState& s, const Call&, int tag, bool persistent);
 
   int bind(const Call&, Rank root, SchedulePtr);
   void begin();
@@ -32,7 +32,7 @@ class Operation final : public pml::Request {
   SchedulePtr schedule_;
   Call call_;
   Position position_;
-  int tag_ = 0;
+  const int tag_;
   int pending_ = 0;  // messages of the round under way
   std::vector<pml::Request*> messages_;
   Work work_;
@@ -52,7 +52,7 @@ void destroy_operation(pml::Request& r) {
   pool().destroy(&self(r));
 }
 
-constexpr pml::Request::Ops kOnce{nullptr, nullptr, nullptr, destroy_operation};
+constexpr pml::Request::Ops kOnce{start_operation, nullptr, nullptr, destroy_operation};
 constexpr pml::Request::Ops kPersistent{start_operation, nullptr, nullptr, destroy_operation};
 
 /// The datatypes and the operation of a call live as long as it does.
@@ -64,15 +64,15 @@ void each_type(const Call& c, int32_t length, Visit visit) {
   for (int32_t i = 0; c.out_types && i < out_blocks(c, length); ++i) visit(c.out_types[i]);
 }
 
-Operation::Operation(TeamState& s, const Call& c, bool is_persistent)
+Operation::Operation(TeamState& s, const Call& c, int tag, bool is_persistent)
     : Request(is_persistent ? pml::RequestKind::persistent_collective : pml::RequestKind::collective, is_persistent ? &kPersistent : &kOnce,
               &s.team().lane()),
       team_(s.team()),
-      length_(array_length(s, c)) {
+      length_(array_length(s, c)),
+      tag_(tag) {
   persistent = is_persistent;
   active = !is_persistent;
   complete.store(is_persistent, std::memory_order_relaxed);
-  tag_ = s.next_tag(is_persistent ? TeamState::Form::persistent : TeamState::Form::nonblocking);
   work_.run = resume;
   work_.operation = this;
 }
@@ -154,16 +154,13 @@ void Operation::end() {
 
 }  // namespace
 
-int make_operation(TeamState& s, const Call& call, const Agreed& agreed, bool persistent, pml::Request** request) {
+int make_operation(TeamState& s, const Call& call, const Agreed& agreed, int tag, bool persistent, pml::Request** request) {
   SchedulePtr schedule = s.schedule_for(call, agreed);
-  Operation* const o = pool().make(s, call, persistent);
-  if (Ledger* const ledger = s.ledger()) [[unlikely]]
-    ledger->note(s.line_of(call, agreed, persistent ? Ledger::Form::persistent : Ledger::Form::nonblocking, false), agreed.bytes, {});
+  Operation* const o = pool().make(s, call, tag, persistent);
   if (const int error = o->bind(call, agreed.root, std::move(schedule))) {
     release(static_cast<pml::Request*>(o));
     return error;
   }
-  if (!persistent) o->begin();
   *request = o;
   return MPI_SUCCESS;
 }

@@ -10,6 +10,7 @@
 #include "coll/hosts.h"
 #include "coll/ledger.h"
 #include "coll/node/node.h"
+#include "coll/node/wiring.h"
 #include "coll/plan.h"
 #include "coll/wish.h"
 
@@ -39,7 +40,7 @@ class TeamState {
   /// A tag tells the collectives of a team apart; between two ranks the messages of one collective match in order. Each form has
   /// numbers of its own: persistent ones are made in the same order on all ranks but may be started in any, and blocking and
   /// nonblocking ones get along even where a program, against the standard (MPI-5.0, 6.12), starts them in different orders
-  /// (except around the call in which the team gets shared memory, from which on nonblocking ones go there).
+  /// (except around the call from which on the team has shared memory).
   enum class Form : uint8_t { blocking, nonblocking, persistent };
   int next_tag(Form);
   /// Number of the team's next collective, for records of what happened.
@@ -58,9 +59,22 @@ class TeamState {
   Ledger::Key line_of(const Call&, const Agreed&, Ledger::Form, bool node);
   /// Runs the call in shared memory if that is for all ranks to do. All ranks decide alike.
   bool try_node(const Call&, const Agreed&, int& error);
-  /// Does a nonblocking call go by the board in shared memory? All ranks decide alike.
-  bool goes_by_board(const Call&, const Agreed&);
-  node::Segment& node() { return *node_; }  ///< if so
+  /// How a nonblocking call goes: by messages, by the board in shared memory, or as it turns out when it is known whether there is one. All
+  /// ranks decide alike.
+  enum class Way : uint8_t { messages, board, later };
+  Way way_of(const Call&, const Agreed&);
+  node::Segment& node() { return *node_; }  ///< if it goes by the board
+  /// What has to be known of a call that is decided later.
+  struct Wants {
+    bool roomy = false, crowded = false;  ///< is shared memory wanted if each rank has a CPU, and if not?
+    uint64_t unit = 1;                    ///< bytes of an element of what is reduced
+    bool board(const node::Segment&, const Agreed&) const;
+  };
+  Wants wants(const Call&, const Agreed&);
+  /// Tells it then, or at once if it has become known meanwhile.
+  void go_on_when_wired(node::Wiring::Follower&);
+  /// A call that goes on later is to be noted in the ledger then.
+  void note_later(const Call&, const Agreed&);
   /// What all know of a call that is like the latest one in shared memory, and so goes the same way; null: it has to be looked at.
   const Agreed* like_latest(const Call& c) {
     if (!latest_.here || latest_.what != c.what || latest_.op != c.op || c.terms > 0 || keeps_input(c)) return nullptr;
@@ -112,7 +126,13 @@ class TeamState {
     return look_up(a);
   }
   Word look_up(Agreed);
+  bool node_wanted(const Agreed&, bool roomy);
   bool node_wanted(const Agreed&);
+  bool node_possible(const Call&, const Agreed&);
+  bool begin_wiring(const Agreed&);
+  void settle_wiring();
+  void await_wiring();
+  bool wiring_over();
   Order order_here(const Agreed&);
   Status reduce_as(const Call&, const void* in, void* out, const type::Datatype&, Order);
   Status reduce_here(const Call&, const Agreed&, const void* in);
@@ -138,10 +158,18 @@ class TeamState {
   Frame frame_;
   std::vector<pml::Request*> requests_;
   // The shared segment: wired at one of the first calls that could use it, so that short-lived teams need not pay.
-  enum class Node : uint8_t { unknown, impossible, possible, ready } node_state_ = Node::unknown;
+  enum class Node : uint8_t { unknown, impossible, possible, wiring, ready } node_state_ = Node::unknown;
   int node_chances_ = 0;
   std::unique_ptr<const NodeWords> node_words_;    // null: the table says nothing
   std::unique_ptr<const NodeOrders> node_orders_;  // null: there has been no ordered call
+  node::WiringPtr wiring_;                         // under way
+  /// A call that has been started meanwhile: its lines in the ledger, by messages and by the board.
+  struct Later {
+    Agreed agreed;
+    Wants wants;
+    Ledger::Key by_messages, by_board;
+  };
+  std::vector<Later> later_;
   std::unique_ptr<node::Segment> node_;
   Latest latest_;
   Scratch wide_;                  // operands of reduce_here() and scatter_sums_here()
@@ -160,10 +188,12 @@ int32_t array_length(const TeamState&, const Call&);
 /// Does it compute, if anything, with a predefined operation in the type that its operands have?
 bool is_plain(const Call&);
 
-/// A nonblocking operation that goes_by_board().
-pml::Request* start_on_board(TeamState&, const Call&, const Agreed&);
-
-/// A nonblocking or persistent operation.
-int make_operation(TeamState&, const Call&, const Agreed&, bool persistent, pml::Request** request);
+/// A nonblocking operation by the board. begin() it.
+pml::Request* make_on_board(pml::Team&, node::Segment&, const Call&, const Agreed&, bool in_place);
+/// A nonblocking operation with that tag, or a persistent one. begin() the former.
+int make_operation(TeamState&, const Call&, const Agreed&, int tag, bool persistent, pml::Request** request);
+/// One that begins when it is known how. `by_messages` has not begun.
+pml::Request* start_later(TeamState&, const Call&, const Agreed&, pml::Request* by_messages);
+inline void begin(pml::Request& r) { r.ops->start(r); }
 
 }  // namespace weft::coll

@@ -66,11 +66,11 @@ class Segment final : private pml::Company {
     uint64_t areas() const { return (grouped ? 6 : 2) * chunk + shares * share; }  ///< bytes of a rank's slots
   };
 
-  /// Wires a segment; collective over the team, by messages with `tag`. Null on all ranks if it fails on one of them.
-  static std::unique_ptr<Segment> wire(pml::Team&, int tag);
   ~Segment();
   Segment(const Segment&) = delete;
 
+  /// As far as this rank knows.
+  static bool crowded(const boot::Job& job) { return job.node_ranks.size() > job.cpus; }
   /// Has each rank a CPU of its own, as far as all of them know? The same on all ranks.
   bool roomy() const { return roomy_; }
 
@@ -118,6 +118,7 @@ class Segment final : private pml::Company {
   /// For collectives that nobody waits in: in which a rank gives little; only one gives, or only one takes; all give and take.
   enum class BoardKind : uint8_t { brief, one_way, meeting };
   Board& board(BoardKind kind) { return boards_[static_cast<size_t>(kind)]; }
+  const Board& board(BoardKind kind) const { return boards_[static_cast<size_t>(kind)]; }
   /// Are those that are not brief worth it? All look at all there.
   bool shows_long() const { return !roomy_ || size_ <= kFlat; }
 
@@ -190,10 +191,9 @@ class Segment final : private pml::Company {
   static constexpr uint32_t kMostPairs = 4;
   static constexpr uint32_t kFlat = 8;  ///< up to so many ranks, each looks at all others itself
 
+  friend class Wiring;
   /// `groups`: by rank, numbers of groups; empty: there are none.
   Segment(pml::Team&, std::byte* memory, bool roomy, const Plan&, std::span<const int32_t> groups);
-  /// As far as this rank knows.
-  static bool crowded(const boot::Job& job) { return job.node_ranks.size() > job.cpus; }
   Header& header() { return *reinterpret_cast<Header*>(memory_); }
   Desk& desk(uint32_t rank) { return desks_[rank]; }
   std::byte* data(Line& line, std::byte* area, uint64_t bytes) { return bytes <= kInline ? line.data : area; }

@@ -5,6 +5,7 @@
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstring>
+#include <numeric>
 #include <optional>
 #include <random>
 #include <sstream>
@@ -752,6 +753,73 @@ TEST_CASE("many nonblocking collectives under way at once, blocking ones between
     });
     CHECK(wrong == "");
   }
+}
+
+/// Each rank starts some calls, some of which may be blocking, at times of its own, and then waits for them in an order of its own.
+std::string start_at_different_times(RankWorld& w, uint32_t seed, bool blocking_too) {
+  std::mt19937 random(seed), own(seed * 64 + static_cast<uint32_t>(w.rank));
+  std::vector<std::pair<Case, std::unique_ptr<Trial>>> trials;
+  std::vector<pml::Request*> requests;
+  for (uint32_t i = 0; i < 14; ++i) {
+    const auto p = static_cast<Pattern>(random() % static_cast<unsigned>(Pattern::neighbor_allgather));
+    const auto all = cases(p, w.size, i);
+    Case c = all[random() % all.size()];
+    c.mode = blocking_too && random() % 6 == 0 ? Mode::blocking : Mode::nonblocking;
+    if (own() % 3 == 0) std::this_thread::sleep_for(std::chrono::microseconds(own() % 500));
+    if (own() % 3 == 0) w.lane.progress();
+    if (c.mode == Mode::blocking) {
+      if (const std::string wrong = perform(w, c); !wrong.empty()) return wrong;
+      continue;
+    }
+    trials.emplace_back(c, std::make_unique<Trial>(c, w.rank, w.size));
+    requests.push_back(nullptr);
+    if (const int error = start(w.state, trials.back().second->call(), &requests.back())) return failed(c, error);
+  }
+  std::string wrong;
+  std::vector<size_t> order(requests.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::shuffle(order.begin(), order.end(), own);
+  for (const size_t i : order) {
+    if (wrong.empty()) wrong = finish(w, trials[i].first, requests[i]);
+    if (wrong.empty()) wrong = trials[i].second->verdict();
+    release(requests[i]);
+  }
+  return wrong;
+}
+
+TEST_CASE("a team gets shared memory while nonblocking collectives are started") {
+  for (uint32_t seed = 1; seed <= 24; ++seed)
+    for (const uint32_t size : {2u, 3u, 5u, 9u}) {
+      CAPTURE(seed, size);
+      CHECK(on_ranks(size, [seed](RankWorld& w) { return start_at_different_times(w, seed, seed % 2 == 0); }) == "");
+    }
+}
+
+TEST_CASE("a team of one host that cannot share memory goes on by messages") {
+  force("tcp", "WEFT_NET");
+  for (uint32_t seed = 1; seed <= 4; ++seed) {
+    const std::string wrong = on_ranks(3, [seed](RankWorld& w) {
+      const std::string mine = start_at_different_times(w, seed, seed % 2 == 0);
+      const bool there = w.state.way_of(Call{}, agree(w.state, Call{})) != TeamState::Way::messages;
+      return mine.empty() && there ? std::string("shared memory after all") : mine;
+    });
+    CHECK(wrong == "");
+  }
+  force("", "WEFT_NET");
+}
+
+TEST_CASE("nonblocking collectives alone get a team shared memory") {
+  const std::string wrong = on_ranks(3, [](RankWorld& w) {
+    for (int i = 0; i < 8; ++i) {
+      pml::Request* request = nullptr;
+      if (start(w.state, Call{}, &request)) return std::string(last_failure());
+      w.lane.wait(*request);
+      release(request);
+    }
+    const bool there = w.state.way_of(Call{}, agree(w.state, Call{})) == TeamState::Way::board;
+    return there ? std::string() : std::string("no shared memory");
+  });
+  CHECK(wrong == "");
 }
 
 TEST_CASE("persistent collectives may be started in any order") {
