@@ -179,20 +179,22 @@ int drop_user(Request& r) {
 }
 
 /// Reports a completed request and ends it, if there is nothing more to it, as to most; false: nothing has happened.
-[[gnu::always_inline]] inline bool conclude_quickly(MPI_Request* handle, MPI_Status* status) {
-  Request& r = *request_of(*handle);
+[[gnu::always_inline]] inline bool conclude_quickly(Request& r, MPI_Request* handle, MPI_Status* status) {
   if (r.kind != Kind::request || r.request_kind > RequestKind::collective || r.outcome.error) [[unlikely]]
     return false;
+  const bool disposable = !r.predefined && pml::Lane::disposable(r), kept = r.predefined;
   set_status(status, r.outcome);
   *handle = MPI_REQUEST_NULL;
-  if (!r.predefined && !pml::Lane::dispose(r)) [[unlikely]]
+  if (disposable)
+    pml::Lane::dispose(r);
+  else if (!kept) [[unlikely]]
     drop(&r);
   return true;
 }
 
 /// Reports a completed request; `consume` ends it as wait and test do. Returns its error.
 int conclude(MPI_Request* handle, MPI_Status* status, bool consume) {
-  if (consume && conclude_quickly(handle, status)) [[likely]]
+  if (consume && conclude_quickly(*request_of(*handle), handle, status)) [[likely]]
     return MPI_SUCCESS;
   if (request_of(*handle)->kind == Kind::freed) [[unlikely]]
     return fail(MPI_ERR_REQUEST, "a request stands twice among those to be completed");
@@ -242,17 +244,31 @@ struct AllDone {
   }
 };
 
-/// Concludes those at the beginning of a set that there is nothing more to; says how many. They are complete.
-int conclude_first(const Set set) {
-  int i = 0;
-  while (i < set.count && set.requests[i] != MPI_REQUEST_NULL && conclude_quickly(&set.requests[i], set.status(i))) ++i;
-  return i;
-}
+/// For waiting until all of a set are complete, too. Concludes them meanwhile, one after the other, up to the first one that there is more
+/// to than a message's end: most come to be complete in the order in which they stand.
+struct AllConcluded {
+  const Set& set;
+  int concluded = 0;
+  AllDone rest{set};
+  static bool test(void* argument) {
+    auto& self = *static_cast<AllConcluded*>(argument);
+    const Set set = self.set;
+    int at = self.concluded;
+    if (self.rest.at > at) return AllDone::test(&self.rest);
+    for (; at < set.count; ++at) {
+      Request* const r = request_of(set.requests[at]);
+      if (!r || r->request_kind > RequestKind::receive || !is_complete(*r) || !conclude_quickly(*r, &set.requests[at], set.status(at)))
+        break;
+    }
+    self.concluded = self.rest.at = at;
+    return at == set.count || AllDone::test(&self.rest);
+  }
+};
 
-/// Reports all requests of a set, which are complete. Errors stand in the statuses.
-int conclude_all(const Set& set, bool consume) {
+/// Reports all requests of a set, which are complete, from one on. Errors stand in the statuses.
+int conclude_all(const Set& set, bool consume, int from = 0) {
   bool failed = false;
-  for (int i = consume ? conclude_first(set) : 0; i < set.count; ++i) {
+  for (int i = from; i < set.count; ++i) {
     MPI_Status* status = set.status(i);
     int error = MPI_SUCCESS;
     if (!counts(set.requests[i]))
@@ -364,15 +380,15 @@ int Test(MPI_Request* request, int* flag, MPI_Status* status) {
 
 int Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
   const Set set{count, requests, statuses};
-  AllDone all{set};
-  if (!AllDone::test(&all)) {
-    if (const Status ended = lane_of(set).wait_until(AllDone::test, &all); ended != Status::ok) [[unlikely]] {
+  AllConcluded all{set};
+  if (!AllConcluded::test(&all)) {
+    if (const Status ended = lane_of(set).wait_until(AllConcluded::test, &all); ended != Status::ok) [[unlikely]] {
       if (statuses != MPI_STATUSES_IGNORE)
         for (int i = 0; i < count; ++i) statuses[i].MPI_ERROR = set.done(i) ? MPI_SUCCESS : MPI_ERR_PENDING;
       return failed_wait(ended);
     }
   }
-  return conclude_all(set, true);
+  return conclude_all(set, true, all.concluded);
 }
 
 int Testall(int count, MPI_Request requests[], int* flag, MPI_Status statuses[]) {

@@ -158,6 +158,15 @@ class Endpoint {
   /// If the next message from the peer is that one, and all of it is there, puts its payload to `to`. False: nothing was taken, as `looks`
   /// looks have found no message, or another one, which poll() hands out, or there is no such shortcut.
   virtual bool receive_next(Next&, void* /*to*/, int /*looks*/) { return false; }
+  /// Where one of several messages goes, and what has come there.
+  struct Place {
+    void* to;
+    uint32_t room;
+    uint32_t length = 0;
+  };
+  /// As receive_next() with one look, of short messages one after another: `first` is the header of the first one; those of the others
+  /// differ in their numbers. How many were taken.
+  virtual size_t receive_several(const Header& /*first*/, std::span<Place>) { return 0; }
   /// What receive_next() would take, or more of it is yet to come; it stays.
   virtual bool peek_next(Next&, int /*looks*/) { return false; }
   /// The number of this way among those of its kind between the two processes; the same on both sides.

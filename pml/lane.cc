@@ -247,6 +247,22 @@ void Lane::discharge(Team& team) {
 
 // Transfers
 
+/// Undoes what can be unusual of a transfer.
+void Lane::renew(Transfer& t) {
+  if (t.type_retained) {
+    release(const_cast<type::Datatype*>(t.buffer.type));
+    t.type_retained = false;
+  }
+  t.predefined = t.user_freed = false;
+  t.persistent = false;
+  t.active = true;
+  t.drop_owner = nullptr;
+  t.on_done = nullptr;
+  t.context = nullptr;
+  t.orphan = false;
+  t.mode = Mode::standard;
+}
+
 Transfer* Lane::make_transfer(RequestKind kind) { return transfers().make(kind, &TransferOps::table, this); }
 
 /// Gives the bulk part back, as far as the transport does not work with it any more.

@@ -193,13 +193,11 @@ class Lane final : private btl::Sink {
     matcher_.post_alike(t);
     return &t;
   }
-  /// Gives back a complete request of one message whose only reference is the caller's. False: there is more to it, nothing has happened.
-  [[gnu::always_inline]] static bool dispose(Request& r) {
-    if (r.request_kind > RequestKind::receive || r.references.load(std::memory_order_acquire) != 1 || r.lane->lock_.enabled()) [[unlikely]]
-      return false;
-    r.lane->recycle(static_cast<Transfer&>(r));
-    return true;
+  /// Is it a request of one message whose only reference is the caller's? Then dispose() gives it back, if it is complete.
+  [[gnu::always_inline]] static bool disposable(const Request& r) {
+    return r.request_kind <= RequestKind::receive && r.references.load(std::memory_order_acquire) == 1 && !r.lane->lock_.enabled();
   }
+  [[gnu::always_inline]] static void dispose(Request& r) { r.lane->recycle(static_cast<Transfer&>(r)); }
 
   /// The request of a send that is complete: shared, needs no release.
   Request* sent() { return sent_; }
@@ -440,10 +438,14 @@ class Lane final : private btl::Sink {
   Peer* next_from(Team& team, int source, int tag) {
     Peer* const from = team.known_peer(source);
     if (!from || !matcher_.idle() || !from->endpoint || (tag < 0 && tag != any_tag)) return nullptr;
-    const bool quiet = phase_ == Phase::idle && !holding_ && !to_flush_ && !deferred_ && to_move_.empty() && !watches_ && hungry_.empty() &&
-                       !any_failed_ && !from->landing && from->early.empty();
-    return quiet && (++direct_ & kDirectAtMost) ? from : nullptr;
+    return quiet() && !from->landing && from->early.empty() && (++direct_ & kDirectAtMost) ? from : nullptr;
   }
+  /// Is there nothing to do but to wait for messages?
+  bool quiet() const {
+    return phase_ == Phase::idle && !holding_ && !to_flush_ && !deferred_ && to_move_.empty() && !watches_ && hungry_.empty() &&
+           !any_failed_;
+  }
+  int receive_alike();
   static btl::Endpoint::Next next_message(const Team& team, const Peer& from, int source, int tag, Traffic traffic, uint64_t room) {
     const auto most = static_cast<uint32_t>(std::min<uint64_t>(room, ~uint32_t{0}));
     return {{context_of(team.context(), traffic), tag, source, most, from.expected, static_cast<uint8_t>(MessageKind::eager), 0},
@@ -668,44 +670,43 @@ class Lane final : private btl::Sink {
 
   // transfers: the pool is the lane's, its memory comes from one of the process
   Transfer* make_transfer(RequestKind);
-  Transfer* take_transfer(RequestKind kind) {
+  [[gnu::always_inline]] Transfer* take_plain_transfer(RequestKind kind) {
     Transfer* t = free_transfers_;
-    if (!t) [[unlikely]]
-      return make_transfer(kind);
     free_transfers_ = t->next;
     t->kind = Kind::request;
     t->references.store(1, std::memory_order_relaxed);
     t->complete.store(false, std::memory_order_relaxed);
     t->request_kind = kind;
+    t->outcome.error = 0;
+    t->outcome.cancelled = false;
     return t;
   }
-  /// Leaves the transfer as take_transfer() hands it out, but for the kind and the reference.
-  void recycle(Transfer& t) {
-    if (t.type_retained) [[unlikely]] {
-      release(const_cast<type::Datatype*>(t.buffer.type));
-      t.type_retained = false;
-    }
+  Transfer* take_transfer(RequestKind kind) {
+    if (!free_transfers_) [[unlikely]]
+      return make_transfer(kind);
+    Transfer* const t = take_plain_transfer(kind);
+    t->outcome = {};
+    return t;
+  }
+  /// Leaves the transfer as take_plain_transfer() hands it out, but for the kind and the reference.
+  [[gnu::always_inline]] void recycle(Transfer& t) {
+    if (!t.plain) [[unlikely]]
+      renew(t);
+    t.plain = false;
     t.kind = Kind::freed;
-    t.predefined = t.user_freed = false;
-    t.persistent = false;
-    t.active = true;
     t.team_owner = nullptr;
-    t.drop_owner = nullptr;
-    t.outcome = {};
-    t.on_done = nullptr;
-    t.context = nullptr;
     t.stage = Stage::idle;
-    t.orphan = false;
-    t.mode = Mode::standard;
     t.peer = nullptr;
     t.prev = nullptr;
     t.next = free_transfers_;
     free_transfers_ = &t;
   }
-  /// `kPlain`: the type is known to be contiguous, and to stay: it is predefined, or the call waits.
+  void renew(Transfer&);
+  /// `kPlain`: there is a free one, and the type is predefined and contiguous.
   template <bool kPlain = false>
   [[gnu::always_inline]] Transfer& prepare(RequestKind kind, Team& team, int rank, int tag, Traffic traffic, const Buffer& buffer) {
-    Transfer& t = *take_transfer(kind);
+    Transfer& t = kPlain ? *take_plain_transfer(kind) : *take_transfer(kind);
+    t.plain = kPlain;
     t.match_context = context_of(team.context(), traffic);
     t.source = kind == RequestKind::send || kind == RequestKind::persistent_send ? static_cast<int32_t>(team.rank()) : rank;
     t.tag = tag;
@@ -714,7 +715,8 @@ class Lane final : private btl::Sink {
     use<kPlain>(t, buffer);
     return t;
   }
-  /// Gives a transfer its memory. The user may free the datatype before the transfer has ended.
+  /// Gives a transfer its memory. The user may free the datatype before the transfer has ended. `kPlain`: it is known to be contiguous, and
+  /// to stay: it is predefined, or the call waits.
   template <bool kPlain = false>
   static void use(Transfer& t, const Buffer& buffer) {
     t.buffer = buffer;

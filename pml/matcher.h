@@ -36,6 +36,9 @@ class Matcher {
 
   /// Is a receive only the next one of those that are alike?
   bool goes_on_alike(Context context, int32_t source, int32_t tag) const { return !unexpected_ && continues_alike(context, source, tag); }
+  /// The first of those that are alike; null: there are none. The others follow it.
+  Transfer* first_alike() const { return alike_.front(); }
+  void take_alike_until(Transfer* rest) { alike_.drop_until(rest); }
   /// Posts it, if so.
   void post_alike(Transfer& receive) { alike_.push_back(receive); }
 

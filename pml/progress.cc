@@ -76,6 +76,8 @@ int Lane::round(bool thorough, bool waits) {
   if (phase_ != Phase::idle) return 0;
   if (holding_) [[unlikely]]
     send_off();
+  if (waits && matcher_.first_alike())
+    if (const int taken = receive_alike(); taken > 0 && (++direct_ & kDirectAtMost)) return taken;
   phase_ = Phase::polling;
   int events = 0;
   waits = waits && !watches_;

@@ -137,6 +137,7 @@ struct Transfer final : Request {
   std::unique_ptr<Bulkwork> bulk;
 
   bool withdrawing = false;  ///< send: cancelled, and the receiver has been asked to forget it
+  bool plain = false;        ///< a receive of Lane::ireceive_at_once(): without anything that has to be given back or undone
 
   Transfer(RequestKind k, const Ops* o, Lane* l) : Request(k, o, l) {}
 };
@@ -164,6 +165,11 @@ class TransferList {
     (t.prev ? t.prev->next : head_) = t.next;
     (t.next ? t.next->prev : tail_) = t.prev;
     t.next = t.prev = nullptr;
+  }
+  /// Takes out those before that one; all if it is null.
+  void drop_until(Transfer* rest) {
+    head_ = rest;
+    (rest ? rest->prev : tail_) = nullptr;
   }
   size_t size() const {
     size_t n = 0;

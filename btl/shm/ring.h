@@ -21,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 
 #include "btl/btl.h"
 #include "btl/shm/cells.h"
@@ -353,9 +354,13 @@ class Consumer {
   /// another process: nothing comes out of this ring any more.
   template <class Deliver, class Land, class Broken>
   int take(int most, Deliver&& deliver, Land&& land, Broken&& broken) {
-    const bool touches = touching_pays;
+    if (!ready()) {
+      __builtin_prefetch(&slots_[(head_ & (shape_.slots - 1)) + 1]);
+      return 0;
+    }
+    const Known known{slots_, shape_.slots, touching_pays};
     int count = 0;
-    while (count < most && take_one(touches, deliver, land, broken)) ++count;
+    while (count < most && take_one(known, deliver, land, broken)) ++count;
     if (count) freed_->slots.store(head_, std::memory_order_release);
     return count;
   }
@@ -386,11 +391,40 @@ class Consumer {
     return true;
   }
 
+  /// As Endpoint::receive_several().
+  size_t take_several(const Header& first, std::span<Endpoint::Place> places) {
+    if (growing_) return 0;
+    const Known known{slots_, shape_.slots, touching_pays};
+    uint64_t head = head_;
+    Header expected = first;
+    for (Endpoint::Place& place : places) {
+      Slot& slot = known.slots[head & (known.count - 1)];
+      const uint32_t word = slot.word.load(std::memory_order_acquire), length = word & ~kPhaseBit;  // of what is no short message: too long
+      if (((word & kPhaseBit) != 0) == ((head & known.count) != 0) || length > std::min(place.room, kSlotPayload)) break;
+      if (!same_but_for_length(slot, expected)) break;
+      copy_short(place.to, slot.payload, length);
+      place.length = length;
+      if (known.touches) touch(&slot, 1);
+      ++head;
+      ++expected.sequence;
+    }
+    const uint64_t taken = head - head_;
+    if (taken > 0) freed_->slots.store(head_ = head, std::memory_order_release);
+    return taken;
+  }
+
   /// As Transport::set_aside(), within `deliver`.
   bool set_aside(const std::byte* payload) { return cell_ != kNoCell && payload == payload_ && cells_->set_aside(cell_); }
 
  private:
   uint32_t phase() const { return head_ & shape_.slots ? 0 : kPhaseBit; }
+  /// In as few comparisons as there can be.
+  static bool same_but_for_length(const Slot& slot, const Header& h) {
+    constexpr size_t kFront = offsetof(Slot, word), kBack = kFront + sizeof slot.word;
+    const auto* const a = reinterpret_cast<const std::byte*>(&slot);
+    const auto* const b = reinterpret_cast<const std::byte*>(&h);
+    return std::memcmp(a, b, kFront) == 0 && std::memcmp(a + kBack, b + kBack, sizeof(Header) - kBack) == 0;
+  }
   static bool is(const Slot& slot, uint32_t length, const Endpoint::Next& next) {
     const Header& h = next.header;
     return slot.context == h.context && (slot.tag == h.tag || next.any_tag) && slot.source == h.source && slot.sequence == h.sequence &&
@@ -401,11 +435,17 @@ class Consumer {
     if (next.any_tag) next.header.tag = slot.tag;
   }
 
+  /// What stays as it is while messages are taken, whatever those who get them write.
+  struct Known {
+    Slot* slots;
+    uint64_t count;
+    bool touches;
+  };
   template <class Deliver, class Land, class Broken>
-  bool take_one(bool touches, Deliver&& deliver, Land&& land, Broken&& broken) {
-    Slot& slot = slots_[head_ & (shape_.slots - 1)];
+  bool take_one(const Known& known, Deliver&& deliver, Land&& land, Broken&& broken) {
+    Slot& slot = known.slots[head_ & (known.count - 1)];
     const uint32_t word = slot.word.load(std::memory_order_acquire);
-    if ((word & kPhaseBit) != phase()) {
+    if (((word & kPhaseBit) != 0) == ((head_ & known.count) != 0)) {
       __builtin_prefetch(&slot + 1);
       return false;
     }
@@ -429,7 +469,7 @@ class Consumer {
         return false;
       leave();
     }
-    if (touches) touch(&slot, 1);
+    if (known.touches) touch(&slot, 1);
     ++head_;
     return true;
   }

@@ -153,6 +153,7 @@ class ShmEndpoint final : public Endpoint {
   }
   bool receive_next(Next& next, void* to, int looks) override;
   bool peek_next(Next& next, int looks) override;
+  size_t receive_several(const Header& first, std::span<Place>) override;
   bool can_get() const override { return direct_; }
   bool can_put() const override { return direct_; }
   bool put_spares() override {
@@ -274,6 +275,12 @@ class ShmTransport final : public Transport {
     latest_ = ring;
     return true;
   }
+  size_t take_several(uint32_t ring, const Header& first, std::span<Endpoint::Place> places) {
+    const size_t taken = idle() ? inbound_[ring].ring.take_several(first, places) : 0;
+    arrivals_ += taken;
+    if (taken) latest_ = ring;
+    return taken;
+  }
   void report_loss(void* cookie, std::string why) { losses_.push_back({cookie, std::move(why)}); }
 
  private:
@@ -313,6 +320,10 @@ bool ShmEndpoint::receive_next(Next& next, void* to, int looks) {
 }
 
 bool ShmEndpoint::peek_next(Next& next, int looks) { return inbound && transport_.peek_next(*inbound, next, looks); }
+
+size_t ShmEndpoint::receive_several(const Header& first, std::span<Place> places) {
+  return inbound ? transport_.take_several(*inbound, first, places) : 0;
+}
 
 bool ShmEndpoint::alone(const Header& h) { return h.length >= kPage && std::exchange(heard_before_long_, arrivals_) != arrivals_; }
 

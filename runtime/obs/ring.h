@@ -45,7 +45,7 @@ class Ring {
     return add_without_time(what, context, peer, tag, bytes);
   }
   /// The same while keeps_times() is false.
-  Record& add_without_time(What what, uint64_t context, int32_t peer, int32_t tag, uint64_t bytes) {
+  [[gnu::always_inline]] Record& add_without_time(What what, uint64_t context, int32_t peer, int32_t tag, uint64_t bytes) {
     Record& record = records_[count_++ % capacity];
     record.context = context;
     record.bytes = bytes;

@@ -1,6 +1,7 @@
 // The ring against a simple model, and between two threads.
 #include "btl/shm/ring.h"
 
+#include <array>
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <deque>
@@ -108,6 +109,47 @@ void breaks_after(int messages, Consumer& ring) {
 }
 
 }  // namespace
+
+TEST_CASE("ring: several short messages are taken at once, up to the first that is another one", "[shm]") {
+  constexpr uint32_t bytes = 64 << 10;
+  Memory memory(bytes);
+  Producer producer(memory.data(), bytes);
+  Consumer consumer(memory.data(), bytes);
+  std::mt19937 random(7);
+  uint16_t sequence = 65500;  // passes zero
+  for (int round = 0; round < 400; ++round) {
+    const Header first{0x1234'5678'9abc, 17, 3, 0, sequence, 1, 0};
+    const uint32_t count = 1 + random() % 20, other = random() % 25;  // the one that differs, if it is there
+    std::vector<uint32_t> lengths;
+    for (uint32_t i = 0; i < count; ++i) {
+      Header h = first;
+      h.sequence = static_cast<uint16_t>(sequence + i);
+      h.length = random() % (kSlotPayload + 1);
+      if (i == other) round % 3 == 0 ? h.length = kSlotPayload + 1 + random() % 100 : round % 3 == 1 ? ++h.tag : ++h.sequence;
+      lengths.push_back(h.length);
+      REQUIRE(producer.push(h, false, false, [&](std::byte* to, uint32_t from, uint32_t n) {
+        for (uint32_t b = 0; b < n; ++b) to[b] = pattern(i, from + b);
+      }));
+    }
+    std::array<std::array<std::byte, kSlotPayload>, 16> to{};
+    std::array<Endpoint::Place, 16> places;
+    const uint32_t small = random() % 40;  // a place without room for its message
+    for (uint32_t i = 0; i < places.size(); ++i)
+      places[i] = {to[i].data(), i == small && i < count && lengths[i] > 0 ? lengths[i] - 1 : kSlotPayload};
+    uint32_t expected = std::min<uint32_t>(std::min(count, other), 16);
+    if (small < expected && lengths[small] > 0) expected = small;
+    const size_t taken = consumer.take_several(first, places);
+    REQUIRE(taken == expected);
+    for (uint32_t i = 0; i < taken; ++i) {
+      CHECK(places[i].length == lengths[i]);
+      for (uint32_t b = 0; b < lengths[i]; ++b) REQUIRE(to[i][b] == pattern(i, b));
+    }
+    uint32_t rest = 0;
+    while (take(consumer, 32, [&](const Header& h, const std::byte*) { CHECK(h.length == lengths[taken + rest++]); }) > 0) continue;
+    CHECK(taken + rest == count);
+    sequence = static_cast<uint16_t>(sequence + count);
+  }
+}
 
 TEST_CASE("ring: shapes divide the memory without overlap", "[shm]") {
   for (uint32_t bytes = 8 << 10; bytes <= 16u << 20; bytes *= 2) {
