@@ -161,8 +161,8 @@ class Endpoint {
   /// Where one of several messages goes, and what has come there.
   struct Place {
     void* to;
-    uint32_t room;
-    uint32_t length = 0;
+    uint64_t room;
+    uint32_t length;
   };
   /// As receive_next() with one look, of short messages one after another: `first` is the header of the first one; those of the others
   /// differ in their numbers. How many were taken.

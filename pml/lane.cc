@@ -119,10 +119,9 @@ struct TransferOps {
     auto& t = static_cast<Transfer&>(request);
     Lane& lane = *t.lane;
     std::lock_guard hold(lane.lock_);
-    if (t.stage == Stage::done || t.stage == Stage::idle)
-      lane.recycle(t);
-    else
-      t.orphan = true;
+    if (t.stage == Stage::done || t.stage == Stage::idle) return lane.recycle(t);
+    t.orphan = true;
+    t.plain = false;
   }
   static constexpr Request::Ops table{start, cancel, nullptr, destroy};
 };

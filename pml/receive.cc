@@ -110,6 +110,7 @@ Status Lane::give_up_receive(Transfer& t, Status status) {
   cancel(t);
   if (t.stage != Stage::done) {
     t.orphan = true;
+    t.plain = false;
     resident_ = take_transfer(RequestKind::receive);
   }
   return status;
@@ -230,8 +231,10 @@ int Lane::receive_alike() {
   if (!from || !from->endpoint || from->landing || !from->early.empty()) return 0;
   std::array<btl::Endpoint::Place, kMost> places;
   size_t count = 0;
-  for (const Transfer* t = first; t && count < kMost && t->base && !t->on_done && !t->watched && !t->orphan; t = t->next)
-    places[count++] = {t->base, static_cast<uint32_t>(std::min<uint64_t>(t->capacity, ~uint32_t{0}))};
+  for (const Transfer* t = first; t && count < kMost && t->plain && !t->watched; t = t->next, ++count) {
+    places[count].to = t->base;
+    places[count].room = t->capacity;
+  }
   const btl::Header header{first->match_context, first->tag, first->source, 0, from->expected, static_cast<uint8_t>(MessageKind::eager), 0};
   const size_t taken = from->endpoint->receive_several(header, std::span(places.data(), count));
   if (taken == 0) return 0;

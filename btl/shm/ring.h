@@ -400,7 +400,7 @@ class Consumer {
     for (Endpoint::Place& place : places) {
       Slot& slot = known.slots[head & (known.count - 1)];
       const uint32_t word = slot.word.load(std::memory_order_acquire), length = word & ~kPhaseBit;  // of what is no short message: too long
-      if (((word & kPhaseBit) != 0) == ((head & known.count) != 0) || length > std::min(place.room, kSlotPayload)) break;
+      if (((word & kPhaseBit) != 0) == ((head & known.count) != 0) || length > kSlotPayload || length > place.room) break;
       if (!same_but_for_length(slot, expected)) break;
       copy_short(place.to, slot.payload, length);
       place.length = length;

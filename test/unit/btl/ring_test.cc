@@ -135,7 +135,7 @@ TEST_CASE("ring: several short messages are taken at once, up to the first that 
     std::array<Endpoint::Place, 16> places;
     const uint32_t small = random() % 40;  // a place without room for its message
     for (uint32_t i = 0; i < places.size(); ++i)
-      places[i] = {to[i].data(), i == small && i < count && lengths[i] > 0 ? lengths[i] - 1 : kSlotPayload};
+      places[i] = {to[i].data(), i == small && i < count && lengths[i] > 0 ? lengths[i] - 1 : kSlotPayload, 0};
     uint32_t expected = std::min<uint32_t>(std::min(count, other), 16);
     if (small < expected && lengths[small] > 0) expected = small;
     const size_t taken = consumer.take_several(first, places);
