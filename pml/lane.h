@@ -746,6 +746,7 @@ class Lane final : private btl::Sink {
   Request* held_ = nullptr;   // of the small ones of all those messages
   bool hold_back_ = false;    // what is sent now leaves with the next send_off()
   uint32_t polled_ = 0;       // number of the wire whose callbacks run
+  int pushed_ = 0;            // fragments, in this round
   uint64_t mend_at_ = 0;      // when ways to some peer want to be looked after; 0: never
   Deferred *deferred_ = nullptr, *last_deferred_ = nullptr;
   Watch* watches_ = nullptr;

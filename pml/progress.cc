@@ -113,12 +113,14 @@ int Lane::run_later_work() {
     ++events;
   }
   Peer* waiting = std::exchange(to_flush_, nullptr);
+  pushed_ = 0;
   while (waiting) {
     Peer& peer = *std::exchange(waiting, waiting->next_queued);
     peer.queued = false;
     flush(peer);
     if (!peer.idle()) queue(peer);
   }
+  events += pushed_;  // who is busy sending does not wait in vain
   Deferred* work = std::exchange(deferred_, nullptr);
   while (work) {
     Deferred* next = work->next;

@@ -97,7 +97,10 @@ bool Lane::push_over(Transfer& t, Outlet& way) {
   if (!bulk.left() || bulk.failed || operation.busy || (way.track && !way.track->usable())) return false;
   const Piece piece = in_place(bulk, way);
   const Status status = piece.length ? push_zcopy(bulk, way, operation, piece) : push_copy(t, way);
-  if (status == Status::ok) return true;
+  if (status == Status::ok) {
+    ++pushed_;
+    return true;
+  }
   if (status == Status::again) {
     way.full = true;
     return false;
