@@ -746,12 +746,12 @@ class Lane final : private btl::Sink {
   Request* held_ = nullptr;   // of the small ones of all those messages
   bool hold_back_ = false;    // what is sent now leaves with the next send_off()
   uint32_t polled_ = 0;       // number of the wire whose callbacks run
-  int pushed_ = 0;            // fragments, in this round
   uint64_t mend_at_ = 0;      // when ways to some peer want to be looked after; 0: never
   Deferred *deferred_ = nullptr, *last_deferred_ = nullptr;
   Watch* watches_ = nullptr;
   Helper* helper_ = nullptr;  // constant while threads of the program call
   bool helping_ = false;      // the round under way is the helper's
+  int pushed_ = 0;            // fragments, in this round
   int64_t give_back_at_ = 0;
   int64_t room_ = 0;           // for a process's unexpected messages at another one, over all lanes
   std::vector<Peer*> hungry_;  // peers with messages held up
