@@ -452,7 +452,7 @@ class Lane final : private btl::Sink {
             tag == any_tag};
   }
   static constexpr int kDirectLooks = 200, kFewLooks = 30;  // a microsecond, and a part of one
-  /// Where CPUs are shared, few, and one where they have been in vain lately.
+  /// Where CPUs are shared, few, and one where they have been in vain lately. Not to be asked while other threads may wait.
   int direct_looks() const { return !crowded_ ? kDirectLooks : patience_.pays() ? kFewLooks : 1; }
   static constexpr uint32_t kDirectAtMost = 15;  // of so many and one receives
   /// Blocking receives of contiguous data use one transfer of the lane's own, which needs neither taking nor giving back.

@@ -518,7 +518,7 @@ Status Lane::probe(Team& team, int source, int tag, Outcome& outcome) {
     outcome = nowhere_->outcome;
     return Status::ok;
   }
-  if (probe_next(team, source, tag, direct_looks(), outcome)) return Status::ok;
+  if (!lock_.enabled() && probe_next(team, source, tag, direct_looks(), outcome)) return Status::ok;
   return wait_for_message(team, source, tag, outcome, nullptr);
 }
 
