@@ -182,7 +182,7 @@ int drop_user(Request& r) {
 [[gnu::always_inline]] inline bool conclude_quickly(Request& r, MPI_Request* handle, MPI_Status* status) {
   if (r.kind != Kind::request || r.request_kind > RequestKind::collective || r.outcome.error) [[unlikely]]
     return false;
-  const bool disposable = !r.predefined && pml::Lane::disposable(r), kept = r.predefined;
+  const bool kept = r.predefined, disposable = !kept && pml::Lane::disposable(r);
   set_status(status, r.outcome);
   *handle = MPI_REQUEST_NULL;
   if (disposable)

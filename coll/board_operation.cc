@@ -100,7 +100,7 @@ BoardOperation::BoardOperation(pml::Team& team, node::Segment& segment, const Ca
       shared_out_(shared_out(a)),
       pairs_(segment.by_pairs(a.bytes)),
       to_each_(to_each(a) || (pairs_ && a.pattern == Pattern::allgather)),
-      unit_(c.op ? reduced_type(c).size : 1) {
+      unit_(reduced_unit(c)) {
   active = true;
   for (const type::Datatype* t : {c.in_type, c.out_type})
     if (t) retain(const_cast<type::Datatype*>(t));
@@ -249,8 +249,7 @@ constexpr uint64_t kMostLines = 64;
 
 }  // namespace
 
-bool TeamState::Wants::board(const node::Segment& segment, const Agreed& a) const {
-  if (!(segment.roomy() ? roomy : crowded)) return false;
+bool board_takes(const node::Segment& segment, const Agreed& a, uint64_t unit) {
   if (given_bytes(a) <= node::Board::kBrief.most) return !segment.roomy() || lines_looked_at(a) <= kMostLines;
   return segment.shows_long() && a.pattern != Pattern::scan && a.pattern != Pattern::exscan &&
          (!shared_out(a) || unit * size_t(a.size) <= segment.board(Kind::meeting).shape().most);

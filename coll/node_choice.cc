@@ -237,18 +237,14 @@ bool TeamState::try_node(const Call& c, const Agreed& a, int& error) {
 TeamState::Way TeamState::way_of(const Call& c, const Agreed& a) {
   if (node_state_ == Node::impossible || a.uneven || a.ordered || !is_plain(c) || (a.bytes == 0 && a.pattern != Pattern::barrier))
     return Way::messages;
+  if (node_state_ == Node::wiring && wiring_over()) settle_wiring();
   if (!node_possible(c, a) || !node_wanted(a)) return Way::messages;
   if (node_state_ == Node::possible && !begin_wiring(a)) return Way::messages;
-  if (node_state_ == Node::wiring) {
-    if (!wiring_over()) return Way::later;
-    settle_wiring();
-  }
-  return node_ && wants(c, a).board(*node_, a) ? Way::board : Way::messages;
+  if (node_state_ == Node::wiring) return Way::later;
+  return board_takes(*node_, a, reduced_unit(c)) ? Way::board : Way::messages;
 }
 
-TeamState::Wants TeamState::wants(const Call& c, const Agreed& a) {
-  return {node_wanted(a, true), node_wanted(a, false), c.op ? reduced_type(c).size : 1};
-}
+TeamState::Wants TeamState::wants(const Call& c, const Agreed& a) { return {node_wanted(a, true), node_wanted(a, false), reduced_unit(c)}; }
 
 void TeamState::go_on_when_wired(node::Wiring::Follower& follower) {
   team_.lane().locked([&] { wiring_->follow(follower); });

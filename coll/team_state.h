@@ -16,6 +16,11 @@
 
 namespace weft::coll {
 
+/// Bytes of an element of what is reduced; 1 if nothing is.
+inline uint64_t reduced_unit(const Call& c) { return c.op ? reduced_type(c).size : 1; }
+/// Does a board take such a nonblocking call, if shared memory is wanted for it? `unit`: reduced_unit().
+bool board_takes(const node::Segment&, const Agreed&, uint64_t unit);
+
 /// Used by the thread that calls a collective on the team; MPI lets only one do so at a time.
 class TeamState {
  public:
@@ -67,8 +72,10 @@ class TeamState {
   /// What has to be known of a call that is decided later.
   struct Wants {
     bool roomy = false, crowded = false;  ///< is shared memory wanted if each rank has a CPU, and if not?
-    uint64_t unit = 1;                    ///< bytes of an element of what is reduced
-    bool board(const node::Segment&, const Agreed&) const;
+    uint64_t unit = 1;                    ///< reduced_unit()
+    bool board(const node::Segment& segment, const Agreed& a) const {
+      return (segment.roomy() ? roomy : crowded) && board_takes(segment, a, unit);
+    }
   };
   Wants wants(const Call&, const Agreed&);
   /// Tells it then, or at once if it has become known meanwhile.

@@ -437,9 +437,11 @@ class Lane final : private btl::Sink {
   /// Whom a message comes from that may be taken past everything else, as nobody else waits for anything; null: it may not, this time.
   Peer* next_from(Team& team, int source, int tag) {
     Peer* const from = team.known_peer(source);
-    if (!from || !matcher_.idle() || !from->endpoint || (tag < 0 && tag != any_tag)) return nullptr;
-    return quiet() && !from->landing && from->early.empty() && (++direct_ & kDirectAtMost) ? from : nullptr;
+    if (!from || !matcher_.idle() || (tag < 0 && tag != any_tag)) return nullptr;
+    return comes_next(*from) && quiet() && (++direct_ & kDirectAtMost) ? from : nullptr;
   }
+  /// Is a peer's next message what stands next on its only way?
+  static bool comes_next(const Peer& from) { return from.endpoint && !from.landing && from.early.empty(); }
   /// Is there nothing to do but to wait for messages?
   bool quiet() const {
     return phase_ == Phase::idle && !holding_ && !to_flush_ && !deferred_ && to_move_.empty() && !watches_ && hungry_.empty() &&
@@ -706,7 +708,7 @@ class Lane final : private btl::Sink {
   template <bool kPlain = false>
   [[gnu::always_inline]] Transfer& prepare(RequestKind kind, Team& team, int rank, int tag, Traffic traffic, const Buffer& buffer) {
     Transfer& t = kPlain ? *take_plain_transfer(kind) : *take_transfer(kind);
-    t.plain = kPlain;
+    if constexpr (kPlain) t.plain = true;
     t.match_context = context_of(team.context(), traffic);
     t.source = kind == RequestKind::send || kind == RequestKind::persistent_send ? static_cast<int32_t>(team.rank()) : rank;
     t.tag = tag;

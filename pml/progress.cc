@@ -76,10 +76,9 @@ int Lane::round(bool thorough, bool waits) {
   if (phase_ != Phase::idle) return 0;
   if (holding_) [[unlikely]]
     send_off();
-  if (waits && matcher_.first_alike())
-    if (const int taken = receive_alike(); taken > 0 && (++direct_ & kDirectAtMost)) return taken;
+  int events = waits && matcher_.first_alike() ? receive_alike() : 0;
+  if (events > 0 && (++direct_ & kDirectAtMost)) return events;
   phase_ = Phase::polling;
-  int events = 0;
   waits = waits && !watches_;
   for (Wire* wire : busy_wires_) {
     polled_ = wire->number;

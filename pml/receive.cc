@@ -228,14 +228,14 @@ int Lane::receive_alike() {
   Transfer* const first = matcher_.first_alike();
   if (!first || !first->next || first->source < 0 || first->tag < 0 || !quiet()) return 0;
   Peer* const from = first->team->known_peer(first->source);
-  if (!from || !from->endpoint || from->landing || !from->early.empty()) return 0;
+  if (!from || !comes_next(*from)) return 0;
   std::array<btl::Endpoint::Place, kMost> places;
   size_t count = 0;
   for (const Transfer* t = first; t && count < kMost && t->plain && !t->watched; t = t->next, ++count) {
     places[count].to = t->base;
     places[count].room = t->capacity;
   }
-  const btl::Header header{first->match_context, first->tag, first->source, 0, from->expected, static_cast<uint8_t>(MessageKind::eager), 0};
+  const btl::Header header = next_message(*first->team, *from, first->source, first->tag, Traffic::user, 0).header;
   const size_t taken = from->endpoint->receive_several(header, std::span(places.data(), count));
   if (taken == 0) return 0;
   uint64_t bytes = 0;

@@ -398,9 +398,9 @@ class Consumer {
     uint64_t head = head_;
     Header expected = first;
     for (Endpoint::Place& place : places) {
-      Slot& slot = known.slots[head & (known.count - 1)];
+      Slot& slot = known.at(head);
       const uint32_t word = slot.word.load(std::memory_order_acquire), length = word & ~kPhaseBit;  // of what is no short message: too long
-      if (((word & kPhaseBit) != 0) == ((head & known.count) != 0) || length > kSlotPayload || length > place.room) break;
+      if (!known.is_there(word, head) || length > kSlotPayload || length > place.room) break;
       if (!same_but_for_length(slot, expected)) break;
       copy_short(place.to, slot.payload, length);
       place.length = length;
@@ -440,12 +440,14 @@ class Consumer {
     Slot* slots;
     uint64_t count;
     bool touches;
+    Slot& at(uint64_t index) const { return slots[index & (count - 1)]; }
+    bool is_there(uint32_t word, uint64_t index) const { return ((word & kPhaseBit) != 0) != ((index & count) != 0); }
   };
   template <class Deliver, class Land, class Broken>
   bool take_one(const Known& known, Deliver&& deliver, Land&& land, Broken&& broken) {
-    Slot& slot = known.slots[head_ & (known.count - 1)];
+    Slot& slot = known.at(head_);
     const uint32_t word = slot.word.load(std::memory_order_acquire);
-    if (((word & kPhaseBit) != 0) == ((head_ & known.count) != 0)) {
+    if (!known.is_there(word, head_)) {
       __builtin_prefetch(&slot + 1);
       return false;
     }
