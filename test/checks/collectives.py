@@ -90,7 +90,7 @@ def what_runs():
     ibarrier = found[("ibarrier", 2, "0")]
     want("ibarrier among pairs", sum(row[0] for row in ibarrier.values()), 40)
     want("ibarrier by messages, then in shared memory", {a: row[1:] for a, row in ibarrier.items()},
-         {"dissemination": ("-", "-", "size"), "node": ("-", "-", "size, one host")})
+         {"dissemination": ("-", "-", "size; first calls, no shared memory yet"), "node": ("-", "-", "size, one host")})
     want("the hint", found[("allreduce", 4, "32-64")]["ring"][::3], (20, "WEFT_COLL"))
 
 
