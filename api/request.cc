@@ -182,12 +182,12 @@ int drop_user(Request& r) {
 [[gnu::always_inline]] inline bool conclude_quickly(Request& r, MPI_Request* handle, MPI_Status* status) {
   if (r.kind != Kind::request || r.request_kind > RequestKind::collective || r.outcome.error) [[unlikely]]
     return false;
-  const bool kept = r.predefined, disposable = !kept && pml::Lane::disposable(r);
   set_status(status, r.outcome);
   *handle = MPI_REQUEST_NULL;
-  if (disposable)
+  if (r.predefined) return true;
+  if (pml::Lane::disposable(r)) [[likely]]
     pml::Lane::dispose(r);
-  else if (!kept) [[unlikely]]
+  else
     drop(&r);
   return true;
 }
@@ -255,13 +255,20 @@ struct AllConcluded {
     const Set set = self.set;
     int at = self.concluded;
     if (self.rest.at > at) return AllDone::test(&self.rest);
-    for (; at < set.count; ++at) {
-      Request* const r = request_of(set.requests[at]);
-      if (!r || r->request_kind > RequestKind::receive || !is_complete(*r) || !conclude_quickly(*r, &set.requests[at], set.status(at)))
-        break;
-    }
+    at = set.statuses == MPI_STATUSES_IGNORE ? conclude_from<false>(set, at) : conclude_from<true>(set, at);
     self.concluded = self.rest.at = at;
     return at == set.count || AllDone::test(&self.rest);
+  }
+  template <bool kStatuses>
+  static int conclude_from(const Set set, int at) {
+    for (; at < set.count; ++at) {
+      MPI_Request* const handle = &set.requests[at];
+      if (*handle == MPI_REQUEST_NULL) return at;
+      Request& r = *request_of(*handle);
+      if (!is_complete(r) || r.request_kind > RequestKind::receive) return at;
+      if (!conclude_quickly(r, handle, kStatuses ? set.statuses + at : MPI_STATUS_IGNORE)) return at;
+    }
+    return at;
   }
 };
 

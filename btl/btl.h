@@ -165,7 +165,7 @@ class Endpoint {
     uint32_t length;
   };
   /// As receive_next() with one look, of short messages one after another: `first` is the header of the first one; those of the others
-  /// differ in their numbers. How many were taken.
+  /// differ in their numbers. How many were taken; more may be there.
   virtual size_t receive_several(const Header& /*first*/, std::span<Place>) { return 0; }
   /// What receive_next() would take, or more of it is yet to come; it stays.
   virtual bool peek_next(Next&, int /*looks*/) { return false; }

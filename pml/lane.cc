@@ -121,7 +121,6 @@ struct TransferOps {
     std::lock_guard hold(lane.lock_);
     if (t.stage == Stage::done || t.stage == Stage::idle) return lane.recycle(t);
     t.orphan = true;
-    t.plain = false;
   }
   static constexpr Request::Ops table{start, cancel, nullptr, destroy};
 };
@@ -246,20 +245,25 @@ void Lane::discharge(Team& team) {
 
 // Transfers
 
-/// Undoes what can be unusual of a transfer.
+/// Leaves the transfer as a new one, but for its kind and its memory.
 void Lane::renew(Transfer& t) {
   if (t.type_retained) {
     release(const_cast<type::Datatype*>(t.buffer.type));
     t.type_retained = false;
   }
+  t.references.store(1, std::memory_order_relaxed);
   t.predefined = t.user_freed = false;
-  t.persistent = false;
+  t.outcome = {};
+  t.plain = t.persistent = false;
   t.active = true;
+  t.team_owner = nullptr;
   t.drop_owner = nullptr;
   t.on_done = nullptr;
   t.context = nullptr;
   t.orphan = false;
   t.mode = Mode::standard;
+  t.stage = Stage::idle;
+  t.prev = nullptr;
 }
 
 Transfer* Lane::make_transfer(RequestKind kind) { return transfers().make(kind, &TransferOps::table, this); }

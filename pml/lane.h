@@ -193,11 +193,16 @@ class Lane final : private btl::Sink {
     matcher_.post_alike(t);
     return &t;
   }
-  /// Is it a request of one message whose only reference is the caller's? Then dispose() gives it back, if it is complete.
+  /// Is it a request of one message whose only reference is the caller's? Then dispose() gives it back, if it has ended well.
   [[gnu::always_inline]] static bool disposable(const Request& r) {
     return r.request_kind <= RequestKind::receive && r.references.load(std::memory_order_acquire) == 1 && !r.lane->lock_.enabled();
   }
-  [[gnu::always_inline]] static void dispose(Request& r) { r.lane->recycle(static_cast<Transfer&>(r)); }
+  [[gnu::always_inline]] static void dispose(Request& r) {
+    auto& t = static_cast<Transfer&>(r);
+    if (!t.plain) [[unlikely]]
+      return r.lane->recycle(t);
+    r.lane->give_back(t);
+  }
 
   /// The request of a send that is complete: shared, needs no release.
   Request* sent() { return sent_; }
@@ -676,30 +681,24 @@ class Lane final : private btl::Sink {
     Transfer* t = free_transfers_;
     free_transfers_ = t->next;
     t->kind = Kind::request;
-    t->references.store(1, std::memory_order_relaxed);
     t->complete.store(false, std::memory_order_relaxed);
     t->request_kind = kind;
-    t->outcome.error = 0;
-    t->outcome.cancelled = false;
     return t;
   }
   Transfer* take_transfer(RequestKind kind) {
     if (!free_transfers_) [[unlikely]]
       return make_transfer(kind);
     Transfer* const t = take_plain_transfer(kind);
-    t->outcome = {};
+    if (t->plain) renew(*t);
     return t;
   }
-  /// Leaves the transfer as take_plain_transfer() hands it out, but for the kind and the reference.
-  [[gnu::always_inline]] void recycle(Transfer& t) {
-    if (!t.plain) [[unlikely]]
-      renew(t);
-    t.plain = false;
+  void recycle(Transfer& t) {
+    renew(t);
+    give_back(t);
+  }
+  [[gnu::always_inline]] void give_back(Transfer& t) {
     t.kind = Kind::freed;
-    t.team_owner = nullptr;
-    t.stage = Stage::idle;
     t.peer = nullptr;
-    t.prev = nullptr;
     t.next = free_transfers_;
     free_transfers_ = &t;
   }

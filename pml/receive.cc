@@ -110,7 +110,6 @@ Status Lane::give_up_receive(Transfer& t, Status status) {
   cancel(t);
   if (t.stage != Stage::done) {
     t.orphan = true;
-    t.plain = false;
     resident_ = take_transfer(RequestKind::receive);
   }
   return status;
@@ -162,6 +161,7 @@ void Lane::cancel(Request& request) {
     return withdraw(t);
   }
   t.outcome.cancelled = true;
+  t.plain = false;
   end(t);
 }
 

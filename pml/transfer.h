@@ -137,7 +137,7 @@ struct Transfer final : Request {
   std::unique_ptr<Bulkwork> bulk;
 
   bool withdrawing = false;  ///< send: cancelled, and the receiver has been asked to forget it
-  bool plain = false;        ///< a receive of Lane::ireceive_at_once(): without anything that has to be given back or undone
+  bool plain = false;        ///< a receive of Lane::ireceive_at_once(): if it ends well, the next such one may have it as it is
 
   Transfer(RequestKind k, const Ops* o, Lane* l) : Request(k, o, l) {}
 };

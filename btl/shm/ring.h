@@ -16,6 +16,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <bit>
 #include <cstddef>
@@ -394,22 +395,21 @@ class Consumer {
   /// As Endpoint::receive_several().
   size_t take_several(const Header& first, std::span<Endpoint::Place> places) {
     if (growing_) return 0;
-    const Known known{slots_, shape_.slots, touching_pays};
-    uint64_t head = head_;
-    Header expected = first;
-    for (Endpoint::Place& place : places) {
-      Slot& slot = known.at(head);
-      const uint32_t word = slot.word.load(std::memory_order_acquire), length = word & ~kPhaseBit;  // of what is no short message: too long
-      if (!known.is_there(word, head) || length > kSlotPayload || length > place.room) break;
-      if (!same_but_for_length(slot, expected)) break;
-      copy_short(place.to, slot.payload, length);
+    const uint32_t begin = head_ & (shape_.slots - 1), expected = phase();
+    const size_t most = std::min<size_t>({places.size(), shape_.slots - begin, size_t{UINT16_MAX} - first.sequence + 1});
+    const bool touches = touching_pays;
+    Slot* slot = slots_ + begin;
+    Words words = Words::of(&first);
+    size_t taken = 0;
+    for (; taken < most; ++taken, ++slot, words.back += kNextSequence) {
+      Endpoint::Place& place = places[taken];
+      const uint32_t length = slot->word.load(std::memory_order_acquire) ^ expected;  // too long if there is no short message
+      if (length > kSlotPayload || length > place.room || !words.are_those_of(*slot)) break;
+      copy_short(place.to, slot->payload, length);
       place.length = length;
-      if (known.touches) touch(&slot, 1);
-      ++head;
-      ++expected.sequence;
+      if (touches) touch(slot, 1);
     }
-    const uint64_t taken = head - head_;
-    if (taken > 0) freed_->slots.store(head_ = head, std::memory_order_release);
+    if (taken > 0) freed_->slots.store(head_ += taken, std::memory_order_release);
     return taken;
   }
 
@@ -418,13 +418,25 @@ class Consumer {
 
  private:
   uint32_t phase() const { return head_ & shape_.slots ? 0 : kPhaseBit; }
-  /// In as few comparisons as there can be.
-  static bool same_but_for_length(const Slot& slot, const Header& h) {
-    constexpr size_t kFront = offsetof(Slot, word), kBack = kFront + sizeof slot.word;
-    const auto* const a = reinterpret_cast<const std::byte*>(&slot);
-    const auto* const b = reinterpret_cast<const std::byte*>(&h);
-    return std::memcmp(a, b, kFront) == 0 && std::memcmp(a + kBack, b + kBack, sizeof(Header) - kBack) == 0;
-  }
+  /// A header but for the length, to be compared in few steps.
+  struct Words {
+    uint64_t context, tag_and_source;
+    uint32_t back;  ///< sequence, kind, flags
+    static Words of(const void* header) {
+      const auto* const from = static_cast<const std::byte*>(header);
+      Words w;
+      std::memcpy(&w.context, from, sizeof w.context);
+      std::memcpy(&w.tag_and_source, from + offsetof(Slot, tag), sizeof w.tag_and_source);
+      std::memcpy(&w.back, from + offsetof(Slot, sequence), sizeof w.back);
+      return w;
+    }
+    bool are_those_of(const Slot& slot) const {
+      const Words w = of(&slot);
+      return ((w.context ^ context) | (w.tag_and_source ^ tag_and_source)) == 0 && w.back == back;
+    }
+  };
+  static_assert(offsetof(Slot, source) == offsetof(Slot, tag) + 4 && offsetof(Slot, flags) == offsetof(Slot, sequence) + 3);
+  static constexpr auto kNextSequence = std::bit_cast<uint32_t>(std::array<uint16_t, 2>{1, 0});
   static bool is(const Slot& slot, uint32_t length, const Endpoint::Next& next) {
     const Header& h = next.header;
     return slot.context == h.context && (slot.tag == h.tag || next.any_tag) && slot.source == h.source && slot.sequence == h.sequence &&
