@@ -26,13 +26,16 @@ Length length_at(const std::byte* place) {
   return length;
 }
 
-/// Takes a block out of its slot. Truncated: it is longer than its place.
+/// A block is longer than its place.
+Status too_long(const pml::Buffer& to, uint64_t length, uint32_t sender) {
+  fail(MPI_ERR_TRUNCATE, "rank %u sends %llu bytes, but what this rank receives from it has %llu: counts and types must fit", sender,
+       static_cast<unsigned long long>(length), static_cast<unsigned long long>(bytes_of(to)));
+  return Status::truncated;
+}
+
+/// Takes a block out of its slot.
 Status take_out(const pml::Buffer& to, const std::byte* from, Length length, uint32_t sender) {
-  if (length > bytes_of(to)) {
-    fail(MPI_ERR_TRUNCATE, "rank %u sends %u bytes, but what this rank receives from it has %llu: counts and types must fit", sender,
-         static_cast<unsigned>(length), static_cast<unsigned long long>(bytes_of(to)));
-    return Status::truncated;
-  }
+  if (length > bytes_of(to)) return too_long(to, length, sender);
   get_part(to, 0, from, length);
   return Status::ok;
 }
@@ -147,8 +150,35 @@ Segment::Letter Segment::letter(uint32_t from, uint32_t to) {
   return {head, head + 8, (size_ == 2 ? kInline : sizeof(Line)) - 8, area + sizeof(Line)};
 }
 
+/// Two ranks know how long both blocks are when they have met once: they meet as often as the longer one takes.
+Status Segment::alltoall_of_two(const View& in, const View& out) {
+  const auto me = static_cast<int32_t>(rank_);
+  const pml::Buffer from = in.at(1 - me, 1), to = out.at(1 - me, 1);
+  const uint64_t given = bytes_of(from), most = letter_bytes() - sizeof(Line);
+  uint64_t coming = 0, done = 0;
+  const auto give = [&](std::byte*) {
+    const Letter there = letter(rank_, 1 - rank_);
+    if (done == 0) std::memcpy(there.length, &given, sizeof given);
+    const uint64_t n = std::min(most, given - std::min(done, given));
+    if (n > 0) put_part(there.place(n), from, done, n);
+  };
+  const auto take = [&](uint32_t r, const std::byte*) {
+    if (r == rank_) return done == 0 ? copy_data(in.at(me, 1), out.at(me, 1)) : void();
+    const Letter here = letter(r, rank_);
+    if (done == 0) std::memcpy(&coming, here.length, sizeof coming);
+    const uint64_t n = std::min(most, coming - std::min(done, coming));
+    if (n > 0 && coming <= bytes_of(to)) get_part(to, done, here.place(n), n);
+  };
+  do {
+    if (const Status s = exchange(size_ * letter_bytes(), give, take); s != Status::ok) return s;
+    done += most;
+  } while (done < std::max(given, coming));
+  return coming <= bytes_of(to) ? Status::ok : too_long(to, coming, 1 - rank_);
+}
+
 Status Segment::alltoall(const View& in, const View& out, Post& post) {
-  const uint64_t most = std::min<uint64_t>(letter_bytes() - sizeof(Line), size_ > 2 && roomy_ ? most_exchanged / size_ : ~0U);
+  if (size_ == 2) return alltoall_of_two(in, out);
+  const uint64_t most = std::min<uint64_t>(letter_bytes() - sizeof(Line), roomy_ ? most_exchanged / size_ : ~0U);
   const auto is_long = [&](const pml::Buffer& b) { return bytes_of(b) > most; };
   const auto give = [&](std::byte*) {
     for (uint32_t i = 0; i < size_; ++i) {

@@ -89,8 +89,8 @@ class Segment final : private pml::Company {
   Status allgather(const pml::Buffer& in, const View& out);
   /// To each rank a block; both have `count` elements a rank. `in` may be `out`.
   Status alltoall(const pml::Buffer& in, const pml::Buffer& out);
-  /// The same of blocks whose lengths only the two know whom they are between: what does not fit a slot is for the post. They have no
-  /// memory in common.
+  /// The same of blocks whose lengths only the two know whom they are between: what does not fit a slot is for the post, unless there are
+  /// two ranks. They have no memory in common.
   Status alltoall(const View& in, const View& out, Post&);
   /// Elements of each rank's share of a vector: so many, or where they start, a value more than there are ranks.
   struct Shares {
@@ -271,6 +271,7 @@ class Segment final : private pml::Company {
   Status exchange_blocks(type::Cursor mine, const pml::Buffer& out, uint64_t block);
   struct Letter;
   Letter letter(uint32_t from, uint32_t to);
+  Status alltoall_of_two(const View& in, const View& out);
   /// Of a slot for blocks of unknown length.
   uint64_t letter_bytes() const { return plan_.chunk / size_ & ~uint64_t{63}; }
   /// What all give to one rank: `give(place)` writes it, `take(rank, place)` reads it at the root.

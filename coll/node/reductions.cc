@@ -197,6 +197,15 @@ Status Segment::reduce_scatter(const void* in, void* out, const Shares& shares, 
   return Status::ok;
 }
 
+namespace {
+
+/// Puts an operand into a slot, whose lines its last reader's cache holds.
+void put_operand(std::byte* slot, const std::byte* operand, uint64_t bytes, bool brief) {
+  brief ? copy_few(slot, operand, bytes) : copy_bytes(slot, operand, bytes);
+}
+
+}  // namespace
+
 Status Segment::reduce_chunk(const std::byte* in, std::byte* out, const Work& work, uint32_t root) {
   const uint64_t bytes = work.count * work.type.size;
   const bool brief = is_brief(bytes);
@@ -205,10 +214,7 @@ Status Segment::reduce_chunk(const std::byte* in, std::byte* out, const Work& wo
   const bool in_place = in == out;  // partial results would fall upon the operand
   if (rank_ != root || in_place) {
     if (const Status s = await_reader(n, brief); s != Status::ok) return s;
-    if (brief)
-      copy_few(mine.data, in, bytes);
-    else
-      copy_bytes(mine.data, in, bytes);
+    put_operand(mine.data, in, bytes, brief);
   }
   if (rank_ != root) {
     show(n, brief, bytes, root);
@@ -249,10 +255,10 @@ Status Segment::scan_chunk(const std::byte* in, std::byte* out, const Work& w, b
     if (const Status s = await_reader(n, brief); s != Status::ok) return s;
     std::byte* const onward = share(rank_, n, brief).data;
     if (first)
-      copy_few(onward, in, bytes);
+      put_operand(onward, in, bytes, brief);
     else
       op::apply3(w.op, w.type, left, in, onward, w.count);
-    if (!exclusive && (out != in || !first)) copy_few(out, onward, bytes);
+    if (!exclusive && (out != in || !first)) copy_few(out, first ? in : onward, bytes);
     show(n, brief, bytes, rank_ + 1);
   } else if (!exclusive) {
     op::apply3(w.op, w.type, left, in, out, w.count);

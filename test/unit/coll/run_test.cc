@@ -631,7 +631,8 @@ TEST_CASE("kernels in shared memory for 64 ranks") {
 std::string exchange_of_two(Collective what, int64_t sends, int64_t room, bool& truncated) {
   return on_ranks(2, [&](RankWorld& w) -> std::string {
     for (int i = 0; i < 3; ++i) {  // the kernels have to be ready for the next one
-      std::vector<char> from(static_cast<size_t>(sends) + 1, 'x'), to(static_cast<size_t>(room) + 1, '-');
+      std::vector<char> from(static_cast<size_t>(sends) + 1), to(static_cast<size_t>(room) + 1, '-');
+      for (size_t b = 0; b < from.size(); ++b) from[b] = static_cast<char>('a' + b % 23);
       const bool sender = w.rank == (what == Collective::gatherv ? 1 : 0);
       const int64_t in_counts[] = {0, sender ? sends : 0}, out_counts[] = {sender ? 0 : room, 0}, gathered[] = {0, room}, places[] = {0, 0};
       Call c;
@@ -653,7 +654,8 @@ std::string exchange_of_two(Collective what, int64_t sends, int64_t room, bool& 
         continue;
       }
       if (error) return "error " + std::to_string(error) + ": " + std::string(last_failure());
-      if (std::count(to.begin(), to.end(), 'x') != came) return "it is not what was sent";
+      if (!std::equal(from.begin(), from.begin() + came, to.begin()) || std::count(to.begin() + came, to.end(), '-') != room + 1 - came)
+        return "it is not what was sent";
     }
     return {};
   });
