@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 namespace weft::btl::shm {
 
@@ -32,6 +33,8 @@ class Cells {
   }
 
   bool any() const { return height_ > 0; }
+  /// Had this process, which has none now, better read first, as the other one passes some to it? Once for each time that one has come.
+  bool awaited() { return height_ == 0 && std::exchange(asked_, came_) != came_; }
   /// The own one that was read last. It belongs to the other process from then on.
   uint8_t take() {
     const uint8_t cell = stack_[--height_];
@@ -67,6 +70,7 @@ class Cells {
   void keep(uint8_t cell) {
     own_ |= 1u << cell;
     stack_[height_++] = cell;
+    ++came_;
   }
 
   std::array<std::byte*, 2> memory_ = {};
@@ -74,6 +78,8 @@ class Cells {
   std::array<uint8_t, 2 * kMost> stack_ = {};  // the own ones, the latest on top
   uint32_t height_ = 0;
   uint32_t own_ = 0, aside_ = 0;  // a bit each
+  uint64_t came_ = 0;             // to this process
+  uint64_t asked_ = 0;            // of these when it had none last
 };
 static_assert(2 * Cells::kMost <= 32);
 

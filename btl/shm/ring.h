@@ -43,6 +43,7 @@ constexpr uint32_t kCellBit = 1u << 28;   ///< the payload lies in the cell that
 constexpr uint32_t kRowBit = 1u << 27;    ///< the payload goes on through the next slots
 constexpr uint32_t kLengthMask = kRowBit - 1;
 constexpr uint32_t kPage = 4096, kWiden = 192 << 10;  ///< the area is taken into use by so much, for payloads of rows and others
+constexpr uint32_t kLarge = 800 << 10;                ///< rings among few
 constexpr uint32_t kMostSlots = 512;                  ///< lines that both caches keep
 constexpr uint32_t kGrowsFrom = 8 << 10;              ///< payloads that grow are no shorter
 constexpr uint32_t kClaimed = 6;                      ///< who writes slots claims the one so far ahead: as many pass while a line comes
@@ -78,7 +79,7 @@ struct alignas(2 * kLine) Grown {
 };
 
 /// How a ring of `bytes` is divided: the Freed and the Grown line, a power of two of slots (an eighth at most), the bulk area, cells (a
-/// third at most).
+/// third at most, or of a large ring three fifths).
 struct Shape {
   static constexpr uint32_t grown_offset = sizeof(Freed), slots_offset = grown_offset + uint32_t{sizeof(Grown)};
   uint32_t slots;
@@ -89,7 +90,7 @@ struct Shape {
   static constexpr Shape of(uint32_t bytes) {
     const uint32_t slots = std::min(kMostSlots, std::bit_floor(bytes / 8 / uint32_t{kLine}));
     const uint32_t bulk_offset = slots_offset + slots * uint32_t{kLine};
-    const uint32_t cells = std::min(Cells::kMost, bytes / 3 / Cells::kBytes);
+    const uint32_t cells = std::min(Cells::kMost, (bytes >= kLarge ? bytes / 5 * 3 : bytes / 3) / Cells::kBytes);
     return {slots, bulk_offset, bytes - bulk_offset - cells * Cells::kBytes, cells};
   }
   /// Do so many slots lie in a row from there on?
@@ -239,6 +240,8 @@ class Producer {
       slot.payload[0] = std::byte{cell};
       word |= kCellBit;
       to = cells_->at(cell);
+    } else if (h.length >= kGrowsFrom && cells_ && cells_->awaited()) {
+      return false;
     } else {
       place = place_for(h.length, word);
       if (placement_.total() + place.taken > bulk_limit_) return false;

@@ -68,13 +68,14 @@ uint64_t l2_bytes() {
   return known > 0 ? uint64_t(known) : 1 << 20;
 }
 
-/// What a CPU's own cache holds, if few ranks share the node: more is up to a fifth faster while nobody else fills the L3 cache, and less
-/// than half as fast when somebody does.
+/// If few ranks share the node, an area that fills a CPU's own cache by two thirds, and cells that fill it once: more is up to a fifth
+/// faster while nobody else fills the L3 cache, and less than half as fast when somebody does. Who streams uses the one, who exchanges the
+/// other.
 uint32_t ring_bytes_for(size_t ranks) {
   constexpr uint64_t least = 8 << 10, most = 16 << 20, least_of_few = 384 << 10;
   if (const uint64_t wish = ring_variable.get()) return uint32_t(std::bit_floor(std::clamp(wish, least, most)));
   if (ranks <= 8) {
-    const uint64_t most_of_few = std::max<uint64_t>(std::min<uint64_t>(l2_bytes(), 1 << 20), least_of_few);
+    const uint64_t cache = std::min<uint64_t>(l2_bytes(), 1 << 20), most_of_few = std::max(cache / 16 * 11 + cache, least_of_few);
     return uint32_t(std::clamp(6 * l2_bytes() / std::max<size_t>(ranks, 2), least_of_few, most_of_few) & ~uint64_t{0xffff});
   }
   return uint32_t(std::clamp<size_t>(std::bit_floor((size_t{1} << 20) / ranks), 32 << 10, 128 << 10));

@@ -252,7 +252,7 @@ TEST_CASE("ring: short payloads that are taken in time keep to few lines, others
     bool alone;
     int64_t least, most;  // how far into the area they come
   };
-  constexpr int64_t all = bytes / 2;
+  constexpr int64_t all = Shape::of(bytes).bulk_bytes / 10 * 9;
   const Traffic traffic =
       GENERATE(Traffic{300, 1, false, 300, kPage}, Traffic{300, 40, false, 300, kPage}, Traffic{300, 130, false, 10'000, kWiden},
                Traffic{2000, 1, false, all, bytes}, Traffic{2000, 300, false, all, bytes}, Traffic{60'000, 1, true, all, bytes});
@@ -339,6 +339,27 @@ TEST_CASE("cells: who only sends goes on through the ring", "[shm]") {
     }
     CHECK(in_cells == phase.cells);
     CHECK_FALSE(pair.sides[phase.from].cells.any());
+  }
+}
+
+TEST_CASE("cells: who has none any more had better read, once for each time that some have come", "[shm]") {
+  Pair pair;
+  constexpr uint32_t length = 20'000, short_length = 4000;
+  auto& [cells, producer, consumer] = pair.sides[0];
+  uint64_t sent = 0, heard = 0;
+  for (uint32_t come = pair.shape.cells; come > 0; --come) {
+    for (uint32_t i = 0; i < come; ++i) REQUIRE(push(producer, sent++, length));
+    CHECK_FALSE(cells.any());
+    REQUIRE(push(producer, sent++, short_length));
+    REQUIRE_FALSE(push(producer, sent, length));
+    for (int i = 0; i < 3; ++i) REQUIRE(push(producer, sent++, length));
+    uint64_t expected = sent - come - 4;
+    while (expected < sent) REQUIRE(take(*pair.sides[1].consumer, 16, [&](const Header&, const std::byte*) { ++expected; }) > 0);
+    for (uint32_t i = 0; i + 1 < come; ++i) {
+      REQUIRE(push(pair.sides[1].producer, heard, length));
+      REQUIRE(take(*consumer, 1, [&](const Header& h, const std::byte* payload) { REQUIRE(same(h, heard, length, payload)); }) == 1);
+      ++heard;
+    }
   }
 }
 
