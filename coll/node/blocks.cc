@@ -248,16 +248,31 @@ Status Segment::gather(const pml::Buffer& in, const View& out, int root) {
   });
 }
 
-/// Each rank has two slots, a short one that says how long its block is, and a long one, which it uses if the block fits no short one.
+/// A block of a length that both ranks know by now, in as many slots as it takes.
+Status Segment::gather_from_one(const pml::Buffer& block, Length length, uint32_t root) {
+  const bool fits = length <= bytes_of(block);
+  const Status s = in_steps(length, 1, plan_.share, [&](uint64_t first, uint64_t n) {
+    const auto give = [&](std::byte* place) { put_part(place, block, first, n); };
+    const auto take = [&](uint32_t, const std::byte* place) { fits ? get_part(block, first, place, n) : void(); };
+    return collect(std::max(n, Brief::most + 1), root, give, take);
+  });
+  return s == Status::ok && !fits ? too_long(block, length, 1 - root) : s;
+}
+
+/// Each rank has two slots, a short one that says how long its block is, and a long one, which it uses if the block fits no short one. Of
+/// two ranks the block comes in several of them if need be.
 Status Segment::gather(const pml::Buffer& in, const View& out, int root, Post& post) {
   constexpr uint64_t kMost = Brief::most - sizeof(Length);
+  constexpr uint64_t kMostInSteps = 64 << 10;  // longer ones go as fast by messages
   const uint64_t number = next_share(false), bytes = bytes_of(in);
   const bool receives = rank_ == static_cast<uint32_t>(root);
   Status status = Status::ok;
+  Length left = 0;
   const auto give = [&](std::byte* place) {
-    const Length length = length_for(bytes, plan_.share);
+    const Length length = length_for(bytes, size_ == 2 ? kMostInSteps : plan_.share);
     put_length(place, length);
     if (length == kByMessage) return post.send(static_cast<uint32_t>(root), in);
+    if (length > plan_.share) return void(left = length);
     if (length > kMost) status = await_reader(number, false);
     if (status == Status::ok) put_part(length > kMost ? share(rank_, number, false).data : place + sizeof length, in, 0, length);
   };
@@ -265,6 +280,7 @@ Status Segment::gather(const pml::Buffer& in, const View& out, int root, Post& p
     const Length length = length_at(place);
     const pml::Buffer to = out.at(static_cast<int32_t>(r), 1);
     if (length == kByMessage) return post.receive(r, to);
+    if (length > plan_.share) return void(left = length);
     const Place far = share(r, number, false);
     if (const Status s = take_out(to, length > kMost ? far.data : place + sizeof length, length, r); s != Status::ok) status = s;
     if (length > kMost) give_back(far, length);
@@ -275,6 +291,7 @@ Status Segment::gather(const pml::Buffer& in, const View& out, int root, Post& p
     have_read(number, false, rank_);
   else
     read_by(number, false, static_cast<uint32_t>(root));
+  if (s == Status::ok && left > 0) return gather_from_one(receives ? out.at(1 - root, 1) : in, left, static_cast<uint32_t>(root));
   return s == Status::ok ? status : s;
 }
 

@@ -272,6 +272,7 @@ class Segment final : private pml::Company {
   struct Letter;
   Letter letter(uint32_t from, uint32_t to);
   Status alltoall_of_two(const View& in, const View& out);
+  Status gather_from_one(const pml::Buffer& block, uint32_t length, uint32_t root);
   /// Of a slot for blocks of unknown length.
   uint64_t letter_bytes() const { return plan_.chunk / size_ & ~uint64_t{63}; }
   /// What all give to one rank: `give(place)` writes it, `take(rank, place)` reads it at the root.
