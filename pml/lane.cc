@@ -121,6 +121,7 @@ struct TransferOps {
     std::lock_guard hold(lane.lock_);
     if (t.stage == Stage::done || t.stage == Stage::idle) return lane.recycle(t);
     t.orphan = true;
+    t.plain = false;
   }
   static constexpr Request::Ops table{start, cancel, nullptr, destroy};
 };

@@ -110,6 +110,7 @@ Status Lane::give_up_receive(Transfer& t, Status status) {
   cancel(t);
   if (t.stage != Stage::done) {
     t.orphan = true;
+    t.plain = false;
     resident_ = take_transfer(RequestKind::receive);
   }
   return status;

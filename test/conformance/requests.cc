@@ -1,5 +1,6 @@
 // What is asked of requests without completing them, exchanges that are started only, buffers for buffered sends of communicators and
 // sessions, and hints that receives must keep to.
+#include <fstream>
 #include <string>
 
 #include "check.h"
@@ -342,6 +343,34 @@ void freed_meanwhile(int bytes, bool hole) {
 
 }  // namespace
 
+/// What a receive that its user has freed took is there again when it has ended: among others that are alike, too, which are received
+/// several at once.
+void freed_receives() {
+  constexpr int kRounds = 8000, kFreed = 4, kEach = 8;
+  const auto pages = [] {
+    long all = 0, resident = 0;
+    std::ifstream("/proc/self/statm") >> all >> resident;
+    return resident;
+  };
+  long before = 0;
+  for (int round = 0; round < kRounds; ++round) {
+    if (round == kRounds / 4) before = pages();
+    int out[kEach], in[kEach];
+    MPI_Request receives[kEach], sends[kEach];
+    for (int i = 0; i < kEach; ++i) MPI_Irecv(&in[i], 1, MPI_INT, left(), 40, MPI_COMM_WORLD, &receives[i]);
+    for (int i = 0; i < kFreed; ++i) MPI_Request_free(&receives[i]);
+    for (int i = 0; i < kEach; ++i) MPI_Isend(&(out[i] = round + i), 1, MPI_INT, right(), 40, MPI_COMM_WORLD, &sends[i]);
+    MPI_Waitall(kEach - kFreed, receives + kFreed, MPI_STATUSES_IGNORE);
+    MPI_Waitall(kEach, sends, MPI_STATUSES_IGNORE);
+    bool right_ones = true;
+    for (int i = 0; i < kEach; ++i) right_ones &= in[i] == round + i;
+    if (!right_ones) CHECK(right_ones);
+  }
+  constexpr long kLeast = 100;  // bytes of a receive
+  const long grown = (pages() - before) * 4096;
+  CHECK(grown < kRounds / 4 * 3 * kFreed * kLeast / 2);
+}
+
 int main(int argc, char** argv) {
   check::begin(argc, argv);
   for (int n : {0, 1, 1000, 50000}) started_exchanges(n);
@@ -353,5 +382,6 @@ int main(int argc, char** argv) {
   assertions();
   exact_length();
   overtaking();
+  freed_receives();
   return check::end("requests");
 }
