@@ -11,7 +11,7 @@ namespace weft::api::quick {
 [[gnu::always_inline]] inline bool usual(const void* address, MPI_Count count, const type::Datatype* type, int tag,
                                          const comm::Communicator* comm) {
   return state.active && !state.watched.load(std::memory_order_relaxed) && comm && type && type->contiguous && good_tag(tag) &&
-         static_cast<uint64_t>(count) < kMostElements && !suspicious(address);
+         static_cast<uint64_t>(count) <= kMostElements && !suspicious(address);
 }
 
 [[gnu::always_inline]] inline bool Send(const void* address, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm handle) {

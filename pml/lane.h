@@ -696,6 +696,7 @@ class Lane final : private btl::Sink {
     renew(t);
     give_back(t);
   }
+  /// Free transfers are as new ones, or plain and have ended well: the next plain receive takes either as it is.
   [[gnu::always_inline]] void give_back(Transfer& t) {
     t.kind = Kind::freed;
     t.peer = nullptr;

@@ -160,7 +160,7 @@ class Producer {
         bulk_limit_(shape_.bulk_bytes) {}
 
   /// `write(std::byte* to, uint32_t from, uint32_t n)` puts n bytes of the payload there, those from `from` on; each once, in order.
-  /// False: no room, nothing was written.
+  /// False: no room, or this process had better read first (Cells::awaited()); nothing was written.
   /// `alone`: no other message is likely to follow at once, so that the payload had better grow; others are copied out while the next come
   /// in. `streams`: others follow, whose lines are claimed ahead; to who waits for an answer that would only be in the way (of 64 B between
   /// far CPUs 0.38 instead of 0.30 us).

@@ -34,7 +34,7 @@ using namespace shm;
 
 config::Bytes ring_variable("shm", "ring", "0",
                             "Memory for messages from one process of a node to another; 0: by the number of ranks on the node, "
-                            "a CPU's L2 cache for up to four, less than that for eight, 32K from 32 on.");
+                            "a CPU's L2 cache and two thirds of it for up to four, less than a cache for eight, 32K from 32 on.");
 config::Bytes get_from_variable(
     "shm", "get_from", "0",
     "Bytes from which a message between two processes of a node is copied once, by the kernel, instead of twice, by both of them; 0: 64M. "

@@ -12,6 +12,8 @@ namespace weft::coll::node {
 namespace {
 
 uint64_t bytes_of(const pml::Buffer& b) { return b.count * b.type->size; }
+/// Bytes of the next part of so many, `most` at a time.
+uint64_t next_part(uint64_t all, uint64_t done, uint64_t most) { return std::min(most, all - std::min(done, all)); }
 type::Cursor cursor_of(const pml::Buffer& b) { return {b.address, b.count, *b.type}; }
 
 /// What stands in front of a block whose length only its sender and its receiver know.
@@ -104,7 +106,7 @@ Status Segment::allgather(const pml::Buffer& in, const View& out) {
   const auto direct = [&](uint64_t n) { return mine.contiguous() && n > Brief::most; };  // past the own slot
   const uint64_t most = std::min(longest, pairs ? plan_.chunk / size_ : plan_.chunk);
   for (uint64_t done = 0; done < longest; done += most) {
-    const auto length = [&](const pml::Buffer& b) { return std::min(most, bytes_of(b) - std::min(done, bytes_of(b))); };
+    const auto length = [&](const pml::Buffer& b) { return next_part(bytes_of(b), done, most); };
     const auto give = [&](std::byte*) {
       const uint64_t n = length(block(rank_));
       for (uint32_t r = 0; n > 0 && r < (pairs ? size_ : 1); ++r) {
@@ -159,14 +161,14 @@ Status Segment::alltoall_of_two(const View& in, const View& out) {
   const auto give = [&](std::byte*) {
     const Letter there = letter(rank_, 1 - rank_);
     if (done == 0) std::memcpy(there.length, &given, sizeof given);
-    const uint64_t n = std::min(most, given - std::min(done, given));
+    const uint64_t n = next_part(given, done, most);
     if (n > 0) put_part(there.place(n), from, done, n);
   };
   const auto take = [&](uint32_t r, const std::byte*) {
     if (r == rank_) return done == 0 ? copy_data(in.at(me, 1), out.at(me, 1)) : void();
     const Letter here = letter(r, rank_);
     if (done == 0) std::memcpy(&coming, here.length, sizeof coming);
-    const uint64_t n = std::min(most, coming - std::min(done, coming));
+    const uint64_t n = next_part(coming, done, most);
     if (n > 0 && coming <= bytes_of(to)) get_part(to, done, here.place(n), n);
   };
   do {
