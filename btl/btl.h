@@ -169,6 +169,8 @@ class Endpoint {
   virtual size_t receive_several(const Header& /*first*/, std::span<Place>) { return 0; }
   /// What receive_next() would take, or more of it is yet to come; it stays.
   virtual bool peek_next(Next&, int /*looks*/) { return false; }
+  /// Has the peer, which shares CPUs with others, left its own to them, as it waits? Nothing if that cannot be seen.
+  virtual std::optional<bool> rests() const { return std::nullopt; }
   /// The number of this way among those of its kind between the two processes; the same on both sides.
   virtual uint8_t rail() const { return 0; }
 
@@ -228,6 +230,9 @@ class Transport {
   /// Where ranks share CPUs: a thread of this process lends CPU `cpu` at `now_ns`, which peers of the node may be told. True if whoever has
   /// sent the latest message has done the same on that CPU lately, and counts on this process to leave it.
   virtual bool lends(uint32_t /*cpu*/, uint64_t /*now_ns*/) { return false; }
+
+  /// This process is about to leave its CPU to others for a moment, or has it again: what Endpoint::rests() tells its peers.
+  virtual void rests(bool) {}
 
   /// Adds what it has counted.
   virtual void report(obs::Tally&) const {}

@@ -658,6 +658,10 @@ class Lane final : private btl::Sink {
   int look_around();
   uint64_t awake_for(bool silent) const;
   int spins_for(bool silent);
+  enum class Awaited : uint8_t { unseen, at_work, resting };  // one of several at least
+  Awaited awaited() const;
+  int spins_by_awaited(int idle, int spins);
+  void yield(uint64_t now, Company* silent);
   Status wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, Company* silent);
   bool sleep(uint64_t limit_ns, bool (*done)(void*), void* argument);
   bool arm_all();
@@ -780,7 +784,9 @@ class Lane final : private btl::Sink {
   bool any_failed_ = false;
   bool crowded_ = false;
   Rover rover_;
-  Patience patience_{2, 300, 2};        // rounds of waits on a crowded node
+  static constexpr int kMostLooks = 300;
+  Patience patience_{2, kMostLooks, 2};  // rounds of waits on a crowded node
+  Glances glances_;
   std::atomic<bool> gathering_{false};  // there are wires that can hold messages back; read without the lock
   bool closed_ = false;
 };

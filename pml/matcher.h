@@ -72,6 +72,9 @@ class Matcher {
   void each_posted(Visit&& visit);
   template <class Visit>
   void each_unexpected(Visit&& visit);
+  /// Is there a posted receive that `test` is true of? Of those that are alike it is asked about one.
+  template <class Test>
+  bool any_posted(Test&& test) const;
 
   /// Is there nothing at all?
   bool idle() const { return !posted_ && !unexpected_ && alike_.empty(); }
@@ -137,6 +140,17 @@ void Matcher::each_posted(Visit&& visit) {
   walk(alike_.front());
   for (auto* table : {&exact_, &wild_})
     for (auto& chain : *table) walk(chain.head);
+}
+
+template <class Test>
+bool Matcher::any_posted(Test&& test) const {
+  if (!alike_.empty()) return test(*alike_.front());
+  uint64_t left = posted_;
+  for (auto* table : {&exact_, &wild_})
+    for (auto chain = table->begin(); left && chain != table->end(); ++chain)
+      for (const Transfer* r = chain->head; r; r = r->next, --left)
+        if (test(*r)) return true;
+  return false;
 }
 
 template <class Visit>

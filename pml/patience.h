@@ -29,4 +29,16 @@ class Patience {
   unsigned waits_ = 0;
 };
 
+/// When a wait looks what those do that it waits for, where that can be seen: whether they have left their CPU to others or are at work.
+/// That takes as long as a look or two, and delays what comes meanwhile: so sooner if they had left it the last time.
+class Glances {
+ public:
+  static constexpr int kEvery = 8;  ///< looks
+  bool due(int idle) const { return idle % kEvery == (rested_ ? 1 : kEvery / 2); }
+  void saw(bool rests) { rested_ = rests; }
+
+ private:
+  bool rested_ = false;
+};
+
 }  // namespace weft::pml

@@ -207,6 +207,26 @@ uint64_t Lane::awake_for(bool silent) const {
 /// Rounds before an idle wait yields. Whoever waits silently has looked at what it waits for often enough.
 int Lane::spins_for(bool silent) { return !crowded_ ? kSpinRounds : silent ? 0 : patience_.looks(); }
 
+/// What those do that posted receives wait for, as far as it can be seen.
+Lane::Awaited Lane::awaited() const {
+  Awaited all = Awaited::unseen;
+  const bool rests = matcher_.any_posted([&](const Transfer& receive) {
+    const Peer* const from = receive.team->known_peer(receive.source);
+    const auto seen = from && from->endpoint ? from->endpoint->rests() : std::nullopt;
+    if (seen) all = Awaited::at_work;
+    return seen == true;
+  });
+  return rests ? Awaited::resting : all;
+}
+
+/// After so many rounds of a wait in vain, of `spins` before it yields: how many these are, by what those do just now that it waits for.
+int Lane::spins_by_awaited(int idle, int spins) {
+  const Awaited now = awaited();
+  glances_.saw(now == Awaited::resting);
+  if (now == Awaited::resting) return idle - 1;
+  return now == Awaited::at_work ? std::clamp(idle + Glances::kEvery, spins, std::max(spins, kMostLooks)) : spins;
+}
+
 namespace {
 
 /// Has a wait that has been idle for so many rounds spun for long enough? `since` is this function's: when it was asked first.
@@ -232,6 +252,16 @@ struct Lane::Correspondents final : Company {
   bool leaves = false;
 };
 
+/// Leaves the CPU to others, who can see that.
+void Lane::yield(uint64_t now, Company* silent) {
+  if (!crowded_ || lock_.enabled()) return static_cast<void>(sched_yield());
+  for (Wire* wire : busy_wires_) wire->transport->rests(true);
+  sched_yield();
+  for (Wire* wire : busy_wires_) wire->transport->rests(false);
+  Correspondents wires{*this};
+  rover_.yielded(now, silent ? *silent : wires);
+}
+
 Status Lane::wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, Company* silent) {
   const uint64_t start = limit_ns == kForever ? 0 : now_ns();
   uint64_t awake_ns = 0;
@@ -256,6 +286,8 @@ Status Lane::wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, C
         idle = 0;
       } else if (++idle == spins + 1 && !unwoken) {
         patience_.failed();
+      } else if (crowded_ && !unwoken && idle <= spins && glances_.due(idle)) {
+        spins = spins_by_awaited(idle, spins);
       }
       others = others_due();
     }
@@ -273,8 +305,7 @@ Status Lane::wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, C
     if (idle == spins + 1) idle_since = now;
     if (!waiting_since) waiting_since = now;
     if (now - idle_since < awake_ns) {
-      sched_yield();
-      if (Correspondents wires{*this}; crowded_ && !lock_.enabled()) rover_.yielded(now, silent ? *silent : wires);
+      yield(now, silent);
       continue;
     }
     uint64_t longest = unwoken ? std::clamp((now - waiting_since) / kNapOfWait, kNap_ns, kShortSleep_ns) : kSleep_ns;

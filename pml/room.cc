@@ -58,10 +58,9 @@ void Lane::on_credit(Peer& from, const btl::Header& h) {
 void Lane::on_held_up(Peer& from) {
   if (from.failed) return;
   if (std::ranges::find(hungry_, &from) == hungry_.end()) hungry_.push_back(&from);
-  bool awaited = false;
-  matcher_.each_posted([&](const Transfer& t) {
+  const bool awaited = matcher_.any_posted([&](const Transfer& t) {
     const auto team = teams_.find(without_traffic(t.match_context));
-    awaited |= team == teams_.end() || team->second->may_come_from(t.source, process_of(from.id));
+    return team == teams_.end() || team->second->may_come_from(t.source, process_of(from.id));
   });
   if (awaited) relieve(from);
 }

@@ -52,6 +52,7 @@ struct SegmentHead {
   uint32_t asymmetric;                                 ///< the owner runs membarrier before it sleeps: registered senders need no fence
   Cookie cookie;                                       ///< tells this segment from any other that the same numbers may lead to
   alignas(2 * kLine) std::atomic<uint32_t> sleeping;   ///< 1: ring the bell after sending
+  alignas(2 * kLine) std::atomic<uint32_t> rest;       ///< 1: the owner is at work, 2: it has left its CPU to others; 0: it does not tell
   alignas(2 * kLine) std::atomic<uint32_t> announced;  ///< rings complete: the owner looks at the directory when this changes
   std::atomic<uint32_t> claimed;                       ///< rings given out
   std::atomic<uint32_t> users;                         ///< mappings shared by ranks that are threads of one process

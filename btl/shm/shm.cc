@@ -154,6 +154,7 @@ class ShmEndpoint final : public Endpoint {
   }
   bool receive_next(Next& next, void* to, int looks) override;
   bool peek_next(Next& next, int looks) override;
+  std::optional<bool> rests() const override;
   size_t receive_several(const Header& first, std::span<Place>) override;
   bool can_get() const override { return direct_; }
   bool can_put() const override { return direct_; }
@@ -264,6 +265,7 @@ class ShmTransport final : public Transport {
   bool arm() override;
   void disarm() override;
   bool lends(uint32_t cpu, uint64_t now_ns) override;
+  void rests(bool yes) override { head_->rest.store(yes ? 2 : 1, std::memory_order_relaxed); }
 
   const Address& self() const { return self_; }
   void defer(copy::Transfer&& transfer) { transfers_.push_back(std::move(transfer)); }
@@ -331,6 +333,12 @@ bool ShmEndpoint::alone(const Header& h) { return h.length >= kPage && std::exch
 bool ShmEndpoint::waits_on(uint32_t cpu, uint64_t now) const {
   const Address& self = transport_.self();
   return std::tie(self.job, self.rank) > std::tie(peer_.job, peer_.rank) && segment_.head().lent.lately(now) == cpu;
+}
+
+std::optional<bool> ShmEndpoint::rests() const {
+  if (sleeping_->load(std::memory_order_relaxed)) return true;
+  const uint32_t told = segment_.head().rest.load(std::memory_order_relaxed);
+  return told ? std::optional(told == 2) : std::nullopt;
 }
 
 Status ShmEndpoint::start(copy::Transfer&& transfer) {

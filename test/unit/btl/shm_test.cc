@@ -298,6 +298,21 @@ TEST_CASE("shm: of two that lend the same CPU the one that is to leave hears of 
   CHECK_FALSE(node.shm[1]->lends(0, now));
 }
 
+TEST_CASE("shm: peers see who has left its CPU to others, or sleeps", "[shm]") {
+  Node node(3);
+  const Endpoint *to_0 = node.connect(1, 0), *to_2 = node.connect(1, 2);
+  CHECK_FALSE(to_0->rests().has_value());
+  node.shm[0]->rests(true);
+  CHECK(to_0->rests() == true);
+  CHECK_FALSE(to_2->rests().has_value());
+  node.shm[0]->rests(false);
+  CHECK(to_0->rests() == false);
+  REQUIRE(node.shm[0]->arm());
+  CHECK(to_0->rests() == true);
+  node.shm[0]->disarm();
+  CHECK(to_0->rests() == false);
+}
+
 TEST_CASE("shm: no wake-up is lost", "[shm]") {
   const uint32_t seed = std::random_device{}();
   INFO("seed " << seed);

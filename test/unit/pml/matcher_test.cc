@@ -148,3 +148,24 @@ TEST_CASE("the matcher reports what stands in it") {
   CHECK(text.find("source 1 tag 5") != std::string::npos);
   CHECK(text.find("source 2 tag 6, 100 bytes") != std::string::npos);
 }
+
+TEST_CASE("the matcher is asked for a posted receive of some kind") {
+  Bench bench;
+  const auto from = [&](int32_t source) { return bench.matcher.any_posted([&](const Transfer& t) { return t.source == source; }); };
+  CHECK_FALSE(from(1));
+  bench.post({2, 1, 5}, 0);
+  bench.post({2, 1, 5}, 1);  // alike
+  CHECK(from(1));
+  CHECK_FALSE(from(2));
+  for (int32_t source : {2, 3, int32_t{any_source}}) bench.post({2, source, any_tag}, 2 + source);
+  bench.post({2, 4, 5}, 9);
+  for (int32_t source : {1, 2, 3, 4, int32_t{any_source}}) CHECK(from(source));
+  CHECK_FALSE(from(5));
+  size_t asked = 0;
+  CHECK_FALSE(bench.matcher.any_posted([&](const Transfer&) { return ++asked > 6; }));
+  CHECK(asked == 6);
+  bench.arrive({2, 1, 5}, 100);
+  CHECK(from(1));
+  bench.arrive({2, 1, 5}, 101);
+  CHECK_FALSE(from(1));
+}

@@ -54,6 +54,22 @@ TEST_CASE("patience: as many looks as have helped lately, and now and then as ma
   CHECK(hasty.looks() == 1);
 }
 
+TEST_CASE("glances: sooner where those waited for were seen to have left their CPU", "[sleep]") {
+  pml::Glances glances;
+  const auto first = [&] {
+    int idle = 1;
+    while (!glances.due(idle)) ++idle;
+    return idle;
+  };
+  const int usual = first();
+  CHECK(usual > 1);
+  CHECK(glances.due(usual + pml::Glances::kEvery));
+  glances.saw(true);
+  CHECK(first() == 1);
+  glances.saw(false);
+  CHECK(first() == usual);
+}
+
 // A matched probe takes its message when it says that there is one.
 TEST_CASE("who waits is not asked again after saying that the wait is over") {
   const Sleepy sleepy;
