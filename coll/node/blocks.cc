@@ -308,41 +308,82 @@ Status Segment::scatter(const View& in, const pml::Buffer& out, int root) {
       if (r != rank_) put_part(place + place_for(r, rank_) * n, in.at(static_cast<int32_t>(r), 1), first, n);
   };
   if (sends) copy_data(in.at(root, 1), out);
-  return in_steps(block, 1, is_brief(block * others) ? Brief::most : plan_.piece / others, [&](uint64_t first, uint64_t n) {
+  return in_steps(block, 1, is_brief(block * others) ? Brief::most : part_, [&](uint64_t first, uint64_t n) {
     const auto piece = [&](std::byte* place) { move(place, first, n); };
     return is_brief(n * others) ? bcast_piece<true>(n * others, sends, piece) : bcast_piece<false>(n * others, sends, piece);
   });
 }
 
-Status Segment::scatter(const View& in, const pml::Buffer& out, int root, Post& post) {
-  const bool sends = rank_ == static_cast<uint32_t>(root);
-  const uint64_t slot = Brief::most / (size_ - 1) & ~uint64_t{3}, most = slot - sizeof(Length);
-  Status taken = Status::ok;
-  const auto send = [&](std::byte* place) {
+/// What the root has for all others: in front how long each block is, in the order of ranks. They follow if there is room; else they lie in
+/// a longer piece, but for those that come by messages.
+struct Segment::Contents {
+  std::byte* table;
+  uint32_t count;
+
+  std::byte* entry(uint64_t i) const { return table + i * sizeof(Length); }
+  std::byte* blocks() const { return entry(count); }
+  uint64_t room() const { return Brief::most - count * sizeof(Length); }
+  Length length(uint64_t i) const { return length_at(entry(i)); }
+  /// Bytes of blocks from one to another, but for those that come by messages.
+  uint64_t bytes(uint64_t from, uint64_t end) const {
+    uint64_t sum = 0;
+    for (; from < end; ++from) sum += length(from) == kByMessage ? 0 : length(from);
+    return sum;
+  }
+};
+
+Status Segment::send_contents(const Contents& to, const View& in, Post& post) {
+  uint64_t all = 0;
+  for (uint32_t r = 0; r < size_; ++r) {
+    if (r == rank_) continue;
+    const pml::Buffer block = in.at(static_cast<int32_t>(r), 1);
+    const Length length = length_for(bytes_of(block), part_);
+    put_length(to.entry(place_for(r, rank_)), length);
+    if (length == kByMessage) {
+      post.send(r, block);
+    } else {
+      if (all + length <= to.room()) put_part(to.blocks() + all, block, 0, length);
+      all += length;
+    }
+  }
+  if (all <= to.room()) return Status::ok;
+  return piece_beside(true, [&](std::byte* place) {
     for (uint32_t r = 0; r < size_; ++r) {
       if (r == rank_) continue;
-      const pml::Buffer from = in.at(static_cast<int32_t>(r), 1);
-      const Length length = length_for(bytes_of(from), most);
-      std::byte* const to = place + place_for(r, rank_) * slot;
-      put_length(to, length);
-      if (length == kByMessage)
-        post.send(r, from);
-      else
-        put_part(to + sizeof length, from, 0, length);
+      const pml::Buffer block = in.at(static_cast<int32_t>(r), 1);
+      const uint64_t bytes = bytes_of(block);
+      if (bytes > part_) continue;
+      put_part(place, block, 0, bytes);
+      place += bytes;
     }
+  });
+}
+
+Status Segment::take_contents(const Contents& from, const pml::Buffer& out, uint32_t root, Post& post) {
+  const uint64_t own = place_for(rank_, root), before = from.bytes(0, own), all = before + from.bytes(own, from.count);
+  const Length length = from.length(own);
+  Status taken = Status::ok;
+  const auto take = [&](const std::byte* blocks) {
+    if (length != kByMessage) taken = take_out(out, blocks + before, length, root);
   };
-  const auto receive = [&](std::byte* place) {
-    const std::byte* const from = place + place_for(rank_, static_cast<uint32_t>(root)) * slot;
-    const Length length = length_at(from);
-    if (length == kByMessage)
-      post.receive(static_cast<uint32_t>(root), out);
-    else
-      taken = take_out(out, from + sizeof length, length, static_cast<uint32_t>(root));
-  };
+  if (length == kByMessage) post.receive(root, out);
+  if (all <= from.room())
+    take(from.blocks());
+  else if (const Status s = piece_beside(false, take); s != Status::ok)
+    return s;
+  return taken;
+}
+
+/// Blocks that would take more than their part of a piece come by messages.
+Status Segment::scatter(const View& in, const pml::Buffer& out, int root, Post& post) {
+  const bool sends = rank_ == static_cast<uint32_t>(root);
+  Status moved = Status::ok;
   if (sends) copy_data(in.at(root, 1), out);
-  const uint64_t used = size_ > 2 ? Brief::most : std::min(bytes_of(sends ? in.at(1 - root, 1) : out), most) + sizeof(Length);
-  const Status s = bcast_piece<true>(used, sends, [&](std::byte* place) { sends ? send(place) : receive(place); });
-  return s == Status::ok ? taken : s;
+  const Status s = bcast_piece<true>(Brief::most, sends, [&](std::byte* place) {
+    const Contents contents{place, size_ - 1};
+    moved = sends ? send_contents(contents, in, post) : take_contents(contents, out, static_cast<uint32_t>(root), post);
+  });
+  return s == Status::ok ? moved : s;
 }
 
 }  // namespace weft::coll::node

@@ -80,6 +80,18 @@ inline Status Segment::bcast_piece(uint64_t bytes, bool sends, Move move) {
   return Status::ok;
 }
 
+/// A long piece that its readers have heard of before they come, from a brief one that is shown when this one has been written.
+template <class Move>
+inline Status Segment::piece_beside(bool sends, Move move) {
+  const uint64_t slots = piece_slots(false), n = ++broadcasts_[false].number;
+  if (sends && n > slots) {
+    if (const Status s = await_readers(n - slots, false); s != Status::ok) return s;
+  }
+  move(piece(n, false).data);
+  if ((n & (slots / 2 - 1)) == 0) desk(rank_).consumed[false].sequence.store(n, std::memory_order_release);
+  return Status::ok;
+}
+
 /// Lets the rank write what it gives, and look at what each has given, `bytes` of them. Slots are those of
 /// allreduce, and so are rounds, after each of which all ranks have come to it.
 template <class Give, class Take>

@@ -49,6 +49,7 @@ Segment::Segment(pml::Team& team, std::byte* memory, bool roomy, const Plan& pla
       memory_(memory),
       roomy_(roomy),
       plan_(plan),
+      part_(plan.piece / (size_ - 1)),
       stride_(plan.areas()),
       groups_(groups.empty() ? std::nullopt : std::optional<Hosts>(groups)),
       boards_{Board(lane_, memory + plan.heads(size_, 0), rank_, size_, plan.boards()[0]),

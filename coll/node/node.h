@@ -268,6 +268,9 @@ class Segment final : private pml::Company {
   Status exchange_brief(const std::byte* in, std::byte* out, uint64_t block, bool to_each);
   Status gather_brief(const std::byte* in, std::byte* out, uint64_t block, uint32_t root);
   Status scatter_brief(const std::byte* in, std::byte* out, uint64_t block, uint32_t root);
+  struct Contents;
+  Status send_contents(const Contents&, const View& in, Post&);
+  Status take_contents(const Contents&, const pml::Buffer& out, uint32_t root, Post&);
   Status exchange_blocks(type::Cursor mine, const pml::Buffer& out, uint64_t block);
   struct Letter;
   Letter letter(uint32_t from, uint32_t to);
@@ -290,6 +293,8 @@ class Segment final : private pml::Company {
   Status allreduce_shared_out(const std::byte* in, std::byte* out, const Work&);
   template <bool kBrief, class Move>
   Status bcast_piece(uint64_t bytes, bool sends, Move move);
+  template <class Move>
+  Status piece_beside(bool sends, Move move);
   Status await_readers(uint64_t piece, bool brief);
   Status await_reader(uint64_t n, bool brief);
   uint64_t next_share(bool brief);
@@ -307,6 +312,7 @@ class Segment final : private pml::Company {
   std::byte* const memory_;
   const bool roomy_;
   const Plan plan_;
+  const uint64_t part_;                // bytes of a piece for each rank but one
   const uint64_t stride_;              // from one rank's slots to the next
   const std::optional<Hosts> groups_;  // of ranks that meet among themselves first
   Desk* desks_;

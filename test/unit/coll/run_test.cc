@@ -675,6 +675,47 @@ TEST_CASE("blocks whose lengths only two ranks know, where these do not agree") 
   force("");
 }
 
+/// Scatters blocks of lengths that only the root and their ranks know, each round from another root; what is wrong about it.
+std::string scatter_by_turns(RankWorld& w, int size, std::span<const int64_t> lengths) {
+  for (int round = 0; round < 90; ++round) {
+    const int root = round % size;
+    const auto block = [&](int r) { return lengths[static_cast<size_t>(round / 3 + r * r + root) % lengths.size()]; };
+    const auto byte_of = [&](int r, int64_t at) { return static_cast<char>(round + 7 * r + 3 * at); };
+    std::vector<int64_t> counts, places;
+    std::vector<char> from;
+    for (int r = 0; r < size; ++r) {
+      counts.push_back(block(r));
+      places.push_back(static_cast<int64_t>(from.size()));
+      for (int64_t b = 0; b < block(r); ++b) from.push_back(byte_of(r, b));
+    }
+    std::vector<char> to(static_cast<size_t>(block(w.rank)));
+    Call c;
+    c.what = Collective::scatterv;
+    c.in = from.data();
+    c.out = to.data();
+    c.in_type = c.out_type = &type::of(type::Basic::byte);
+    c.out_count = to.size();
+    c.root = root;
+    if (w.rank == root) c.in_counts = Counts(counts.data()), c.in_displs = Counts(places.data());
+    if (run(w.state, c)) return std::string(last_failure());
+    for (size_t b = 0; b < to.size(); ++b)
+      if (to[b] != byte_of(w.rank, static_cast<int64_t>(b)))
+        return "round " + std::to_string(round) + ", byte " + std::to_string(b) + " is wrong";
+  }
+  return {};
+}
+
+TEST_CASE("scattered blocks stand behind their lengths, in a longer piece, or come by messages") {
+  force(all_by_kernels());
+  constexpr int64_t few[] = {0, 3, 60, 60, 0, 61}, more[] = {600, 0, 3, 5000}, most[] = {100'000, 5, 0, 900, 70'000, 300};
+  for (const int size : {2, 4, 9})
+    for (const std::span<const int64_t> lengths : {std::span<const int64_t>(few), {more}, {most}}) {
+      INFO(size << " ranks, the first of " << lengths[0] << " bytes");
+      CHECK(on_ranks(static_cast<uint32_t>(size), [&](RankWorld& w) { return scatter_by_turns(w, size, lengths); }) == "");
+    }
+  force("");
+}
+
 TEST_CASE("blocks that types say the addresses of") {
   force(all_by_kernels());
   const std::string wrong = on_ranks(3, [](RankWorld& w) -> std::string {
