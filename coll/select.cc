@@ -158,8 +158,7 @@ bool node_kernel_pays(const Agreed& a, bool roomy) {
     case Pattern::alltoall: return meet_at_will || (a.size <= 64 && (meet_once || (meet_rather && bytes <= 512 * kKiB)));
     // Longer ones go as fast by messages, which need not be cut.
     case Pattern::gather: return a.size <= 64 && bytes <= 64 * kKiB;
-    // On crowded nodes a rank's messages have more room to run ahead of it than pieces that all ranks have to take.
-    case Pattern::scatter: return a.size <= 64 && (roomy ? bytes <= 16 * kKiB : a.uneven || (bytes >= 8 * kKiB && bytes <= 64 * kKiB));
+    case Pattern::scatter: return a.size <= 64 && bytes <= (roomy ? 16 : 64) * kKiB;
     // From rank to rank.
     case Pattern::scan:
     case Pattern::exscan: return meet_rather || a.size <= 8;

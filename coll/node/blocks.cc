@@ -242,7 +242,7 @@ Status Segment::gather(const pml::Buffer& in, const View& out, int root) {
   const bool receives = rank_ == static_cast<uint32_t>(root);
   if (const uint64_t block = bytes_of(in); block && is_brief(block) && in.type->contiguous && in_a_row(receives, out))
     return gather_brief(start_of(in), first_of(receives, out), block, static_cast<uint32_t>(root));
-  return in_steps(bytes_of(in), 1, plan_.share, [&](uint64_t first, uint64_t n) {
+  return in_steps(bytes_of(in), 1, plan_.large.bytes, [&](uint64_t first, uint64_t n) {
     const auto give = [&](std::byte* place) { put_part(place, in, first, n); };
     const auto take = [&](uint32_t r, const std::byte* theirs) { get_part(out.at(static_cast<int32_t>(r), 1), first, theirs, n); };
     if (rank_ == static_cast<uint32_t>(root) && first == 0) copy_data(in, out.at(root, 1));
@@ -253,7 +253,7 @@ Status Segment::gather(const pml::Buffer& in, const View& out, int root) {
 /// A block of a length that both ranks know by now, in as many slots as it takes.
 Status Segment::gather_from_one(const pml::Buffer& block, Length length, uint32_t root) {
   const bool fits = length <= bytes_of(block);
-  const Status s = in_steps(length, 1, plan_.share, [&](uint64_t first, uint64_t n) {
+  const Status s = in_steps(length, 1, plan_.large.bytes, [&](uint64_t first, uint64_t n) {
     const auto give = [&](std::byte* place) { put_part(place, block, first, n); };
     const auto take = [&](uint32_t, const std::byte* place) { fits ? get_part(block, first, place, n) : void(); };
     return collect(std::max(n, Brief::most + 1), root, give, take);
@@ -261,38 +261,60 @@ Status Segment::gather_from_one(const pml::Buffer& block, Length length, uint32_
   return s == Status::ok && !fits ? too_long(block, length, 1 - root) : s;
 }
 
-/// Each rank has two slots, a short one that says how long its block is, and a long one, which it uses if the block fits no short one. Of
-/// two ranks the block comes in several of them if need be.
+/// A longer slot of each size for the next gather, of which a rank uses the one that its block fits, or none.
+struct Segment::LongerShares {
+  explicit LongerShares(Segment& s) : segment(s) {
+    if (s.plan_.medium.shares) numbers[at(Size::medium)] = s.next_share(Size::medium);
+    numbers[at(Size::large)] = s.next_share(Size::large);
+  }
+  uint64_t number(Length length) const { return numbers[at(segment.longer(length))]; }
+  Place of(uint32_t rank, Length length) const { return segment.share(rank, number(length), segment.longer(length)); }
+  Status await_own(Length length) const { return segment.await_reader(number(length), segment.longer(length)); }
+  /// They are the root's to read.
+  void pass_on(uint32_t root) const {
+    for (const Size size : {Size::medium, Size::large}) {
+      if (!numbers[at(size)]) continue;
+      if (segment.rank_ == root)
+        segment.have_read(numbers[at(size)], size, root);
+      else
+        segment.read_by(numbers[at(size)], size, root);
+    }
+  }
+
+  Segment& segment;
+  std::array<uint64_t, kSizes> numbers = {};
+};
+
+/// Each rank has a short slot that says how long its block is, and longer ones, one of which it uses if the block fits no short one. Of two
+/// ranks the block comes in several of them if need be.
 Status Segment::gather(const pml::Buffer& in, const View& out, int root, Post& post) {
   constexpr uint64_t kMost = Brief::most - sizeof(Length);
   constexpr uint64_t kMostInSteps = 64 << 10;  // longer ones go as fast by messages
-  const uint64_t number = next_share(false), bytes = bytes_of(in);
+  const LongerShares longer_ones(*this);
+  const uint64_t bytes = bytes_of(in), most = plan_.large.bytes;
   const bool receives = rank_ == static_cast<uint32_t>(root);
   Status status = Status::ok;
   Length left = 0;
   const auto give = [&](std::byte* place) {
-    const Length length = length_for(bytes, size_ == 2 ? kMostInSteps : plan_.share);
+    const Length length = length_for(bytes, size_ == 2 ? std::max(kMostInSteps, most) : most);
     put_length(place, length);
     if (length == kByMessage) return post.send(static_cast<uint32_t>(root), in);
-    if (length > plan_.share) return void(left = length);
-    if (length > kMost) status = await_reader(number, false);
-    if (status == Status::ok) put_part(length > kMost ? share(rank_, number, false).data : place + sizeof length, in, 0, length);
+    if (length > most) return void(left = length);
+    if (length > kMost) status = longer_ones.await_own(length);
+    if (status == Status::ok) put_part(length > kMost ? longer_ones.of(rank_, length).data : place + sizeof length, in, 0, length);
   };
   const auto take = [&](uint32_t r, const std::byte* place) {
     const Length length = length_at(place);
     const pml::Buffer to = out.at(static_cast<int32_t>(r), 1);
     if (length == kByMessage) return post.receive(r, to);
-    if (length > plan_.share) return void(left = length);
-    const Place far = share(r, number, false);
-    if (const Status s = take_out(to, length > kMost ? far.data : place + sizeof length, length, r); s != Status::ok) status = s;
-    if (length > kMost) give_back(far, length);
+    if (length > most) return void(left = length);
+    const std::byte* const from = length > kMost ? longer_ones.of(r, length).data : place + sizeof length;
+    if (const Status s = take_out(to, from, length, r); s != Status::ok) status = s;
+    if (length > kMost) give_back(longer_ones.of(r, length), length);
   };
   if (receives) copy_data(in, out.at(root, 1));
   const Status s = collect(std::min(bytes, kMost) + sizeof(Length), static_cast<uint32_t>(root), give, take);
-  if (receives)
-    have_read(number, false, rank_);
-  else
-    read_by(number, false, static_cast<uint32_t>(root));
+  longer_ones.pass_on(static_cast<uint32_t>(root));
   if (s == Status::ok && left > 0) return gather_from_one(receives ? out.at(1 - root, 1) : in, left, static_cast<uint32_t>(root));
   return s == Status::ok ? status : s;
 }
@@ -308,10 +330,11 @@ Status Segment::scatter(const View& in, const pml::Buffer& out, int root) {
       if (r != rank_) put_part(place + place_for(r, rank_) * n, in.at(static_cast<int32_t>(r), 1), first, n);
   };
   if (sends) copy_data(in.at(root, 1), out);
-  return in_steps(block, 1, is_brief(block * others) ? Brief::most : part_, [&](uint64_t first, uint64_t n) {
-    const auto piece = [&](std::byte* place) { move(place, first, n); };
-    return is_brief(n * others) ? bcast_piece<true>(n * others, sends, piece) : bcast_piece<false>(n * others, sends, piece);
-  });
+  return in_steps(
+      block, 1, is_brief(block * others) ? Brief::most : plan_.large.bytes / others & ~uint64_t{63}, [&](uint64_t first, uint64_t n) {
+        const auto piece = [&](std::byte* place) { move(place, first, n); };
+        return is_brief(n * others) ? bcast_piece<true>(n * others, sends, piece) : bcast_piece<false>(n * others, sends, piece);
+      });
 }
 
 /// What the root has for all others: in front how long each block is, in the order of ranks. They follow if there is room; else they lie in
@@ -347,7 +370,7 @@ Status Segment::send_contents(const Contents& to, const View& in, Post& post) {
     }
   }
   if (all <= to.room()) return Status::ok;
-  return piece_beside(true, [&](std::byte* place) {
+  return piece_beside(all, true, [&](std::byte* place) {
     for (uint32_t r = 0; r < size_; ++r) {
       if (r == rank_) continue;
       const pml::Buffer block = in.at(static_cast<int32_t>(r), 1);
@@ -369,7 +392,7 @@ Status Segment::take_contents(const Contents& from, const pml::Buffer& out, uint
   if (length == kByMessage) post.receive(root, out);
   if (all <= from.room())
     take(from.blocks());
-  else if (const Status s = piece_beside(false, take); s != Status::ok)
+  else if (const Status s = piece_beside(all, false, take); s != Status::ok)
     return s;
   return taken;
 }

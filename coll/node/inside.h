@@ -61,34 +61,36 @@ inline void Segment::give_back(const Place& place, uint64_t bytes) {
 /// `move` writes the piece where it is to stand, at the root, and reads it elsewhere.
 template <bool kBrief, class Move>
 inline Status Segment::bcast_piece(uint64_t bytes, bool sends, Move move) {
-  const uint64_t slots = piece_slots(kBrief);
-  const uint64_t n = ++broadcasts_[kBrief].number;
-  const Place place = piece(n, kBrief);
+  const Size size = kBrief ? Size::brief : longer(bytes);
+  const uint64_t slots = piece_slots(size);
+  const uint64_t n = ++broadcasts_[at(size)].number;
+  const Place place = piece(n, size);
   if (sends) {
     if (n > slots) {
-      if (const Status s = await_readers(n - slots, kBrief); s != Status::ok) return s;
+      if (const Status s = await_readers(n - slots, size); s != Status::ok) return s;
     }
     move(place.data);
     place.sequence.store(n, std::memory_order_release);
-    if (kBrief) claim(piece(n + kClaimed, kBrief), bytes);
+    if (kBrief) claim(piece(n + kClaimed, size), bytes);
   } else {
     if (const Status s = wait_for(place.sequence, n); s != Status::ok) return s;
     move(place.data);
     if (kBrief && size_ == 2) give_back(place, bytes);
   }
-  if ((n & (slots / 2 - 1)) == 0) desk(rank_).consumed[kBrief].sequence.store(n, std::memory_order_release);
+  if ((n & (slots / 2 - 1)) == 0) desk(rank_).consumed[at(size)].sequence.store(n, std::memory_order_release);
   return Status::ok;
 }
 
-/// A long piece that its readers have heard of before they come, from a brief one that is shown when this one has been written.
+/// A longer piece that its readers have heard of before they come, from a brief one that is shown when this one has been written.
 template <class Move>
-inline Status Segment::piece_beside(bool sends, Move move) {
-  const uint64_t slots = piece_slots(false), n = ++broadcasts_[false].number;
+inline Status Segment::piece_beside(uint64_t bytes, bool sends, Move move) {
+  const Size size = longer(bytes);
+  const uint64_t slots = piece_slots(size), n = ++broadcasts_[at(size)].number;
   if (sends && n > slots) {
-    if (const Status s = await_readers(n - slots, false); s != Status::ok) return s;
+    if (const Status s = await_readers(n - slots, size); s != Status::ok) return s;
   }
-  move(piece(n, false).data);
-  if ((n & (slots / 2 - 1)) == 0) desk(rank_).consumed[false].sequence.store(n, std::memory_order_release);
+  move(piece(n, size).data);
+  if ((n & (slots / 2 - 1)) == 0) desk(rank_).consumed[at(size)].sequence.store(n, std::memory_order_release);
   return Status::ok;
 }
 
@@ -117,13 +119,13 @@ inline std::byte* Segment::between(uint32_t from, uint32_t to, uint64_t length) 
 
 /// Waits until the own slot of number n is free: until who was to read what was there says that it has. Who is ahead looks at that line
 /// only when it needs to.
-inline Status Segment::await_reader(uint64_t n, bool brief) {
-  const uint64_t slots = share_slots(brief);
+inline Status Segment::await_reader(uint64_t n, Size size) {
+  const uint64_t slots = share_slots(size);
   if (n <= slots) return Status::ok;
-  Reduces& known = reduces_[brief];
+  Reduces& known = reduces_[at(size)];
   const uint32_t reader = known.readers[n & (slots - 1)];
   if (known.reader == reader && known.collected >= n - slots) return Status::ok;
-  const auto& word = desk(reader).collected[brief].sequence;
+  const auto& word = desk(reader).collected[at(size)].sequence;
   const Status status = wait_for(word, n - slots);
   known.reader = reader;
   known.collected = word.load(std::memory_order_relaxed);
@@ -132,60 +134,60 @@ inline Status Segment::await_reader(uint64_t n, bool brief) {
 
 /// Tells of what this rank has collected before number n, some at a time, but no later than half the slots after: nobody waits for more of
 /// one that has come as far as itself, so that the rank that is furthest behind always goes on.
-inline void Segment::tell_collected(uint64_t n, bool brief) {
-  Reduces& own = reduces_[brief];
-  if (own.done == own.told || n < own.told + share_slots(brief) / 2) return;
+inline void Segment::tell_collected(uint64_t n, Size size) {
+  Reduces& own = reduces_[at(size)];
+  if (own.done == own.told || n < own.told + share_slots(size) / 2) return;
   own.told = own.done;
-  desk(rank_).collected[brief].sequence.store(own.told, std::memory_order_release);
+  desk(rank_).collected[at(size)].sequence.store(own.told, std::memory_order_release);
 }
 
 /// The number of what each rank has a slot of its own for, next.
-inline uint64_t Segment::next_share(bool brief) {
-  const uint64_t n = ++reduces_[brief].number;
-  tell_collected(n, brief);
+inline uint64_t Segment::next_share(Size size) {
+  const uint64_t n = ++reduces_[at(size)].number;
+  tell_collected(n, size);
   return n;
 }
 
 /// Whose the own slot is until that rank says that it has gone on.
-inline void Segment::read_by(uint64_t n, bool brief, uint32_t reader) { reduces_[brief].readers[n & (share_slots(brief) - 1)] = reader; }
+inline void Segment::read_by(uint64_t n, Size size, uint32_t reader) { reduces_[at(size)].readers[n & (share_slots(size) - 1)] = reader; }
 
 /// What stands in the own slot is there for one rank to read.
-inline void Segment::show(uint64_t n, bool brief, uint64_t bytes, uint32_t reader) {
-  read_by(n, brief, reader);
-  share(rank_, n, brief).sequence.store(n, std::memory_order_release);
-  if (brief) claim(share(rank_, n + kClaimed, brief), bytes);
+inline void Segment::show(uint64_t n, Size size, uint64_t bytes, uint32_t reader) {
+  read_by(n, size, reader);
+  share(rank_, n, size).sequence.store(n, std::memory_order_release);
+  if (size == Size::brief) claim(share(rank_, n + kClaimed, size), bytes);
 }
 
 /// Waits for what another rank shows to this one.
-inline Status Segment::await_share(uint32_t of, uint64_t n, bool brief, uint64_t bytes) {
-  const Place theirs = share(of, n, brief);
-  if (brief) expect(theirs, share(of, n + kAhead, brief), n, bytes);
+inline Status Segment::await_share(uint32_t of, uint64_t n, Size size, uint64_t bytes) {
+  const Place theirs = share(of, n, size);
+  if (size == Size::brief) expect(theirs, share(of, n + kAhead, size), n, bytes);
   return wait_for(theirs.sequence, n);
 }
 
 /// This rank has read what there was for it. `reader`: of its own slot, of which nothing was read if that is itself.
-inline void Segment::have_read(uint64_t n, bool brief, uint32_t reader) {
-  read_by(n, brief, reader);
-  reduces_[brief].done = n;
+inline void Segment::have_read(uint64_t n, Size size, uint32_t reader) {
+  read_by(n, size, reader);
+  reduces_[at(size)].done = n;
 }
 
 template <class Give, class Take>
 inline Status Segment::collect(uint64_t bytes, uint32_t root, Give give, Take take) {
-  const bool brief = is_brief(bytes);
-  const uint64_t n = next_share(brief);
+  const Size size = size_for(bytes);
+  const uint64_t n = next_share(size);
   if (rank_ != root) {
-    if (const Status s = await_reader(n, brief); s != Status::ok) return s;
-    give(share(rank_, n, brief).data);
-    show(n, brief, bytes, root);
+    if (const Status s = await_reader(n, size); s != Status::ok) return s;
+    give(share(rank_, n, size).data);
+    show(n, size, bytes, root);
     return Status::ok;
   }
   for (uint32_t r = 0; r < size_; ++r) {
     if (r == rank_) continue;
-    if (const Status s = await_share(r, n, brief, bytes); s != Status::ok) return s;
-    take(r, share(r, n, brief).data);
-    give_back(share(r, n, brief), bytes);
+    if (const Status s = await_share(r, n, size, bytes); s != Status::ok) return s;
+    take(r, share(r, n, size).data);
+    give_back(share(r, n, size), bytes);
   }
-  have_read(n, brief, rank_);
+  have_read(n, size, rank_);
   return Status::ok;
 }
 

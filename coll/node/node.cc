@@ -16,20 +16,22 @@ constexpr size_t page_up(size_t n) { return (n + 4095) & ~size_t{4095}; }
 
 }  // namespace
 
-Segment::Plan::Plan(uint32_t ranks, bool crowded, bool in_groups)
-    : grouped(in_groups),
-      chunk(!crowded ? ranks <= kFlat ? kChunkOfFew : kChunk
-                     : std::clamp(std::bit_floor((uint64_t{4} << 20) / ranks), kChunkOfFew, 4 * kChunkOfFew)),
-      share(crowded ? 64 << 10 : 16 << 10),
-      piece(crowded ? 64 << 10 : 16 << 10),
-      pieces(crowded                           ? kCrowdedPieces
-             : ranks > kFlat || !touching_pays ? kLongs
-                                               : kMostLongs / std::bit_ceil(ranks) * 2),
-      shares(crowded ? std::clamp(2 * kCrowdedPieces / std::bit_ceil(ranks), kLongs, kCrowdedPieces) : pieces),
-      briefs(crowded ? kMostBriefs : kBriefs) {}
+Segment::Plan::Plan(uint32_t ranks, bool crowded, bool in_groups) : grouped(in_groups), briefs(crowded ? kMostBriefs : kBriefs) {
+  constexpr uint64_t kMedium = 16 << 10, kLarge = 64 << 10;
+  if (crowded) {
+    const auto shared_out = [&](uint64_t pieces) { return std::clamp(2 * pieces / std::bit_ceil(ranks), pieces / 4, pieces); };
+    chunk = std::clamp(std::bit_floor((uint64_t{4} << 20) / ranks), kChunkOfFew, 4 * kChunkOfFew);
+    medium = {kMedium, kCrowdedMediums, shared_out(kCrowdedMediums)};
+    large = {kLarge, kCrowdedPieces, shared_out(kCrowdedPieces)};
+  } else {
+    const uint64_t slots = ranks > kFlat || !touching_pays ? kLongs : kMostLongs / std::bit_ceil(ranks) * 2;
+    chunk = ranks <= kFlat ? kChunkOfFew : kChunk;
+    large = {kMedium, slots, slots};
+  }
+}
 
 size_t Segment::Plan::front(uint32_t ranks) const {
-  return sizeof(Header) + ranks * sizeof(Desk) + (pieces + ranks * shares) * sizeof(Line) + (1 + ranks) * briefs * sizeof(Brief);
+  return sizeof(Header) + ranks * sizeof(Desk) + (pieces() + ranks * shares()) * sizeof(Line) + (1 + ranks) * briefs * sizeof(Brief);
 }
 
 size_t Segment::Plan::heads(uint32_t ranks, size_t boards_before) const {
@@ -40,7 +42,7 @@ size_t Segment::Plan::heads(uint32_t ranks, size_t boards_before) const {
 
 size_t Segment::Plan::slots(uint32_t ranks) const { return page_up(heads(ranks)); }
 
-size_t Segment::Plan::bytes(uint32_t ranks) const { return slots(ranks) + pieces * piece + ranks * areas() + 2 * chunk; }
+size_t Segment::Plan::bytes(uint32_t ranks) const { return slots(ranks) + piece_bytes() + ranks * areas() + 2 * chunk; }
 
 Segment::Segment(pml::Team& team, std::byte* memory, bool roomy, const Plan& plan, std::span<const int32_t> groups)
     : lane_(team.lane()),
@@ -49,7 +51,7 @@ Segment::Segment(pml::Team& team, std::byte* memory, bool roomy, const Plan& pla
       memory_(memory),
       roomy_(roomy),
       plan_(plan),
-      part_(plan.piece / (size_ - 1)),
+      part_(plan.large.bytes / (size_ - 1)),
       stride_(plan.areas()),
       groups_(groups.empty() ? std::nullopt : std::optional<Hosts>(groups)),
       boards_{Board(lane_, memory + plan.heads(size_, 0), rank_, size_, plan.boards()[0]),
@@ -58,10 +60,10 @@ Segment::Segment(pml::Team& team, std::byte* memory, bool roomy, const Plan& pla
       patience_(crowded(team.lane().boot().job()) ? 4 : kLooks, kLooks) {
   desks_ = reinterpret_cast<Desk*>(memory + sizeof(Header));
   pieces_ = reinterpret_cast<Line*>(desks_ + size_);
-  shares_ = pieces_ + plan_.pieces;
-  briefs_ = reinterpret_cast<Brief*>(shares_ + size_ * plan_.shares);
+  shares_ = pieces_ + plan_.pieces();
+  briefs_ = reinterpret_cast<Brief*>(shares_ + size_ * plan_.shares());
   piece_areas_ = memory + plan_.slots(size_);
-  areas_ = piece_areas_ + plan_.pieces * plan_.piece;
+  areas_ = piece_areas_ + plan_.piece_bytes();
 }
 
 /// Ranks that meet on one CPU more than on another one make all of them wait for more switches.
@@ -110,13 +112,13 @@ Status Segment::barrier_in_groups(uint64_t n) {
   return Status::ok;
 }
 
-/// Waits until all ranks have taken broadcast piece number `piece` of a kind.
-Status Segment::await_readers(uint64_t piece, bool brief) {
-  uint64_t& known = broadcasts_[brief].all_consumed;
+/// Waits until all ranks have taken broadcast piece number `piece` of a size.
+Status Segment::await_readers(uint64_t piece, Size size) {
+  uint64_t& known = broadcasts_[at(size)].all_consumed;
   if (known >= piece) return Status::ok;
   uint64_t least = ~uint64_t{0};
   for (uint32_t r = 0; r < size_; ++r) {
-    const auto& word = desk(r).consumed[brief].sequence;
+    const auto& word = desk(r).consumed[at(size)].sequence;
     if (const Status s = wait_for(word, piece); s != Status::ok) return s;
     least = std::min(least, word.load(std::memory_order_relaxed));
   }
@@ -133,7 +135,7 @@ Status Segment::bcast(const pml::Buffer& buffer, int root) {
   type::Cursor cursor(buffer.address, buffer.count, *buffer.type);
   const bool fused = touching_pays && size_ == 2 && cursor.contiguous();  // what has been read is the only reader's to change
   while (cursor.left() > 0) {
-    const uint64_t bytes = std::min(cursor.left(), plan_.piece);
+    const uint64_t bytes = std::min(cursor.left(), plan_.large.bytes);
     const auto move = [&](std::byte* place) {
       if (sends) {
         cursor.pack(place, bytes);

@@ -46,11 +46,14 @@ class Segment final : private pml::Company {
   struct Plan {
     bool grouped = false;  ///< some ranks meet among themselves first
     uint64_t chunk = 0;    ///< bytes of a slot for what a rank offers
-    uint64_t share = 0;    ///< bytes of an operand of a reduce
-    uint64_t piece = 0;    ///< bytes of a broadcast's piece
-    uint64_t pieces = 0;   ///< of broadcasts, other than short ones, under way: who only sends runs ahead. A power of two
-    uint64_t shares = 0;   ///< the same of each rank's operands of reduces
-    uint64_t briefs = 0;   ///< of short ones of both kinds
+    /// Slots for what one rank gives to all, or to one, many of which may be under way: who only sends runs ahead. Powers of two.
+    struct Slots {
+      uint64_t bytes = 0;   ///< of each
+      uint64_t pieces = 0;  ///< of broadcasts
+      uint64_t shares = 0;  ///< each rank's operands of reduces
+    };
+    Slots medium, large;  ///< none of medium size where each rank has a CPU
+    uint64_t briefs = 0;  ///< short ones, of both kinds
 
     Plan() = default;
     Plan(uint32_t ranks, bool crowded, bool grouped);
@@ -60,10 +63,16 @@ class Segment final : private pml::Company {
     size_t slots(uint32_t ranks) const;                           ///< with all, before the slots
     /// Who only sends runs ahead, as far as in blocking calls and at most so far; meetings take turns.
     std::array<Board::Shape, kBoards> boards() const {
-      return {Board::kBrief, {std::min(pieces, kMostOneWay), piece}, {kMeetingSlots, chunk}};
+      return {Board::kBrief, {std::min(large.pieces, kMostOneWay), large.bytes}, {kMeetingSlots, chunk}};
     }
     static constexpr uint64_t kMostOneWay = 32, kMeetingSlots = 2;
-    uint64_t areas() const { return (grouped ? 6 : 2) * chunk + shares * share; }  ///< bytes of a rank's slots
+    /// Bytes of a rank's slots, the medium ones after those that it offers in, then the large ones.
+    uint64_t areas() const { return sums() + (grouped ? 4 : 0) * chunk; }
+    uint64_t shares_of(const Slots& s) const { return 2 * chunk + (&s == &large ? medium.shares * medium.bytes : 0); }
+    uint64_t sums() const { return shares_of(large) + large.shares * large.bytes; }
+    uint64_t shares() const { return medium.shares + large.shares; }
+    uint64_t pieces() const { return medium.pieces + large.pieces; }
+    uint64_t piece_bytes() const { return medium.pieces * medium.bytes + large.pieces * large.bytes; }
   };
 
   ~Segment();
@@ -155,28 +164,35 @@ class Segment final : private pml::Company {
   static constexpr uint64_t kBriefs = 64, kMostBriefs = 256;  ///< short reduces, and short broadcast pieces, under way
   static constexpr uint64_t kClaimed = 6;  ///< of these, who writes them claims the one so far ahead: as many pass while a line comes
   static constexpr uint64_t kAhead = 2;    ///< who reads them and is behind has the one so far ahead come
-  /// Pieces and shares under way, and those of two ranks where touching_pays: twice an L2 cache in all, so that lines have left the
+  /// Large pieces and shares under way, and those of two ranks where touching_pays: twice an L2 cache in all, so that lines have left the
   /// readers' when they are written again. Elsewhere few slots stay in the L2 caches, whoever else fills the L3.
   static constexpr uint64_t kLongs = 8, kMostLongs = 128;
   /// Where ranks share CPUs, the more are under way the fewer switches they take; but what all have in shares should not outgrow the
   /// caches.
-  static constexpr uint64_t kCrowdedPieces = 32;
+  static constexpr uint64_t kCrowdedPieces = 32, kCrowdedMediums = 128;
   static constexpr bool is_brief(uint64_t bytes) { return bytes <= Brief::most; }
-  /// Slots of a kind, half of which are given back at a time: who waits for room pulls the line that tells it from its writer.
-  uint64_t piece_slots(bool brief) const { return brief ? plan_.briefs : plan_.pieces; }
-  uint64_t share_slots(bool brief) const { return brief ? plan_.briefs : plan_.shares; }
+  /// Of slots: what is up to so long goes through those.
+  enum class Size : uint8_t { brief, medium, large };
+  static constexpr size_t kSizes = 3;
+  static constexpr size_t at(Size size) { return static_cast<size_t>(size); }
+  Size longer(uint64_t bytes) const { return bytes <= plan_.medium.bytes ? Size::medium : Size::large; }
+  Size size_for(uint64_t bytes) const { return is_brief(bytes) ? Size::brief : longer(bytes); }
+  const Plan::Slots& slots_of(Size longer) const { return longer == Size::medium ? plan_.medium : plan_.large; }
+  /// How many there are. Half of them are given back at a time: who waits for room pulls the line that tells it from its writer.
+  uint64_t piece_slots(Size size) const { return size == Size::brief ? plan_.briefs : slots_of(size).pieces; }
+  uint64_t share_slots(Size size) const { return size == Size::brief ? plan_.briefs : slots_of(size).shares; }
   static_assert(std::has_single_bit(kBriefs) && std::has_single_bit(kMostBriefs) && std::has_single_bit(kLongs) &&
                 std::has_single_bit(kMostLongs));
   /// What a rank writes.
   struct Desk {
     alignas(64) topo::LentCpu lent;
     Line barrier;
-    Line offer[2];      ///< its operand of an allreduce, or what it gives to an exchange
-    Line partial[2];    ///< a leader's: what its group gives to an allreduce
-    Line outcome[2];    ///< a leader's: the result, for its group
-    Line released;      ///< a leader's: the latest barrier that all have come to
-    Line consumed[2];   ///< the latest broadcast piece of each kind it has taken, as far as it has told
-    Line collected[2];  ///< the latest reduce of each kind that it has done as a root, as far as it has told
+    Line offer[2];           ///< its operand of an allreduce, or what it gives to an exchange
+    Line partial[2];         ///< a leader's: what its group gives to an allreduce
+    Line outcome[2];         ///< a leader's: the result, for its group
+    Line released;           ///< a leader's: the latest barrier that all have come to
+    Line consumed[kSizes];   ///< the latest broadcast piece of each size it has taken, as far as it has told
+    Line collected[kSizes];  ///< the latest reduce of each size that it has done as a root, as far as it has told
   };
   struct Header {
     uint64_t nonce;
@@ -216,22 +232,25 @@ class Segment final : private pml::Company {
   };
   static Place place_in(Brief& brief) { return {brief.sequence, brief.data}; }
   /// A rank's operand of a reduce.
-  Place share(uint32_t rank, uint64_t n, bool brief) {
-    if (brief) return place_in(briefs_[(rank + 1) * plan_.briefs + (n & (plan_.briefs - 1))]);
-    const uint64_t slot = n & (plan_.shares - 1);
-    return {shares_[rank * plan_.shares + slot].sequence, areas_of(rank) + 2 * plan_.chunk + slot * plan_.share};
+  Place share(uint32_t rank, uint64_t n, Size size) {
+    if (size == Size::brief) return place_in(briefs_[(rank + 1) * plan_.briefs + (n & (plan_.briefs - 1))]);
+    const Plan::Slots& slots = slots_of(size);
+    const uint64_t slot = n & (slots.shares - 1);
+    Line* const lines = shares_ + rank * plan_.shares() + (size == Size::large ? plan_.medium.shares : 0);
+    return {lines[slot].sequence, areas_of(rank) + plan_.shares_of(slots) + slot * slots.bytes};
   }
-  Place piece(uint64_t n, bool brief) {
-    if (brief) return place_in(briefs_[n & (plan_.briefs - 1)]);
-    const uint64_t slot = n & (plan_.pieces - 1);
-    return {pieces_[slot].sequence, piece_areas_ + slot * plan_.piece};
+  Place piece(uint64_t n, Size size) {
+    if (size == Size::brief) return place_in(briefs_[n & (plan_.briefs - 1)]);
+    const Plan::Slots& slots = slots_of(size);
+    const uint64_t slot = n & (slots.pieces - 1), before = size == Size::large ? plan_.medium.pieces : 0;
+    return {pieces_[before + slot].sequence, piece_areas_ + before * plan_.medium.bytes + slot * slots.bytes};
   }
   std::byte* result_area(int parity) { return areas_of(size_) + static_cast<uint32_t>(parity) * plan_.chunk; }
   /// A leader's slots for results: of its group, of all.
   enum class Sum : uint8_t { of_group, of_all };
   std::byte* sum_area(uint32_t leader, Sum which, int parity) {
     const uint64_t slot = 2 * static_cast<uint64_t>(which) + static_cast<uint64_t>(parity);
-    return areas_of(leader) + plan_.shares * plan_.share + (2 + slot) * plan_.chunk;
+    return areas_of(leader) + plan_.sums() + slot * plan_.chunk;
   }
   uint32_t leader_of(int32_t group) const { return static_cast<uint32_t>(groups_->on(group).front()); }
   /// Can operands be combined by groups? Theirs are together then, so that those of operations that do not commute have to be adjacent.
@@ -268,6 +287,7 @@ class Segment final : private pml::Company {
   Status exchange_brief(const std::byte* in, std::byte* out, uint64_t block, bool to_each);
   Status gather_brief(const std::byte* in, std::byte* out, uint64_t block, uint32_t root);
   Status scatter_brief(const std::byte* in, std::byte* out, uint64_t block, uint32_t root);
+  struct LongerShares;
   struct Contents;
   Status send_contents(const Contents&, const View& in, Post&);
   Status take_contents(const Contents&, const pml::Buffer& out, uint32_t root, Post&);
@@ -294,18 +314,18 @@ class Segment final : private pml::Company {
   template <bool kBrief, class Move>
   Status bcast_piece(uint64_t bytes, bool sends, Move move);
   template <class Move>
-  Status piece_beside(bool sends, Move move);
-  Status await_readers(uint64_t piece, bool brief);
-  Status await_reader(uint64_t n, bool brief);
-  uint64_t next_share(bool brief);
-  void show(uint64_t n, bool brief, uint64_t bytes, uint32_t reader);
-  Status await_share(uint32_t of, uint64_t n, bool brief, uint64_t bytes);
-  void read_by(uint64_t n, bool brief, uint32_t reader);
-  void have_read(uint64_t n, bool brief, uint32_t reader);
+  Status piece_beside(uint64_t bytes, bool sends, Move move);
+  Status await_readers(uint64_t piece, Size);
+  Status await_reader(uint64_t n, Size);
+  uint64_t next_share(Size);
+  void show(uint64_t n, Size, uint64_t bytes, uint32_t reader);
+  Status await_share(uint32_t of, uint64_t n, Size, uint64_t bytes);
+  void read_by(uint64_t n, Size, uint32_t reader);
+  void have_read(uint64_t n, Size, uint32_t reader);
   static void claim(const Place&, uint64_t bytes);
   static void expect(const Place& now, const Place& later, uint64_t n, uint64_t bytes);
   static void give_back(const Place&, uint64_t bytes);
-  void tell_collected(uint64_t n, bool brief);
+  void tell_collected(uint64_t n, Size);
 
   pml::Lane& lane_;
   const uint32_t rank_, size_;
@@ -316,7 +336,7 @@ class Segment final : private pml::Company {
   const uint64_t stride_;              // from one rank's slots to the next
   const std::optional<Hosts> groups_;  // of ranks that meet among themselves first
   Desk* desks_;
-  Line* pieces_;   // Plan::pieces of them
+  Line* pieces_;   // Plan::pieces() of them
   Brief* briefs_;  // Plan::briefs of broadcasts' pieces, and as many of each rank
   Line* shares_;   // as many of each rank: its operands of the latest reduces
   std::byte* piece_areas_;
@@ -327,19 +347,19 @@ class Segment final : private pml::Company {
   pml::Patience patience_;          // looks at a line before others may run
   // How far this rank is, equal on all ranks between calls.
   uint64_t barriers_ = 0, allreduces_ = 0;  // and exchanges
-  /// Reduces and their like of a kind: each rank has something for another one.
+  /// Reduces and their like of a size: each rank has something for another one.
   struct Reduces {
     uint64_t number = 0;
-    std::array<uint32_t, std::max(kMostBriefs, kMostLongs)> readers = {};  ///< of the own latest slots
-    uint32_t reader = 0;                                                   ///< this one is known
-    uint64_t collected = 0;                                                ///< to have collected so far
+    std::array<uint32_t, std::max({kMostBriefs, kMostLongs, kCrowdedMediums})> readers = {};  ///< of the own latest slots
+    uint32_t reader = 0;                                                                      ///< this one is known
+    uint64_t collected = 0;                                                                   ///< to have collected so far
     uint64_t done = 0, told = 0;  ///< the latest ones that this rank has collected, and has told of
-  } reduces_[2];
-  /// Broadcast pieces of a kind.
+  } reduces_[kSizes];
+  /// Broadcast pieces of a size.
   struct Broadcasts {
     uint64_t number = 0;
     uint64_t all_consumed = 0;  ///< all ranks are known to have taken so many
-  } broadcasts_[2];
+  } broadcasts_[kSizes];
 };
 
 }  // namespace weft::coll::node

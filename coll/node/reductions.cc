@@ -125,7 +125,7 @@ Status Segment::allreduce_in_groups(uint64_t n, std::byte* out, const Work& work
 Status Segment::reduce(const void* in, void* out, uint64_t count, const type::Datatype& type, const op::Op& op, int root, Order order) {
   const auto* from = static_cast<const std::byte*>(in);
   auto* to = static_cast<std::byte*>(out);
-  return in_steps(count, type.size, plan_.share, [&](uint64_t first, uint64_t n) {
+  return in_steps(count, type.size, plan_.large.bytes, [&](uint64_t first, uint64_t n) {
     return reduce_chunk(from + first * type.size, to ? to + first * type.size : nullptr, {n, type, op, order}, static_cast<uint32_t>(root));
   });
 }
@@ -208,35 +208,35 @@ void put_operand(std::byte* slot, const std::byte* operand, uint64_t bytes, bool
 
 Status Segment::reduce_chunk(const std::byte* in, std::byte* out, const Work& work, uint32_t root) {
   const uint64_t bytes = work.count * work.type.size;
-  const bool brief = is_brief(bytes);
-  const uint64_t n = next_share(brief);
-  const Place mine = share(rank_, n, brief);
+  const Size size = size_for(bytes);
+  const uint64_t n = next_share(size);
+  const Place mine = share(rank_, n, size);
   const bool in_place = in == out;  // partial results would fall upon the operand
   if (rank_ != root || in_place) {
-    if (const Status s = await_reader(n, brief); s != Status::ok) return s;
-    put_operand(mine.data, in, bytes, brief);
+    if (const Status s = await_reader(n, size); s != Status::ok) return s;
+    put_operand(mine.data, in, bytes, size == Size::brief);
   }
   if (rank_ != root) {
-    show(n, brief, bytes, root);
+    show(n, size, bytes, root);
     return Status::ok;
   }
   Status status = Status::ok;
   const auto arrived = [&](uint32_t r) -> const std::byte* {
     if (r == rank_) return in_place ? mine.data : in;
-    status = await_share(r, n, brief, bytes);
-    return status == Status::ok ? share(r, n, brief).data : nullptr;
+    status = await_share(r, n, size, bytes);
+    return status == Status::ok ? share(r, n, size).data : nullptr;
   };
   if (!combine(work, arrived, 0, static_cast<int32_t>(size_), out, spare_for(work.order))) return status;
-  have_read(n, brief, rank_);
+  have_read(n, size, rank_);
   for (uint32_t r = 0; r < size_; ++r)
-    if (r != rank_) give_back(share(r, n, brief), bytes);
+    if (r != rank_) give_back(share(r, n, size), bytes);
   return Status::ok;
 }
 
 Status Segment::scan(const void* in, void* out, uint64_t count, const type::Datatype& type, const op::Op& op, bool exclusive) {
   const auto* from = static_cast<const std::byte*>(in);
   auto* to = static_cast<std::byte*>(out);
-  return in_steps(count, type.size, plan_.share, [&](uint64_t first, uint64_t n) {
+  return in_steps(count, type.size, plan_.large.bytes, [&](uint64_t first, uint64_t n) {
     return scan_chunk(from + first * type.size, to + first * type.size, {n, type, op, Order::chain}, exclusive);
   });
 }
@@ -244,29 +244,30 @@ Status Segment::scan(const void* in, void* out, uint64_t count, const type::Data
 /// What the lower ranks have together comes from the one before, and goes on to the one behind with what this rank has.
 Status Segment::scan_chunk(const std::byte* in, std::byte* out, const Work& w, bool exclusive) {
   const uint64_t bytes = w.count * w.type.size;
-  const bool brief = is_brief(bytes), first = rank_ == 0, last = rank_ + 1 == size_;
-  const uint64_t n = next_share(brief);
+  const bool first = rank_ == 0, last = rank_ + 1 == size_;
+  const Size size = size_for(bytes);
+  const uint64_t n = next_share(size);
   const std::byte* left = nullptr;
   if (!first) {
-    if (const Status s = await_share(rank_ - 1, n, brief, bytes); s != Status::ok) return s;
-    left = share(rank_ - 1, n, brief).data;
+    if (const Status s = await_share(rank_ - 1, n, size, bytes); s != Status::ok) return s;
+    left = share(rank_ - 1, n, size).data;
   }
   if (!last) {
-    if (const Status s = await_reader(n, brief); s != Status::ok) return s;
-    std::byte* const onward = share(rank_, n, brief).data;
+    if (const Status s = await_reader(n, size); s != Status::ok) return s;
+    std::byte* const onward = share(rank_, n, size).data;
     if (first)
-      put_operand(onward, in, bytes, brief);
+      put_operand(onward, in, bytes, size == Size::brief);
     else
       op::apply3(w.op, w.type, left, in, onward, w.count);
     if (!exclusive && (out != in || !first)) copy_few(out, first ? in : onward, bytes);
-    show(n, brief, bytes, rank_ + 1);
+    show(n, size, bytes, rank_ + 1);
   } else if (!exclusive) {
     op::apply3(w.op, w.type, left, in, out, w.count);
   }
   if (!first) {
     if (exclusive) copy_few(out, left, bytes);
-    have_read(n, brief, last ? rank_ : rank_ + 1);
-    give_back(share(rank_ - 1, n, brief), bytes);
+    have_read(n, size, last ? rank_ : rank_ + 1);
+    give_back(share(rank_ - 1, n, size), bytes);
   }
   return Status::ok;
 }
