@@ -147,8 +147,11 @@ bool node_kernel_pays(const Agreed& a, bool roomy) {
   const bool meet_once = given_bytes(a) <= node::Segment::most_exchanged;
   switch (a.pattern) {
     case Pattern::barrier: return true;
-    // Through pieces that stay in cache, a pipelined double copy beats single copies by system call.
-    case Pattern::bcast: return meet_rather || a.size <= 8 || bytes <= 64 * kKiB;
+    // Through pieces that stay in cache, a pipelined double copy beats single copies by system call. Between two, a message has more room
+    // to run ahead; what exceeds the L3 cache had better pass through few slots.
+    case Pattern::bcast:
+      if (meet_at_will) return bytes < 512 * kKiB || bytes > 8192 * kKiB;
+      return meet_rather || a.size <= 8 || bytes <= 64 * kKiB;
     case Pattern::reduce:
     case Pattern::allreduce: return meet_at_will || meet_rather || bytes <= node_reduction_limit(a);
     // One meeting instead of several rounds; beyond, what all read of all counts more. Measured with up to 32 ranks.
