@@ -65,13 +65,6 @@ std::unique_ptr<const Hosts> levels_of(std::span<const std::string> host_of) {
   return Hosts::of(groups);
 }
 
-std::string told_network() { return network_setting.get(); }
-
-void tell_network(const std::string& lines) {
-  if (lines.empty() || lines == network_setting.get()) return;
-  (void)config::find("WEFT_COLL_NETWORK")->set(lines, config::Origin::program);  // any text is one
-}
-
 std::string complaint_of_network() {
   const auto& network = network_read();
   return network ? std::string() : network.failure().text;

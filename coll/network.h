@@ -13,11 +13,6 @@ namespace weft::coll {
 /// rank. Null: nobody shares anything with some of the others only.
 std::unique_ptr<const Hosts> levels_of(std::span<const std::string> host_of);
 
-/// The lines that WEFT_COLL_NETWORK has.
-std::string told_network();
-/// Sets it, for all communicators that are made from now on. Empty: leaves it as it is.
-void tell_network(const std::string& lines);
-
 /// What is wrong with WEFT_COLL_NETWORK, which then counts for nothing; empty: nothing is.
 std::string complaint_of_network();
 

@@ -24,12 +24,12 @@ config::Text coll_setting(
 config::Text table_setting(
     "coll", "tuned", "",
     "what weft tune has found, in the words of WEFT_COLL, which goes before it: mpirun sets it for all ranks, from the file that "
-    "WEFT_COLL_TABLE names. Where others start the ranks: as weft tune --words says it, on all of them");
+    "WEFT_COLL_TABLE names, and rank 0 where others start them");
 
 config::Text table_file(
     "coll", "table", "",
-    "the file of weft tune that mpirun reads. Empty: collectives.json in ~/.config/weft, else in etc/weft where Weft is "
-    "installed, if there is one; \"none\": no file");
+    "the file of weft tune that mpirun reads, or rank 0 where others start the ranks. Empty: collectives.json in ~/.config/weft, "
+    "else in etc/weft where Weft is installed, if there is one; \"none\": no file");
 
 config::Text reproducible_wanted(
     "coll", "reproducible", "no",

@@ -1,7 +1,7 @@
 #include "comm/coll_report.h"
 #include "comm/comm.h"
 #include "comm/create.h"
-#include "comm/network.h"
+#include "comm/knowledge.h"
 #include "comm/paths.h"
 #include "runtime/base/error.h"
 #include "runtime/config/config.h"
@@ -68,9 +68,9 @@ Result<std::shared_ptr<Instance>> Instance::open(std::unique_ptr<boot::Bootstrap
 
 Result<void> Instance::meet() {
   if (met_) return {};
-  if (auto told = offer_network(*boot_); !told) return told;
+  if (auto told = offer_knowledge(*boot_); !told) return told;
   if (auto met = boot_->fence(true); !met) return met;
-  if (auto told = take_network(*boot_); !told) return told;
+  if (auto told = take_knowledge(*boot_); !told) return told;
   met_ = true;
   look_at_ways(*lanes_, predefined_context(4));
   return {};

@@ -29,7 +29,7 @@ constexpr const char* kUsage =
     "takes,\n"
     "and adds that to a table, instead of what it had for as many ranks on as many hosts. mpirun hands the table to all jobs from then "
     "on;\n"
-    "where another launcher starts ranks, set WEFT_COLL_TUNED to what --words says.\n\n"
+    "where another launcher starts ranks, rank 0 does.\n\n"
     "  --output FILE   the table [~/.config/weft/collectives.json; for all users: etc/weft/collectives.json where Weft is installed]\n"
     "  --only LIST     these collectives, such as bcast,allreduce\n"
     "  --quick         fewer sizes and repetitions: a first look\n"

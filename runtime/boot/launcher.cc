@@ -1,6 +1,5 @@
 // A process that was started without a launcher gets one of its own, once it needs one: mpirun beside the library, which takes the process
 // in as rank 0 of a job and serves until it ends.
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -13,6 +12,7 @@
 #include <cstring>
 
 #include "runtime/base/clock.h"
+#include "runtime/base/own_folder.h"
 #include "runtime/boot/internal.h"
 #include "runtime/config/config.h"
 
@@ -22,15 +22,6 @@ namespace {
 config::Text mpirun_variable("boot", "mpirun", "",
                              "mpirun that a process started without one uses when it spawns others; empty: the one beside the library");
 constexpr uint64_t patience_ns = 30'000'000'000;
-
-/// Where this code was loaded from.
-std::string own_folder() {
-  Dl_info info;
-  if (!dladdr(&patience_ns, &info) || !info.dli_fname) return ".";
-  const std::string path = info.dli_fname;
-  const size_t slash = path.rfind('/');
-  return slash == std::string::npos ? "." : path.substr(0, slash);
-}
 
 Result<std::string> find_mpirun() {
   std::string tried;

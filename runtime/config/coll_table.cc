@@ -1,4 +1,4 @@
-// The one file of the launcher that compiles the JSON library. Not part of libmpi.
+// The one file of the library and the launcher that compiles the JSON library.
 #include "runtime/config/coll_table.h"
 
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // The table of `weft tune`: what was measured of this machine and of the algorithms of collectives, in a file. mpirun reads it and hands
-// its ranks what it says in the words of WEFT_COLL; libmpi knows no file.
+// its ranks what it says in the words of WEFT_COLL; where others have started them, rank 0 does (comm/knowledge.h).
 #pragma once
 
 #include <cstddef>

@@ -62,6 +62,18 @@ everything() {
   learnt "$work/out" || { cat "$work/out"; die "the training has not learnt"; }
 }
 
+# table COMMAND...: on 4 ranks of one node; what rank 0 reads of weft tune all go by
+table() {
+  printf '%s' '{"weft-collectives": 1, "machine": {},
+    "runs": [{"date": "2026-01-01T00:00:00Z", "weft": "1", "cpu": "any", "ranks": 4, "hosts": ["one"], "network": []}],
+    "measurements": [{"collective": "allreduce", "ranks": 4, "hosts": 1, "bytes": 64, "run": 0, "usual": "node",
+      "ns": {"ring": 100, "node": 900}}]}' >"$work/table.json"
+  # shellcheck disable=SC2016
+  WEFT_REPORT_COLL=yes WEFT_COLL_TABLE="$work/table.json" expect 0 "allreduce  .*ring  .*the tuned table" "$@" \
+    sh -c '[ "${PMIX_RANK-$SLURM_PROCID}" -eq 0 ] || unset WEFT_COLL_TABLE; exec "$0"' "$work/collectives"
+  WEFT_COLL_TABLE="$work/nosuch" expect 0 "no table of weft tune is used: .*nosuch" "$@" "$work/smoke"
+}
+
 no_ranks() { ! pgrep -f "^$work/" >/dev/null; }
 dies() { # dies COMMAND...: the job ends with a failure, whatever its launcher makes of it, and nobody stays
   local status=0
@@ -90,6 +102,7 @@ prterun_guests() {
   if grep -a 'warning' "$work/out"; then die "a warning without a reason"; fi
   sets "$two" "${run[@]}" --pset ocean env "WANTED_SETS=$two" "$work/sessions" process_sets : -n 2 --pset atmosphere
   histories "${run[@]}"
+  table "${run[@]}"
   lost_rank "${run[@]}"
   [ -z "$(find "$work/tmp" /dev/shm -name 'weft*' -newer "$work/guest")" ] || die "left behind: $(find "$work/tmp" /dev/shm -name 'weft*')"
   if ! can_bed sshd ssh; then
@@ -175,6 +188,7 @@ slurm_guests() {
   printf '%s\n' 'SwitchName=a Nodes=node[1-2]' 'SwitchName=b Nodes=node[3-4]' 'SwitchName=top Switches=a,b' >"$work/network"
   WEFT_REPORT_COLL=yes WEFT_NETWORK="$work/network" expect 0 "two_level_pipeline" "${run[@]}" -N4 -n4 \
     sh -c '[ "$SLURM_PROCID" -eq 0 ] || unset WEFT_NETWORK; exec "$0"' "$work/collectives"
+  table "${run[@]}" -N1 -n4
   expect 0 "communicators on 16 ranks: ok" "${run[@]}" -N2 -n16 --overcommit "$work/communicators"
   expect 0 "smoke on 1 ranks: ok" "${run[@]}" -N1 -n1 "$work/smoke"
   WEFT_NET=self,shm expect 58 "no transport reaches rank" "${run[@]}" -N2 -n4 "$work/smoke"
