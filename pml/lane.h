@@ -390,7 +390,7 @@ class Lane final : private btl::Sink {
   void start_send(Transfer&);
   Status emit(Transfer&);
   Status emit_eager(Transfer&, Peer&);
-  Status emit_synchronous(Transfer&, Peer&);
+  void await_answer(Transfer&, Peer&);
   Status emit_announcement(Transfer&, Peer&);
   Status emit_in_place(Transfer&, Peer&, const btl::Header&);
   static void left_in_place(btl::Operation&, Status);
@@ -533,6 +533,7 @@ class Lane final : private btl::Sink {
   void on_written(Peer&, const btl::Header&);
   void landed(Transfer&, uint64_t bytes);
   void on_finished(Peer&, const btl::Header&);
+  void on_received(Peer&, const btl::Header&);
   void withdraw(Transfer&);
   void on_withdraw(Peer&, const btl::Header&);
   void on_withdrawn(Peer&, const btl::Header&);

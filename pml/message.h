@@ -16,9 +16,9 @@ namespace weft::pml {
 /// may overtake. Those that are not matched name an operation by its id in Header::context.
 enum class MessageKind : uint8_t {
   eager = 1,   ///< the data itself
-  eager_sync,  ///< uint64 operation of the sender, then the data; answered by `finished` when matched
+  eager_sync,  ///< the same; answered by `received` when matched
   announce,    ///< Announcement, then its regions: the data waits at the sender
-  withdraw,    ///< the sender has cancelled the operation in `context`, whose message may not be matched yet
+  withdraw,    ///< the sender has cancelled the operation in `context`, whose message, number `tag`, may not be matched yet
   clear,       ///< ClearToSend: the receiver asks for the data as fragments
   fragment,    ///< data; tag and source hold its offset
   written,     ///< so many bytes (in the place of a fragment's offset) have been written into the receiver's memory
@@ -32,8 +32,10 @@ enum class MessageKind : uint8_t {
   resume,       ///< a life of a way has ended: context holds the same number, tag names the wire, source rail and life
   held_up,      ///< messages wait at the sender because the receiver has no room, not even for announcements
   withdrawn,    ///< the message had not been matched, and is not there any more
-  last = withdrawn,
+  received,     ///< the eager_sync message of the number in `context` has been matched
+  last = received,
 };
+inline bool is(const btl::Header& h, MessageKind kind) { return h.kind == static_cast<uint8_t>(kind); }
 constexpr bool in_order(uint8_t kind) { return kind <= static_cast<uint8_t>(MessageKind::withdraw); }
 
 /// An operation in flight, as the other side names it: index and generation in the lane's table. 0: none.

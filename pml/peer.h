@@ -1,8 +1,10 @@
 // A peer: another process as this one knows it. Made on first contact, kept until the lane closes.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -40,6 +42,28 @@ struct Protocols {
   uint64_t get_from = 0;  ///< Bulk::get: less than this is streamed all the same
 };
 
+/// Synchronous sends whose data has left, by the numbers of their messages, which the receiver's answers name.
+class Unanswered {
+ public:
+  bool has(uint16_t sequence) const { return std::ranges::find(sends_, sequence, &Send::sequence) != sends_.end(); }
+  void add(uint16_t sequence, OperationId operation) { sends_.push_back({sequence, operation}); }
+  /// 0: there is none.
+  OperationId take(uint16_t sequence) {
+    const auto found = std::ranges::find(sends_, sequence, &Send::sequence);  // mostly the first
+    if (found == sends_.end()) return 0;
+    const OperationId operation = found->operation;
+    sends_.erase(found);
+    return operation;
+  }
+
+ private:
+  struct Send {
+    uint16_t sequence;
+    OperationId operation;
+  };
+  std::deque<Send> sends_;
+};
+
 /// All members are guarded by the lane's lock.
 struct Peer {
   // What sending and receiving a small message touch: one cache line.
@@ -62,17 +86,18 @@ struct Peer {
   uint64_t burst_last = 0;   ///< ticks at the last one
   Peer* next_holding = nullptr;
 
-  ProcessId id;                        ///< its seat
-  uint32_t confined = kNoWire;         ///< number of the only wire that is used while it is measured
-  uint32_t lanes = 0;                  ///< of the peer's process, at its first lane; 0: not asked for yet
-  Addresses addresses;                 ///< read when asking for the number of lanes, until connected
-  std::array<Protocols, 3> protocols;  ///< by memory kind
-  std::unique_ptr<Rails> rails;        ///< only with several ways over networks; then `endpoint` is not used
-  std::vector<Way> ways;               ///< that for small messages first
-  Transfer* landing = nullptr;         ///< the receive into whose memory an eager message is being read
-  TransferList pending;                ///< matchable messages that found no room, in order
-  TransferList streams;                ///< fragments being pushed
-  std::vector<Control> controls;       ///< answers that found no room
+  ProcessId id;                            ///< its seat
+  uint32_t confined = kNoWire;             ///< number of the only wire that is used while it is measured
+  uint32_t lanes = 0;                      ///< of the peer's process, at its first lane; 0: not asked for yet
+  Addresses addresses;                     ///< read when asking for the number of lanes, until connected
+  std::array<Protocols, 3> protocols;      ///< by memory kind
+  std::unique_ptr<Rails> rails;            ///< only with several ways over networks; then `endpoint` is not used
+  std::vector<Way> ways;                   ///< that for small messages first
+  Transfer* landing = nullptr;             ///< the receive into whose memory an eager message is being read
+  TransferList pending;                    ///< matchable messages that found no room, in order
+  TransferList streams;                    ///< fragments being pushed
+  std::unique_ptr<Unanswered> unanswered;  ///< made with the first synchronous send
+  std::vector<Control> controls;           ///< answers that found no room
   Peer* next_queued = nullptr;
   std::vector<Unexpected*> early;  ///< arrived before an earlier one did (several or unordered wires)
   int64_t reserve = 0;             ///< of the room there, the part for announcements; 0: the room has not been measured out yet

@@ -21,29 +21,25 @@ constexpr uint8_t kMatchedEarly = 0;
 /// Is there all that a message of its kind begins with? Other kinds than these look at the length themselves.
 bool well_formed(const btl::Header& h) {
   switch (static_cast<MessageKind>(h.kind)) {
-    case MessageKind::eager_sync: return h.length >= sizeof(OperationId);
     case MessageKind::announce: return h.length >= sizeof(Announcement);
     default: return h.kind >= static_cast<uint8_t>(MessageKind::eager) && h.kind <= static_cast<uint8_t>(MessageKind::last);
   }
 }
 
-/// A short message that says nothing but itself.
-bool plain(const btl::Header& h) { return h.kind == static_cast<uint8_t>(MessageKind::eager) && h.flags == 0; }
+/// A message that says nothing but itself.
+bool plain(const btl::Header& h) { return is(h, MessageKind::eager) && h.flags == 0; }
+/// One that is nothing but its data, whatever it asks for.
+bool bare(const btl::Header& h) { return plain(h) || (is(h, MessageKind::eager_sync) && h.flags == 0); }
 
 }  // namespace
 
 Message* make_message();
 
 uint64_t message_bytes(const btl::Header& h, const std::byte* payload) {
-  switch (static_cast<MessageKind>(h.kind)) {
-    case MessageKind::eager_sync: return h.length - sizeof(OperationId);
-    case MessageKind::announce: {
-      Announcement head;
-      memcpy(&head, payload, sizeof head);
-      return head.total;
-    }
-    default: return h.length;
-  }
+  if (!is(h, MessageKind::announce)) return h.length;
+  Announcement head;
+  memcpy(&head, payload, sizeof head);
+  return head.total;
 }
 
 // Posting
@@ -172,6 +168,7 @@ void Lane::withdraw(Transfer& t) {
   t.withdrawing = true;
   Control word{};
   word.header.context = t.bulk->id;
+  word.header.tag = t.bulk->sequence;
   word.header.kind = static_cast<uint8_t>(MessageKind::withdraw);
   word.header.sequence = t.peer->next_sequence++;  // behind the message, whichever way each takes
   answer(*t.peer, word);
@@ -183,10 +180,10 @@ void Lane::withdraw(Transfer& t) {
 void Lane::on_withdraw(Peer& from, const btl::Header& h) {
   Unexpected* found = nullptr;
   matcher_.each_unexpected([&](Unexpected& u) {
-    OperationId sender = 0;
-    if (u.peer != &from || u.header.kind == static_cast<uint8_t>(MessageKind::eager)) return;
-    memcpy(&sender, u.payload, sizeof sender);  // both kinds begin with it
-    if (sender == h.context) found = &u;
+    if (u.peer != &from) return;
+    Announcement head;
+    if (is(u.header, MessageKind::announce)) memcpy(&head, u.payload, sizeof head);
+    if (head.sender == h.context || (is(u.header, MessageKind::eager_sync) && u.header.sequence == h.tag)) found = &u;
   });
   if (!found) return;
   matcher_.take(*found);
@@ -198,6 +195,7 @@ void Lane::on_withdraw(Peer& from, const btl::Header& h) {
 void Lane::on_withdrawn(Peer& from, const btl::Header& h) {
   Transfer* t = operations_.find(h.context);
   if (!t || !sends(*t) || t->peer != &from || t->stage != Stage::announced || !t->withdrawing) return;
+  if (from.unanswered && t->bulk->sequence >= 0) from.unanswered->take(static_cast<uint16_t>(t->bulk->sequence));
   t->outcome.cancelled = true;
   end(*t);
 }
@@ -287,7 +285,7 @@ void Lane::after_arrival(Peer& from) {
 
 /// What is not the next short message.
 [[gnu::noinline]] void Lane::arrived_otherwise(Peer& from, const btl::Header& h, const std::byte* payload) {
-  if (from.landing && plain(h) && h.sequence == from.expected) {
+  if (from.landing && bare(h) && h.sequence == from.expected) {
     ++from.expected;
     landed(from, h);
     if (!from.early.empty()) drain_early(from);
@@ -318,6 +316,7 @@ void Lane::after_arrival(Peer& from) {
     case MessageKind::resume: return on_resume(from, h);
     case MessageKind::held_up: return on_held_up(from);
     case MessageKind::withdrawn: return on_withdrawn(from, h);
+    case MessageKind::received: return on_received(from, h);
   }
 }
 
@@ -344,11 +343,12 @@ void Lane::landed(Peer& from, const btl::Header& h) {
   t.outcome.bytes = h.length;
   end(t);
   take_credit(from, h.length);
+  if (is(h, MessageKind::eager_sync)) control(from, MessageKind::received, h.sequence);
 }
 
 /// A message whose turn has come.
 void Lane::in_turn(Peer& from, const btl::Header& h, const std::byte* payload) {
-  if (h.kind == static_cast<uint8_t>(MessageKind::withdraw)) return on_withdraw(from, h);
+  if (is(h, MessageKind::withdraw)) return on_withdraw(from, h);
   match_or_keep(from, h, payload);
 }
 
@@ -363,22 +363,17 @@ void Lane::match_or_keep(Peer& from, const btl::Header& h, const std::byte* payl
 void Lane::matched(Transfer& t, const btl::Header& h, Peer& from, const std::byte* payload) {
   t.peer = &from;
   switch (static_cast<MessageKind>(h.kind)) {
-    case MessageKind::eager_sync: {
-      OperationId sender;
-      memcpy(&sender, payload, sizeof sender);
-      deliver(t, h, payload + sizeof sender, h.length - sizeof sender);
-      take_credit(from, h.length);
-      control(from, MessageKind::finished, sender);
-      return;
-    }
     case MessageKind::announce: take_credit(from, h.length); return on_announcement(t, h, from, payload);
-    default: deliver(t, h, payload, h.length); take_credit(from, h.length);
+    default:
+      deliver(t, h, payload, h.length);
+      take_credit(from, h.length);
+      if (is(h, MessageKind::eager_sync)) control(from, MessageKind::received, h.sequence);
   }
 }
 
 Unexpected& Lane::store(Peer& from, const btl::Header& h, const std::byte* payload) {
   btl::Transport* const here = wires_[polled_]->transport.get();
-  const bool aside = plain(h) && h.length >= kAsideFrom && here->set_aside(payload);
+  const bool aside = bare(h) && h.length >= kAsideFrom && here->set_aside(payload);
   const uint64_t copied = aside ? 0 : h.length;
   auto* u = new (payloads_.take(sizeof(Unexpected) + copied)) Unexpected;
   auto* copy = reinterpret_cast<std::byte*>(u + 1);
@@ -415,7 +410,7 @@ Team* Lane::team_of(Context context) const {
 void Lane::arrived_early(Peer& from, const btl::Header& h, const std::byte* payload) {
   ++counters_.early;
   if (from.early.size() == kMostEarly) return fail_peer(from, kNonsense);
-  const Team* team = h.kind == static_cast<uint8_t>(MessageKind::withdraw) ? nullptr : team_of(h.context);
+  const Team* team = is(h, MessageKind::withdraw) ? nullptr : team_of(h.context);
   if (!team || !team->promises().overtaking) {
     from.early.push_back(&store(from, h, payload));
     return;
@@ -439,7 +434,7 @@ void Lane::drain_early(Peer& from) {
     ++from.expected;
     if (u->header.kind == kMatchedEarly) {
       discard(*u);
-    } else if (u->header.kind == static_cast<uint8_t>(MessageKind::withdraw)) {
+    } else if (is(u->header, MessageKind::withdraw)) {
       on_withdraw(from, u->header);
       discard(*u);
     } else if (Transfer* t = matcher_.arrived(u->header)) {

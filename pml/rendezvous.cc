@@ -94,8 +94,8 @@ void Lane::ask_for_data(Transfer& t) {
 
 std::byte* Lane::landing(void* cookie, const btl::Header& h) {
   Peer& from = *static_cast<Peer*>(cookie);
-  if (h.kind == static_cast<uint8_t>(MessageKind::eager)) return landing_of_eager(from, h);
-  if (h.kind != static_cast<uint8_t>(MessageKind::fragment)) return nullptr;
+  if (is(h, MessageKind::eager) || is(h, MessageKind::eager_sync)) return landing_of_eager(from, h);
+  if (!is(h, MessageKind::fragment)) return nullptr;
   if (h.flags && from.rails && !from.rails->tracks[polled_].takes(h)) return nullptr;
   Transfer* t = operations_.find(h.context);
   const uint64_t offset = offset_of(h);
@@ -140,6 +140,11 @@ void Lane::on_finished(Peer& from, const btl::Header& h) {
   Transfer* t = operations_.find(h.context);
   if (!t || !sends(*t) || t->peer != &from) return;
   if (t->stage == Stage::announced || t->stage == Stage::confirming) end(*t);
+}
+
+void Lane::on_received(Peer& from, const btl::Header& h) {
+  Transfer* t = from.unanswered ? operations_.find(from.unanswered->take(static_cast<uint16_t>(h.context))) : nullptr;
+  if (t && sends(*t) && t->peer == &from && t->stage == Stage::announced) end(*t);
 }
 
 void Lane::on_clear(Peer& from, const btl::Header& h, const std::byte* payload) {

@@ -9,12 +9,6 @@
 #include "runtime/type/predefined.h"
 
 namespace weft::pml {
-namespace {
-
-constexpr size_t kSyncLimit = 8 << 10;
-
-}  // namespace
-
 Status Lane::send_slowly(Team& team, int dest, int tag, Traffic traffic, const Buffer& buffer, Mode mode) {
   if (dest == proc_null) return Status::ok;
   Request* request = isend(team, dest, tag, traffic, buffer, mode);
@@ -83,8 +77,8 @@ Status Lane::emit(Transfer& t) {
   Peer& to = *t.peer;
   const Protocols& protocols = to.protocols[static_cast<size_t>(t.buffer.memory)];
   if (t.mode == Mode::synchronous) {
-    if (t.capacity + sizeof(OperationId) <= kSyncLimit && t.capacity + sizeof(OperationId) < protocols.inline_below)
-      return emit_synchronous(t, to);
+    const bool ambiguous = to.unanswered && to.unanswered->has(to.next_sequence);
+    if (t.capacity < protocols.eager_below && has_room(to, t.capacity) && !ambiguous) return emit_eager(t, to);
   } else if (t.capacity < protocols.eager_below || (t.base && t.capacity < protocols.in_place_below)) {
     const uint64_t leave = t.capacity < protocols.eager_below ? 0 : static_cast<uint64_t>(to.reserve) * 3 / 2;  // for small ones
     if (has_room(to, t.capacity + leave)) return emit_eager(t, to);
@@ -94,25 +88,45 @@ Status Lane::emit(Transfer& t) {
 }
 
 Status Lane::emit_eager(Transfer& t, Peer& to) {
-  const btl::Header header{
-      t.match_context, t.tag, t.source, static_cast<uint32_t>(t.capacity), to.next_sequence, static_cast<uint8_t>(MessageKind::eager), 0};
+  const bool synchronous = t.mode == Mode::synchronous;
+  const btl::Header header{t.match_context,
+                           t.tag,
+                           t.source,
+                           static_cast<uint32_t>(t.capacity),
+                           to.next_sequence,
+                           static_cast<uint8_t>(synchronous ? MessageKind::eager_sync : MessageKind::eager),
+                           0};
   Status status;
   const Protocols& protocols = to.protocols[static_cast<size_t>(t.buffer.memory)];
   if (to.rails) {
     status = emit_eager_on_rails(t, to, header);
   } else if (t.base && t.capacity < protocols.inline_below) {
     status = put_over(to, *to.endpoint, *to.ways.front().caps, header, t.base);
-  } else if (t.base && t.capacity < protocols.in_place_below) {
+  } else if (t.base && t.capacity < protocols.in_place_below && !synchronous) {
     return emit_in_place(t, to, header);
   } else {
     type::Cursor cursor(t.buffer.address, t.buffer.count, *t.buffer.type);
     status = to.endpoint->send(header, cursor);
   }
   if (status != Status::ok) return status;
-  ++to.next_sequence;
   charge(to, t.capacity);
-  end(t);
+  if (synchronous)
+    await_answer(t, to);
+  else
+    end(t);
+  ++to.next_sequence;
   return Status::ok;
+}
+
+/// The data of a synchronous send has left.
+void Lane::await_answer(Transfer& t, Peer& to) {
+  Bulkwork& bulk = bulk_of(t);
+  bulk.id = operations_.add(t);
+  bulk.used = true;
+  bulk.sequence = to.next_sequence;
+  if (!to.unanswered) to.unanswered = std::make_unique<Unanswered>();
+  to.unanswered->add(to.next_sequence, bulk.id);
+  t.stage = Stage::announced;
 }
 
 /// Without a copy: ends when the wire has taken all of it, which is at once more often than not.
@@ -148,31 +162,6 @@ void Lane::left_in_place(btl::Operation& done, Status status) {
   --bulk.in_flight;
   bulk.failed = status != Status::ok;
   if (!bulk.issuing) t->lane->end(*t, bulk.failed ? MPI_ERR_PROC_ABORTED : 0);
-}
-
-/// A small synchronous send carries its operation's number in front of the data; the receiver answers when it is matched.
-Status Lane::emit_synchronous(Transfer& t, Peer& to) {
-  if (!has_reserve(to, t.capacity + sizeof(OperationId))) return hold_up(to);
-  std::byte payload[kSyncLimit];
-  Bulkwork& bulk = bulk_of(t);
-  if (!bulk.id) bulk.id = operations_.add(t);
-  bulk.used = true;
-  memcpy(payload, &bulk.id, sizeof bulk.id);
-  type::Cursor cursor(t.buffer.address, t.buffer.count, *t.buffer.type);
-  cursor.pack(payload + sizeof bulk.id, t.capacity);
-  btl::Header header{t.match_context,
-                     t.tag,
-                     t.source,
-                     static_cast<uint32_t>(t.capacity + sizeof bulk.id),
-                     to.next_sequence,
-                     static_cast<uint8_t>(MessageKind::eager_sync),
-                     0};
-  const Status status = put_on_wire(to, header, payload);
-  if (status != Status::ok) return status;
-  ++to.next_sequence;
-  charge(to, header.length);
-  t.stage = Stage::announced;
-  return Status::ok;
 }
 
 /// Says that a message waits here, and where it can be read if the peer can read our memory.

@@ -59,6 +59,7 @@ struct Bulkwork {
   std::vector<TransferOperation> operations;  ///< of one way to begin with; see provide()
   OperationId id = 0;
   OperationId remote = 0;                                 ///< the other side's operation
+  int32_t sequence = -1;                                  ///< of an eager_sync message that was sent
   uint64_t total = 0;                                     ///< bytes to be moved
   uint64_t moved = 0;                                     ///< of those: handed over; by a receiver of fragments: arrived
   uint64_t direct = 0;                                    ///< bytes read or written in the other side's memory
@@ -105,6 +106,7 @@ struct Bulkwork {
   /// As new, but keeps its memory.
   void reset() {
     id = remote = 0;
+    sequence = -1;
     total = moved = direct = 0;
     in_flight = stranded = broken = 0;
     used = issuing = failed = moving = counted = false;

@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <utility>
 
 #include "btl/btl.h"
 #include "btl/shm/cells.h"
@@ -560,13 +561,15 @@ class Consumer {
   template <class Deliver, class Land>
   [[gnu::noinline]] bool take_growing(const Header& now, Deliver& deliver, Land& land) {
     if (!growing_) growth_ = {now, nullptr, 0};  // kept: what stands in memory may be changed by its producer
-    const bool begins = !growing_;
     const Header h = growth_.header;
     const uint64_t grown = grown_->bytes.load(std::memory_order_acquire) - grown_bytes_;
     const auto there = std::max(growth_.copied, static_cast<uint32_t>(std::min<uint64_t>(grown, h.length)));
     const bool whole = there == h.length;
     growing_ = !whole;
-    if (begins ? !whole : growth_.landing != nullptr) growth_.landing = land(h);  // each time: the receive may have ended
+    if (!whole || growth_.landing) {  // each time: the receive may have been posted by now, or have ended
+      std::byte* const landing = land(h);
+      if (std::exchange(growth_.landing, landing) != landing) growth_.copied = 0;
+    }
     if (growth_.landing) {
       const uint32_t from = growth_.copied, added = there - from;
       timed(added, [&] { take_part(growth_.landing + from, payload_ + from, added); });

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "include/mpi.h"
+#include "pml/peer.h"
 #include "runtime/base/error.h"
 #include "runtime/boot/fake.h"
 #include "runtime/type/construct.h"
@@ -45,6 +46,18 @@ std::vector<std::byte> pattern(uint64_t n, uint64_t seed) {
 }
 
 }  // namespace
+
+TEST_CASE("synchronous sends are found by the numbers of their messages") {
+  pml::Unanswered sends;
+  CHECK(sends.take(0) == 0);
+  for (uint16_t n = 65530; n != 6; ++n) sends.add(n, 1000u + n);
+  CHECK(sends.has(65535));
+  CHECK(sends.take(3) == 1003);
+  CHECK_FALSE(sends.has(3));
+  CHECK(sends.take(3) == 0);
+  CHECK(sends.take(65530) == 1000 + 65530);
+  CHECK(sends.has(5));
+}
 
 TEST_CASE("messages of every size arrive by every protocol") {
   for (const Bed& bed : beds()) {
