@@ -58,17 +58,25 @@ inline void Segment::give_back(const Place& place, uint64_t bytes) {
   touch(place.data, bytes);
 }
 
+/// Waits until the slot of piece number n is free.
+inline Status Segment::await_piece(uint64_t n, Size size) {
+  const uint64_t slots = piece_slots(size);
+  return n > slots ? await_readers(n - slots, size) : Status::ok;
+}
+
+/// Tells of the pieces that this rank has taken, half the slots at a time.
+inline void Segment::tell_taken(uint64_t n, Size size) {
+  if ((n & (piece_slots(size) / 2 - 1)) == 0) desk(rank_).consumed[at(size)].sequence.store(n, std::memory_order_release);
+}
+
 /// `move` writes the piece where it is to stand, at the root, and reads it elsewhere.
 template <bool kBrief, class Move>
 inline Status Segment::bcast_piece(uint64_t bytes, bool sends, Move move) {
   const Size size = kBrief ? Size::brief : longer(bytes);
-  const uint64_t slots = piece_slots(size);
   const uint64_t n = ++broadcasts_[at(size)].number;
   const Place place = piece(n, size);
   if (sends) {
-    if (n > slots) {
-      if (const Status s = await_readers(n - slots, size); s != Status::ok) return s;
-    }
+    if (const Status s = await_piece(n, size); s != Status::ok) return s;
     move(place.data);
     place.sequence.store(n, std::memory_order_release);
     if (kBrief) claim(piece(n + kClaimed, size), bytes);
@@ -77,7 +85,7 @@ inline Status Segment::bcast_piece(uint64_t bytes, bool sends, Move move) {
     move(place.data);
     if (kBrief && size_ == 2) give_back(place, bytes);
   }
-  if ((n & (slots / 2 - 1)) == 0) desk(rank_).consumed[at(size)].sequence.store(n, std::memory_order_release);
+  tell_taken(n, size);
   return Status::ok;
 }
 
@@ -85,12 +93,12 @@ inline Status Segment::bcast_piece(uint64_t bytes, bool sends, Move move) {
 template <class Move>
 inline Status Segment::piece_beside(uint64_t bytes, bool sends, Move move) {
   const Size size = longer(bytes);
-  const uint64_t slots = piece_slots(size), n = ++broadcasts_[at(size)].number;
-  if (sends && n > slots) {
-    if (const Status s = await_readers(n - slots, size); s != Status::ok) return s;
+  const uint64_t n = ++broadcasts_[at(size)].number;
+  if (sends) {
+    if (const Status s = await_piece(n, size); s != Status::ok) return s;
   }
   move(piece(n, size).data);
-  if ((n & (slots / 2 - 1)) == 0) desk(rank_).consumed[at(size)].sequence.store(n, std::memory_order_release);
+  tell_taken(n, size);
   return Status::ok;
 }
 

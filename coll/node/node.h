@@ -68,8 +68,7 @@ class Segment final : private pml::Company {
     static constexpr uint64_t kMostOneWay = 32, kMeetingSlots = 2;
     /// Bytes of a rank's slots, the medium ones after those that it offers in, then the large ones.
     uint64_t areas() const { return sums() + (grouped ? 4 : 0) * chunk; }
-    uint64_t shares_of(const Slots& s) const { return 2 * chunk + (&s == &large ? medium.shares * medium.bytes : 0); }
-    uint64_t sums() const { return shares_of(large) + large.shares * large.bytes; }
+    uint64_t sums() const { return 2 * chunk + medium.shares * medium.bytes + large.shares * large.bytes; }
     uint64_t shares() const { return medium.shares + large.shares; }
     uint64_t pieces() const { return medium.pieces + large.pieces; }
     uint64_t piece_bytes() const { return medium.pieces * medium.bytes + large.pieces * large.bytes; }
@@ -235,9 +234,9 @@ class Segment final : private pml::Company {
   Place share(uint32_t rank, uint64_t n, Size size) {
     if (size == Size::brief) return place_in(briefs_[(rank + 1) * plan_.briefs + (n & (plan_.briefs - 1))]);
     const Plan::Slots& slots = slots_of(size);
-    const uint64_t slot = n & (slots.shares - 1);
-    Line* const lines = shares_ + rank * plan_.shares() + (size == Size::large ? plan_.medium.shares : 0);
-    return {lines[slot].sequence, areas_of(rank) + plan_.shares_of(slots) + slot * slots.bytes};
+    const uint64_t slot = n & (slots.shares - 1), before = size == Size::large ? plan_.medium.shares : 0;
+    Line& line = shares_[rank * plan_.shares() + before + slot];
+    return {line.sequence, areas_of(rank) + 2 * plan_.chunk + before * plan_.medium.bytes + slot * slots.bytes};
   }
   Place piece(uint64_t n, Size size) {
     if (size == Size::brief) return place_in(briefs_[n & (plan_.briefs - 1)]);
@@ -315,6 +314,8 @@ class Segment final : private pml::Company {
   Status bcast_piece(uint64_t bytes, bool sends, Move move);
   template <class Move>
   Status piece_beside(uint64_t bytes, bool sends, Move move);
+  Status await_piece(uint64_t n, Size);
+  void tell_taken(uint64_t n, Size);
   Status await_readers(uint64_t piece, Size);
   Status await_reader(uint64_t n, Size);
   uint64_t next_share(Size);
