@@ -130,11 +130,10 @@ const Algorithm* usable(const char* name, const Agreed& a, const Topology& topol
   return found && found->usable(topology, a.size, {.root = a.root, .commutative = a.commutative}, a.uneven) ? found : nullptr;
 }
 
-/// Most bytes of a reduction in shared memory. Each rank reads all operands of an allreduce: the more ranks, the sooner algorithms that
-/// share the work out win. Of two ranks' reduce the root has all the work anyway, and who sends cannot run ahead until data piles up.
-uint64_t node_reduction_limit(const Agreed& a) {
-  if (a.size == 2) return a.pattern == Pattern::reduce ? ~uint64_t{0} : 8 * kKiB;
-  if (a.size <= 4) return (a.pattern == Pattern::reduce ? 256 : 32) * kKiB;
+/// Most bytes of a reduce in shared memory, where each rank has a CPU: the root combines all. The more ranks, the sooner algorithms that
+/// share the work out win.
+uint64_t node_reduce_limit(const Agreed& a) {
+  if (a.size <= 4) return 256 * kKiB;
   return (a.size <= 8 ? 16 : 4) * kKiB;
 }
 
@@ -143,7 +142,7 @@ bool node_kernel_pays(const Agreed& a, bool roomy) {
   const uint64_t bytes = a.bytes;
   const bool meet_at_will = roomy && a.size == 2;  // meetings cost next to nothing
   // Messages cost more switches than meetings, between which each rank works for as long as it has something to do.
-  const bool meet_rather = !roomy && a.size <= 64;
+  const bool few = a.size <= 64, meet_rather = !roomy && few;
   const bool meet_once = given_bytes(a) <= node::Segment::most_exchanged;
   switch (a.pattern) {
     case Pattern::barrier: return true;
@@ -151,21 +150,20 @@ bool node_kernel_pays(const Agreed& a, bool roomy) {
     // to run ahead; what exceeds the L3 cache had better pass through few slots.
     case Pattern::bcast:
       if (meet_at_will) return bytes < 512 * kKiB || bytes > 8192 * kKiB;
-      return meet_rather || a.size <= 8 || bytes <= 64 * kKiB;
-    case Pattern::reduce:
-    case Pattern::allreduce: return meet_at_will || meet_rather || bytes <= node_reduction_limit(a);
-    // One meeting instead of several rounds; beyond, what all read of all counts more. Measured with up to 32 ranks.
-    case Pattern::allgather:
-      return meet_at_will || meet_rather ||
-             (meet_once && (a.size <= 8 || (a.size <= 64 && bytes * static_cast<uint64_t>(a.size) <= 128 * kKiB)));
-    case Pattern::alltoall: return meet_at_will || (a.size <= 64 && (meet_once || (meet_rather && bytes <= 512 * kKiB)));
+      return few || bytes <= 64 * kKiB;
+    case Pattern::reduce: return meet_at_will || meet_rather || bytes <= node_reduce_limit(a);
+    // Shared out, which is what an algorithm by messages does as well, with more copies and more steps.
+    case Pattern::allreduce: return meet_at_will || few || bytes <= 4 * kKiB;
+    // One meeting instead of several rounds. Few have no less to copy by messages, which need not be cut.
+    case Pattern::allgather: return meet_at_will || (few && (meet_rather || a.size >= 8 || meet_once));
+    case Pattern::alltoall: return meet_at_will || (few && (meet_once || bytes <= 512 * kKiB));
     // Longer ones go as fast by messages, which need not be cut.
-    case Pattern::gather: return a.size <= 64 && bytes <= 64 * kKiB;
-    case Pattern::scatter: return a.size <= 64 && bytes <= (roomy ? 16 : 64) * kKiB;
+    case Pattern::gather: return few && bytes <= 64 * kKiB;
+    case Pattern::scatter: return few && bytes <= (roomy ? 16 : 64) * kKiB;
     // From rank to rank.
     case Pattern::scan:
     case Pattern::exscan: return meet_rather || a.size <= 8;
-    case Pattern::reduce_scatter: return meet_at_will || meet_rather || (a.size <= 64 && bytes <= node::Segment::most_exchanged);
+    case Pattern::reduce_scatter: return meet_at_will || meet_rather || a.size <= 16 || (few && bytes <= node::Segment::most_exchanged);
     default: return false;
   }
 }

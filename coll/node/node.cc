@@ -24,8 +24,8 @@ Segment::Plan::Plan(uint32_t ranks, bool crowded, bool in_groups) : grouped(in_g
     medium = {kMedium, kCrowdedMediums, shared_out(kCrowdedMediums)};
     large = {kLarge, kCrowdedPieces, shared_out(kCrowdedPieces)};
   } else {
-    const uint64_t slots = ranks > kFlat || !touching_pays ? kLongs : kMostLongs / std::bit_ceil(ranks) * 2;
-    chunk = ranks <= kFlat ? kChunkOfFew : kChunk;
+    const uint64_t slots = ranks > kFlat || !leaving_pays ? kLongs : kMostLongs / std::bit_ceil(ranks) * 2;
+    chunk = std::clamp(std::bit_floor((uint64_t{2} << 20) / ranks), kChunk, kChunkOfFew);
     large = {kMedium, slots, slots};
   }
 }

@@ -163,7 +163,7 @@ class Segment final : private pml::Company {
   static constexpr uint64_t kBriefs = 64, kMostBriefs = 256;  ///< short reduces, and short broadcast pieces, under way
   static constexpr uint64_t kClaimed = 6;  ///< of these, who writes them claims the one so far ahead: as many pass while a line comes
   static constexpr uint64_t kAhead = 2;    ///< who reads them and is behind has the one so far ahead come
-  /// Large pieces and shares under way, and those of two ranks where touching_pays: twice an L2 cache in all, so that lines have left the
+  /// Large pieces and shares under way, and those of two ranks where leaving_pays: twice an L2 cache in all, so that lines have left the
   /// readers' when they are written again. Elsewhere few slots stay in the L2 caches, whoever else fills the L3.
   static constexpr uint64_t kLongs = 8, kMostLongs = 128;
   /// Where ranks share CPUs, the more are under way the fewer switches they take; but what all have in shares should not outgrow the
@@ -200,7 +200,8 @@ class Segment final : private pml::Company {
     alignas(64) std::atomic<uint64_t> offers;
     Line result[2];
   };
-  static constexpr uint64_t kChunk = 32 << 10, kChunkOfFew = 128 << 10;  ///< least bytes of a slot for what a rank offers
+  static constexpr uint64_t kChunk = 32 << 10,
+                            kChunkOfFew = 128 << 10;  ///< least bytes of a slot for what a rank offers, of up to 16 ranks
   static_assert(most_exchanged <= kChunk);
   static constexpr uint64_t kInline = sizeof(Line::data);
   static constexpr uint32_t kMostPairs = 4;
