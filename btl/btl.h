@@ -52,6 +52,7 @@ struct Caps {
   bool get = false, put = false;
   bool atomics = false;              ///< atomic() works on memory whose Region allows it
   uint64_t get_from = 0;             ///< bytes from which get() is faster than messages in a row, if both sides attend to them
+  bool weighs = false;               ///< it may be for less, too: get_spares() tells
   uint64_t put_from = ~uint64_t{0};  ///< bytes from which put() is faster than get(), though it costs a message more
   bool ordered = true;               ///< messages of one endpoint arrive in the order sent
   bool same_node = false;            ///< reaches processes of this node only
@@ -145,6 +146,8 @@ class Endpoint {
   /// two processes (user namespaces, seccomp, containers). Known from connect() on; constant afterwards.
   virtual bool can_get() const { return true; }
   virtual bool can_put() const { return true; }
+  /// Of less than caps.get_from: would get() take less time than messages in a row, as far as known? Only if caps.weighs.
+  virtual bool get_spares(uint64_t /*bytes*/, bool /*both_send*/) { return false; }
   /// Of less than caps.get_from: would put() by its sender take less of both sides' processors than messages in a row, as far as known?
   /// That is what counts while both send.
   virtual bool put_spares() { return false; }

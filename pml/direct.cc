@@ -109,6 +109,11 @@ size_t Lane::open_ways(Transfer& t, std::array<Outlet, kMaxStripes>& out) {
   return count;
 }
 
+/// Is reading faster than what comes in messages?
+bool Lane::better_read(const Transfer& t, const Outlet& way) const {
+  return t.bulk->total >= way.caps->get_from || !way.caps->weighs || way.endpoint->get_spares(t.bulk->total, owed_ > 0);
+}
+
 /// Shall the receiver rather let the sender write?
 bool Lane::better_written(const Transfer& t, const Outlet& way) { return takes_writes(t, way) && t.bulk->total >= way.caps->put_from; }
 

@@ -567,6 +567,7 @@ class Lane final : private btl::Sink {
   size_t exposing_wires(const Peer&, uint64_t bytes, std::array<uint32_t, kMaxStripes>&);
   static bool is_open(const Transfer&, const Outlet&);
   size_t open_ways(Transfer&, std::array<Outlet, kMaxStripes>&);
+  bool better_read(const Transfer&, const Outlet&) const;
   static bool better_written(const Transfer&, const Outlet&);
   bool spared_if_written(const Transfer&) const;
   void advance(Transfer&);

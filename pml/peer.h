@@ -39,7 +39,7 @@ struct Protocols {
   uint64_t eager_below = 0;     ///< less than this: one buffered send
   uint64_t in_place_below = 0;  ///< less than this, if contiguous: one send from where it lies, which ends when the wire has taken it
   Bulk bulk = Bulk::stream_copied;
-  uint64_t get_from = 0;  ///< Bulk::get: less than this is streamed all the same
+  uint64_t get_from = 0;  ///< Bulk::get: less than this is not offered to be read
 };
 
 /// Synchronous sends whose data has left, by the numbers of their messages, which the receiver's answers name.

@@ -64,7 +64,7 @@ void Lane::start_moving(Transfer& t) {
   }
   std::array<Outlet, kMaxStripes> ways;
   t.stage = Stage::reading;
-  const bool readable = open_ways(t, ways) > 0;
+  const bool readable = open_ways(t, ways) > 0 && better_read(t, ways[0]);
   if (readable ? better_written(t, ways[0]) : spared_if_written(t)) bulk.mine = expose(t, from, bulk.total, 1);
   if (!readable || bulk.mine.rails) return ask_for_data(t);
   advance(t);

@@ -128,7 +128,7 @@ Result<std::map<std::string, config::CollTable::Number>> measure_settings(const 
   CopyingReport report;
   for (int i = 0; i < 2 * kRounds; ++i) {
     const bool once = i % 2;
-    std::vector<std::string> options;
+    std::vector<std::string> options{"--set", "shm.read=no"};
     for (const std::string& setting : config::measured_settings())
       options.insert(options.end(), {"--set", setting + (once ? "=1" : "=1G")});
     const auto run = run_tuning_job(wish, options, {"copying"}, [&](std::string_view line) {

@@ -31,49 +31,92 @@ class Pace {
   uint32_t samples_ = 0;
 };
 
-/// Two processes that send to each other at the same time both copy all the time. Through a ring each byte takes its sender's time and its
-/// receiver's, written by the kernel only the sender's: what costs less together is faster then. Near each other that is the ring (on a
-/// virtual Zen 4: 0.026 ns a byte on each side, 0.08 by the kernel). Between packages, where each of its lines comes from afar twice, it is
-/// not (0.07 and 0.05, and still 0.08; reading what has just been written over there takes 0.15). Where only one sends, the two sides of a
-/// ring work at once, and it is ahead in any case.
-class Paces {
+/// Of two ways the usual one and another one, which is tried now and then, and taken while it is ahead.
+class Contest {
  public:
-  Pace in, out;  ///< into a ring, and out of one
-  Pace put;
+  struct Habits {
+    uint64_t trial;  ///< messages of a trial
+    uint64_t first_wait, wait,
+        most_wait;               ///< before it: at first, until the usual way has been in use for a while; then twice as long each time
+    uint64_t look_every, looks;  ///< of those that go the other way some take the usual one, whose pace may have changed
+  };
+  explicit Contest(const Habits& habits) : habits_(habits), wait_(habits.first_wait) {}
 
-  /// Does writing into the receiver's memory take less of both sides' time? Each side knows its own pace, which stands for the other's.
-  bool put_spares() {
-    const double ring = in.ns_per_byte() + out.ns_per_byte();
-    const bool known = in.known() && out.known() && ring >= kBestOfPut;
-    const bool ahead = known && put.known() && put.ns_per_byte() < kAhead * ring;
-    in.rare = out.rare = ahead;
-    if (!known) return false;
+  /// Does the next message go the other way, which is ahead as far as known?
+  bool takes_other(bool ahead) {
     if (to_try_ > 0) return to_try_--;
     if (to_look_ > 0) return !to_look_--;
     if (ahead) {
       wait_ = 0;
-      if (++asked_ % kLookEvery == 0) to_look_ = kLooks;
+      if (++asked_ % habits_.look_every == 0) to_look_ = habits_.looks;
       return true;
     }
     return ++asked_ > wait_ && begin_trial();
   }
 
  private:
-  static constexpr double kBestOfPut = 0.07;  // no kernel is known to be much faster
-  static constexpr double kAhead = 0.85;
-  static constexpr uint64_t kLookEvery = 128, kLooks = 8;  // after so many some go through the ring, whose pace may have changed
-  static constexpr uint64_t kTrial = 12;                   // in a row
-  static constexpr uint64_t kFirstWait = 64, kWait = 512, kMostWait = 1 << 14;
-
   bool begin_trial() {
-    to_try_ = kTrial;
+    to_try_ = habits_.trial;
     asked_ = 0;
-    wait_ = std::clamp(2 * wait_, kWait, kMostWait);
+    wait_ = std::clamp(2 * wait_, habits_.wait, habits_.most_wait);
     return true;
   }
 
+  const Habits habits_;
   uint64_t asked_ = 0, to_try_ = 0, to_look_ = 0;
-  uint64_t wait_ = kFirstWait;  // messages before the next trial: at first, until rings have been in use for a while
+  uint64_t wait_;
+};
+
+/// Long messages between two processes go through a ring, both of them copying at once; or the kernel copies them once, for the receiver
+/// (get) or for the sender (put).
+///
+/// One way, a ring takes the time of the slower side, and for the first or last piece that of the other one, too. Reading is ahead where
+/// lines take long from one processor to another, and the sender has not written the data since it was read last, so that much of it is
+/// still near the receiver (Intel Emerald Rapids: 0.06 ns a byte, the ring 0.1; for fresh data get takes 0.2).
+///
+/// While both send, both copy all the time: through a ring each byte takes its sender's time and its receiver's, written by the kernel only
+/// the sender's. Near each other the ring is ahead (on a virtual Zen 4: 0.026 ns a byte on each side, 0.08 by the kernel). Between
+/// packages, where each of its lines comes from afar twice, it is not (0.07 and 0.05, and still 0.08; reading what has just been written
+/// over there takes 0.15). Each side knows its own pace, which stands for the other's.
+class Paces {
+ public:
+  Pace in, out;  ///< into a ring, and out of one
+  Pace get, put;
+
+  /// Does reading a message of so many bytes out of its sender's memory take less time?
+  bool get_spares(uint64_t bytes, bool both_send) {
+    const double ring = both_send ? in_and_out() : one_way(bytes);
+    const bool known = out.known() && ring >= kBestOfGet;
+    get_ahead_ = known && ahead(get, ring) && !(both_send && ahead(put, get.ns_per_byte()));
+    tell_rare();
+    return known && get_contest_.takes_other(get_ahead_);
+  }
+
+  /// While both send: does writing into the receiver's memory take less of both sides' time?
+  bool put_spares() {
+    const double ring = in_and_out();
+    const bool known = in.known() && out.known() && ring >= kBestOfPut;
+    put_ahead_ = known && ahead(put, ring);
+    tell_rare();
+    return known && put_contest_.takes_other(put_ahead_);
+  }
+
+ private:
+  static constexpr double kBestOfGet = 0.05, kBestOfPut = 0.07;  // no kernel is known to be much faster
+  static constexpr double kAhead = 0.85;
+  static constexpr double kPiece = 64 << 10;  // of what goes through a ring
+
+  double in_and_out() const { return in.ns_per_byte() + out.ns_per_byte(); }
+  double one_way(uint64_t bytes) const {
+    const double first = in.ns_per_byte(), second = out.ns_per_byte();
+    return std::max(first, second) + std::min(first, second) * std::min(1.0, kPiece / static_cast<double>(bytes));
+  }
+  static bool ahead(const Pace& other, double usual) { return other.known() && other.ns_per_byte() < kAhead * usual; }
+  void tell_rare() { in.rare = out.rare = get_ahead_ || put_ahead_; }
+
+  Contest get_contest_{{.trial = 8, .first_wait = 16, .wait = 256, .most_wait = 1 << 14, .look_every = 256, .looks = 4}};
+  Contest put_contest_{{.trial = 12, .first_wait = 64, .wait = 512, .most_wait = 1 << 14, .look_every = 128, .looks = 8}};
+  bool get_ahead_ = false, put_ahead_ = false;
 };
 
 }  // namespace weft::btl::shm

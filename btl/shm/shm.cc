@@ -34,7 +34,8 @@ using namespace shm;
 
 config::Bytes ring_variable("shm", "ring", "0",
                             "Memory for messages from one process of a node to another; 0: by the number of ranks on the node, "
-                            "a CPU's L2 cache and two thirds of it for up to four, less than a cache for eight, 32K from 32 on.");
+                            "a CPU's L2 cache and two thirds of it for up to four, less than a cache for eight, then 8M for all together, "
+                            "or 1M where they share CPUs, and at least 32K.");
 config::Bytes get_from_variable(
     "shm", "get_from", "0",
     "Bytes from which a message between two processes of a node is copied once, by the kernel, instead of twice, by both of them; 0: 64M. "
@@ -46,6 +47,10 @@ config::Text exchange_variable(
     "shm", "exchange", "auto",
     "How messages below get_from go while both processes send: ring, put (copied once, by the kernel for the sender), or "
     "auto, by what has taken less of both sides' time.");
+config::Text read_variable(
+    "shm", "read", "auto",
+    "Are messages below get_from, but too long to be sent unasked, read out of the sender's memory: auto, while that takes less time "
+    "than a ring, or no.");
 config::Text folder_variable("shm", "folder", "",
                              "A tmpfs folder to place shared memory in; empty: anonymous memory, which has no name and no quota.");
 
@@ -71,14 +76,15 @@ uint64_t l2_bytes() {
 /// If few ranks share the node, an area that fills a CPU's own cache by two thirds, and cells that fill it once: more is up to a fifth
 /// faster while nobody else fills the L3 cache, and less than half as fast when somebody does. Who streams uses the one, who exchanges the
 /// other.
-uint32_t ring_bytes_for(size_t ranks) {
-  constexpr uint64_t least = 8 << 10, most = 16 << 20, least_of_few = 384 << 10;
+uint32_t ring_bytes_for(size_t ranks, size_t cpus) {
+  constexpr uint64_t least = 8 << 10, most = 16 << 20, least_of_few = 384 << 10, least_of_many = 32 << 10;
   if (const uint64_t wish = ring_variable.get()) return uint32_t(std::bit_floor(std::clamp(wish, least, most)));
   if (ranks <= 8) {
     const uint64_t cache = std::min<uint64_t>(l2_bytes(), 1 << 20), most_of_few = std::max(cache / 16 * 11 + cache, least_of_few);
     return uint32_t(std::clamp(6 * l2_bytes() / std::max<size_t>(ranks, 2), least_of_few, most_of_few) & ~uint64_t{0xffff});
   }
-  return uint32_t(std::clamp<size_t>(std::bit_floor((size_t{1} << 20) / ranks), 32 << 10, 128 << 10));
+  const uint64_t all = uint64_t{ranks > cpus ? 1u : 8u} << 20;
+  return uint32_t(std::max(std::bit_floor(all / ranks), least_of_many));
 }
 
 std::string first_line(const char* path) {
@@ -158,6 +164,7 @@ class ShmEndpoint final : public Endpoint {
   size_t receive_several(const Header& first, std::span<Place>) override;
   bool can_get() const override { return direct_; }
   bool can_put() const override { return direct_; }
+  bool get_spares(uint64_t bytes, bool both_send) override { return read_variable.get() == "auto" && paces_.get_spares(bytes, both_send); }
   bool put_spares() override {
     const std::string& wish = exchange_variable.get();
     return wish == "put" || (wish == "auto" && paces_.put_spares());
@@ -342,10 +349,10 @@ std::optional<bool> ShmEndpoint::rests() const {
 }
 
 Status ShmEndpoint::start(copy::Transfer&& transfer) {
-  const bool timed = transfer.direction() == copy::Direction::write;
-  const uint64_t begin = timed ? now_ns() : 0, bytes = std::min(transfer.left(), kCopyPiece);
+  Pace& pace = transfer.direction() == copy::Direction::write ? paces_.put : paces_.get;
+  const uint64_t begin = now_ns(), bytes = std::min(transfer.left(), kCopyPiece);
   const Status status = transfer.advance(kCopyPiece);
-  if (timed && (status == Status::ok || status == Status::again)) paces_.put.took(bytes, now_ns() - begin);
+  if (status == Status::ok || status == Status::again) pace.took(bytes, now_ns() - begin);
   if (status == Status::ok) transfer.operation().done(transfer.operation(), Status::ok);
   if (status != Status::again) return status;
   transport_.defer(std::move(transfer));
@@ -408,6 +415,7 @@ ShmTransport::ShmTransport(const boot::Job& job, Segment segment, Doorbell bell)
   caps_.get = caps_.put = cma_variable.get() != "no";
   const bool crowded = topo::crowded(job.node_ranks.size(), job.cpus);
   caps_.get_from = get_from(crowded);
+  caps_.weighs = caps_.get && read_variable.get() == "auto";
   if (!crowded) looks_ = kLooks;
   caps_.same_node = caps_.polls_memory = caps_.light = true;
   caps_.alpha_ns = 200;  // estimates, not measured here
@@ -544,10 +552,12 @@ Result<std::unique_ptr<Transport>> open_shm(const Site& site) {
     return Failure{"WEFT_SHM_CMA is " + cma_variable.get() + "; it may be auto or no"};
   if (const std::string& wish = exchange_variable.get(); wish != "auto" && wish != "put" && wish != "ring")
     return Failure{"WEFT_SHM_EXCHANGE is " + wish + "; it may be auto, put or ring"};
+  if (const std::string& wish = read_variable.get(); wish != "auto" && wish != "no")
+    return Failure{"WEFT_SHM_READ is " + wish + "; it may be auto or no"};
   auto bell = Doorbell::create();
   if (!bell) return bell.failure();
   const uint32_t capacity = uint32_t(std::max<size_t>(64, 2 * ranks));
-  auto segment = Segment::create(capacity, ring_bytes_for(ranks), folder_variable.get());
+  auto segment = Segment::create(capacity, ring_bytes_for(ranks, job.cpus), folder_variable.get());
   if (!segment) return segment.failure();
   // Sleeping is frequent where ranks outnumber CPUs: senders' fences are cheaper there than sleepers' barriers.
   segment->head().asymmetric = ranks <= job.cpus && register_membarrier();

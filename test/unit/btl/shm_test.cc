@@ -512,6 +512,40 @@ TEST_CASE("shm: while both send, what has taken less time is taken, and the othe
   CHECK(writes(paces, 1000) == 0);
 }
 
+TEST_CASE("shm: messages are read out of their sender's memory while that takes less time", "[shm]") {
+  constexpr uint64_t kBytes = 256 << 10;
+  const auto measure = [](shm::Pace& pace, double ns_per_byte) {
+    for (int i = 0; i < 40; ++i) pace.took(kBytes, static_cast<uint64_t>(ns_per_byte * kBytes));
+  };
+  const auto reads = [](shm::Paces& paces, int of, bool both_send = false) {
+    int count = 0;
+    for (int i = 0; i < of; ++i) count += paces.get_spares(kBytes, both_send);
+    return count;
+  };
+  shm::Paces paces;
+  CHECK(reads(paces, 1000) == 0);  // nothing is known
+  measure(paces.out, 0.03);
+  CHECK(reads(paces, 1000) == 0);  // the ring is fast
+  measure(paces.out, 0.08);        // who only receives knows nothing of the other side
+  const int tried = reads(paces, 100);
+  CHECK(tried > 0);
+  CHECK(tried < 20);
+  measure(paces.get, 0.2);  // data that its sender has just written
+  CHECK(reads(paces, 100) == 0);
+  CHECK(reads(paces, 1 << 16) > 0);
+  CHECK(reads(paces, 1 << 16) < 1 << 10);
+  measure(paces.get, 0.06);
+  CHECK(reads(paces, 1000) > 950);
+  CHECK(reads(paces, 1000) < 1000);  // the ring is not forgotten
+  measure(paces.in, 0.04);
+  measure(paces.out, 0.05);
+  CHECK(reads(paces, 1000) < 50);         // one way, both sides of the ring copy at once
+  CHECK(reads(paces, 1000, true) > 900);  // both ways, each has both to do
+  measure(paces.put, 0.04);
+  CHECK(reads(paces, 1000, true) < 50);  // writing is faster still
+  CHECK(paces.put_spares());
+}
+
 TEST_CASE("shm: a copy that was interrupted does not count for much", "[shm]") {
   shm::Pace pace;
   for (int i = 0; i < 20; ++i) pace.took(1000, 100);
