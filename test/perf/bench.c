@@ -1,12 +1,15 @@
 /* Micro-benchmarks in plain MPI C: compiles against any MPI. Prints one line a row: NAME BYTES VALUE UNIT.
  *
- *   bench [--quick] [--only NAME[,NAME...]] [--bytes N]
+ *   bench [--quick] [--fresh] [--only NAME[,NAME...]] [--bytes N]
  *
  * Two-rank rows use ranks 0 and 1; collective rows use all. Values: latency is half a round trip in microseconds (median of
  * batches), bandwidth in MB/s (bidirectional: of both directions together), message rate in messages/s, collectives the mean time
  * of a call in microseconds (slowest rank, median of batches), memory the resident set in KiB (largest rank). Of nonblocking calls: the
  * time with nothing to do meanwhile in microseconds, and how much of it a computation as long hides, in per cent (overlap_...: without
- * a call of MPI meanwhile; ..._tested: with 16 of MPI_Test; slowest rank). */
+ * a call of MPI meanwhile; ..._tested: with 16 of MPI_Test; slowest rank).
+ *
+ * --fresh: what latency and the collectives send is written before, within the time: whoever copies it out of its sender's cache pays for
+ * lines that the cache no longer has to itself. */
 #include "timed.h"
 
 enum { WINDOW = 64, LARGEST = 4 << 20 };
@@ -22,10 +25,12 @@ static long rounds_for(long bytes) {
 static void ping_pong_with(char* out, char* in, long bytes, long rounds) {
   for (long i = 0; i < rounds; ++i) {
     if (rank == 0) {
+      freshen(out, bytes);
       MPI_Send(out, (int)bytes, MPI_CHAR, 1, 1, MPI_COMM_WORLD);
       MPI_Recv(in, (int)bytes, MPI_CHAR, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     } else if (rank == 1) {
       MPI_Recv(in, (int)bytes, MPI_CHAR, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+      freshen(out, bytes);
       MPI_Send(out, (int)bytes, MPI_CHAR, 0, 1, MPI_COMM_WORLD);
     }
   }
@@ -248,7 +253,7 @@ int main(int argc, char** argv) {
     MPI_Reduce(&mine, &most, 1, MPI_LONG, MPI_MAX, 0, MPI_COMM_WORLD);
     report("memory", 0, (double)most, "KiB");
   }
-  send_buffer = malloc(2 * LARGEST);
+  operand = send_buffer = malloc(2 * LARGEST);
   receive_buffer = malloc(2 * LARGEST);
   if (!send_buffer || !receive_buffer) MPI_Abort(MPI_COMM_WORLD, 1);
   /* Written before use: untouched memory is one page of zeros, which copies faster than anything real. */

@@ -215,7 +215,7 @@ int main(int argc, char** argv) {
   read_options(argc, argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  send_buffer = malloc(2 * LARGEST);
+  operand = send_buffer = malloc(2 * LARGEST);
   receive_buffer = malloc(2 * LARGEST);
   if (!send_buffer || !receive_buffer || ranks > MOST_RANKS) MPI_Abort(MPI_COMM_WORLD, 1);
   for (size_t i = 0; i < 2 * LARGEST / sizeof(double); ++i) send_buffer[i] = receive_buffer[i] = (double)(i % 100);

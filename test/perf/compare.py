@@ -105,7 +105,7 @@ def run(column, part, options):
     """The rows of one part of the benchmark; all, if it has none."""
     of = column.library
     command = launch(of, options) + [str(column.program)]
-    command += ["--quick"] if options.quick else []
+    command += [f"--{name}" for name in ("quick", "fresh") if getattr(options, name)]
     command += ["--only", part] if part else []
     try:
         done = subprocess.run(command, env=environment(of, options.net), capture_output=True, text=True, timeout=options.timeout)
@@ -273,7 +273,7 @@ def write_json(path, options, medians, lines, behind):
             for k, r in behind.items()]
     text = {"weft-bench": 1, "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "machine": {"processor": processor(), "processors": os.cpu_count(), "system": f"{platform.system()} {platform.release()}"},
-            "source": options.source, "ranks": options.ranks, "runs": options.runs, "quick": options.quick, "net": options.net,
+            "source": options.source, "ranks": options.ranks, "runs": options.runs, "quick": options.quick, "fresh": options.fresh, "net": options.net,
             "first": options.libraries[0].name, "libraries": {of.name: version(of) for of in options.libraries}, "mean": mean_of(behind), "rows": rows}
     pathlib.Path(path).write_text(json.dumps(text, indent=1) + "\n")
 
@@ -331,6 +331,7 @@ def read_options():
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--runs", type=int, default=5, help="rounds; each library runs each part once in each")
     parser.add_argument("--quick", action="store_true", help="fewer repetitions of each call")
+    parser.add_argument("--fresh", action="store_true", help="what is sent is written before, within the time: as programs do, and as benchmarks mostly do not")
     parser.add_argument("--only", metavar="NAME,...", help="rows of these names; overlap: nonblocking calls")
     parser.add_argument("--net", choices=["tcp"])
     parser.add_argument("--hosts")

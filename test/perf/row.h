@@ -8,11 +8,13 @@ static const char* only;     /* NAME[,NAME...]; null: all */
 static long only_bytes = -1; /* this size; negative: all */
 
 static int quick; /* fewer repetitions */
+static int fresh; /* data is written before it is sent */
 
-/* [--quick] [--only NAME[,NAME...]] [--bytes N]; passes over other words. */
+/* [--quick] [--fresh] [--only NAME[,NAME...]] [--bytes N]; passes over other words. */
 static inline void read_options(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     if (!strcmp(argv[i], "--quick")) quick = 1;
+    if (!strcmp(argv[i], "--fresh")) fresh = 1;
     if (!strcmp(argv[i], "--only") && i + 1 < argc) only = argv[++i];
     if (!strcmp(argv[i], "--bytes") && i + 1 < argc) only_bytes = atol(argv[++i]);
   }
