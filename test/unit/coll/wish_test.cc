@@ -180,7 +180,8 @@ TEST_CASE("decisions say by whose word") {
   Agreed large_of_two{.pattern = Pattern::allreduce, .size = 2, .bytes = 1 << 20};
   CHECK(wants_node(large_of_two, {}, {}, true));
   CHECK(wants_node(large_of_two, {}, {}, false));
-  const Agreed large_of_four{.pattern = Pattern::allreduce, .size = 4, .bytes = 1 << 20};
+  CHECK(wants_node({.pattern = Pattern::allreduce, .size = 64, .bytes = 1 << 20}, {}, {}, true));  // messages have more to copy
+  const Agreed large_of_four{.pattern = Pattern::allgather, .size = 4, .bytes = 1 << 20};
   CHECK_FALSE(wants_node(large_of_four, {}, {}, true));
   CHECK(wants_node(large_of_four, {}, {}, false));  // messages cost more switches than meetings
   CHECK(decide({.pattern = Pattern::gather, .size = 6}, {}, true).node);
