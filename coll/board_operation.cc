@@ -251,6 +251,9 @@ constexpr uint64_t kMostLines = 64;
 
 bool board_takes(const node::Segment& segment, const Agreed& a, uint64_t unit) {
   if (given_bytes(a) <= node::Board::kBrief.most) return !segment.roomy() || lines_looked_at(a) <= kMostLines;
+  // The root combines all by itself: where ranks have CPUs, algorithms that share the work out win sooner the more there are.
+  const uint64_t most_reduced = !segment.roomy() || a.size == 2 ? ~uint64_t{0} : (a.size <= 4 ? 256 : 16) << 10;
+  if (a.pattern == Pattern::reduce && a.bytes > most_reduced) return false;
   return segment.shows_long() && a.pattern != Pattern::scan && a.pattern != Pattern::exscan &&
          (!shared_out(a) || unit * size_t(a.size) <= segment.board(Kind::meeting).shape().most);
 }

@@ -130,13 +130,6 @@ const Algorithm* usable(const char* name, const Agreed& a, const Topology& topol
   return found && found->usable(topology, a.size, {.root = a.root, .commutative = a.commutative}, a.uneven) ? found : nullptr;
 }
 
-/// Most bytes of a reduce in shared memory, where each rank has a CPU: the root combines all. The more ranks, the sooner algorithms that
-/// share the work out win.
-uint64_t node_reduce_limit(const Agreed& a) {
-  if (a.size <= 4) return 256 * kKiB;
-  return (a.size <= 8 ? 16 : 4) * kKiB;
-}
-
 /// True if the thresholds say so.
 bool node_kernel_pays(const Agreed& a, bool roomy) {
   const uint64_t bytes = a.bytes;
@@ -151,9 +144,9 @@ bool node_kernel_pays(const Agreed& a, bool roomy) {
     case Pattern::bcast:
       if (meet_at_will) return bytes < 512 * kKiB || bytes > 8192 * kKiB;
       return few || bytes <= 64 * kKiB;
-    case Pattern::reduce: return meet_at_will || meet_rather || bytes <= node_reduce_limit(a);
-    // Shared out, which is what an algorithm by messages does as well, with more copies and more steps.
-    case Pattern::allreduce: return meet_at_will || few || bytes <= 4 * kKiB;
+    // Shared out, which is what algorithms by messages do as well, with more copies and more steps.
+    case Pattern::reduce:
+    case Pattern::allreduce: return few || bytes <= 4 * kKiB;
     // One meeting instead of several rounds. Few have no less to copy by messages, which need not be cut.
     case Pattern::allgather: return meet_at_will || (few && (meet_rather || a.size >= 8 || meet_once));
     case Pattern::alltoall: return meet_at_will || (few && (meet_once || bytes <= 512 * kKiB));

@@ -133,7 +133,8 @@ class Segment final : private pml::Company {
   /// Does a rank write what all take once for each of them? A line that several have read takes long to write again where it is read to
   /// stay, four times as long between packages as one that its only reader writes next.
   bool by_pairs(uint64_t bytes) const { return touching_pays && !roomy_ && size_ > 2 && size_ <= kMostPairs && bytes > Brief::most; }
-  /// Bytes of an allreduce up to which all combine all. Two read as much then as of shares, for one meeting less.
+  /// Bytes of an allreduce up to which all combine all, where they share CPUs, or nobody waits. Two read as much then as of shares, for one
+  /// meeting less.
   static constexpr uint64_t most_by_all(uint32_t ranks) { return ranks == 2 ? 32 << 10 : 8 << 10; }
   /// Elements of each rank's share of a step, at most `most`: as few steps as that allows, all about as long.
   static constexpr uint64_t even_share(uint64_t count, uint64_t most, uint32_t ranks) {
@@ -308,9 +309,16 @@ class Segment final : private pml::Company {
   };
   /// Most elements of a share: those of all others fit a slot.
   uint64_t most_shared(uint64_t unit) const { return plan_.chunk / (size_ - 1) / unit; }
+  /// The same of those whose sums are collected.
+  uint64_t most_collected(uint64_t unit) const { return std::min(most_shared(unit), plan_.large.bytes / unit); }
+  /// Where each rank has a CPU: bytes up to which all combine all of an allreduce, or the root of a reduce. Beyond, to share them out is
+  /// worth a meeting, or the way through another rank.
+  uint64_t most_by_each() const { return size_ == 2 ? most_by_all(2) : (8 << 10) / size_; }
+  uint64_t most_by_root() const { return (32 << 10) / size_; }
   template <class Part>
   Status reduce_shares(Part part, uint64_t most, const Work&, std::byte* to);
   Status allreduce_shared_out(const std::byte* in, std::byte* out, const Work&);
+  Status reduce_shared_out(const std::byte* in, std::byte* out, const Work&, uint32_t root);
   template <bool kBrief, class Move>
   Status bcast_piece(uint64_t bytes, bool sends, Move move);
   template <class Move>

@@ -44,7 +44,7 @@ std::byte* Segment::spare_for(Order order) {
 Status Segment::allreduce(const void* in, void* out, uint64_t count, const type::Datatype& type, const op::Op& op, Order order) {
   const auto* from = static_cast<const std::byte*>(in);
   auto* to = static_cast<std::byte*>(out);
-  if (count * type.size > most_by_all(size_) && most_shared(type.size) > 0) return allreduce_shared_out(from, to, {count, type, op, order});
+  if (count * type.size > (roomy_ ? most_by_each() : most_by_all(size_)) && most_shared(type.size) > 0) return allreduce_shared_out(from, to, {count, type, op, order});
   return in_steps(count, type.size, plan_.chunk, [&](uint64_t first, uint64_t n) {
     return allreduce_chunk(from + first * type.size, to + first * type.size, {n, type, op, order});
   });
@@ -124,6 +124,8 @@ Status Segment::allreduce_in_groups(uint64_t n, std::byte* out, const Work& work
 Status Segment::reduce(const void* in, void* out, uint64_t count, const type::Datatype& type, const op::Op& op, int root, Order order) {
   const auto* from = static_cast<const std::byte*>(in);
   auto* to = static_cast<std::byte*>(out);
+  if (roomy_ && size_ > 2 && count * type.size > most_by_root() && most_collected(type.size) > 0)
+    return reduce_shared_out(from, to, {count, type, op, order}, static_cast<uint32_t>(root));
   return in_steps(count, type.size, plan_.large.bytes, [&](uint64_t first, uint64_t n) {
     return reduce_chunk(from + first * type.size, to ? to + first * type.size : nullptr, {n, type, op, order}, static_cast<uint32_t>(root));
   });
@@ -170,6 +172,21 @@ Status Segment::allreduce_shared_out(const std::byte* in, std::byte* out, const 
         copy_out(own, sums, part(r).count * unit);
     };
     if (const Status s = exchange(plan_.chunk, give, take); s != Status::ok) return s;
+  }
+  return Status::ok;
+}
+
+/// All but the root combine a share of each piece, and the root takes the sums: it has as much to copy so as the others have to read.
+Status Segment::reduce_shared_out(const std::byte* in, std::byte* out, const Work& w, uint32_t root) {
+  const uint32_t helpers = size_ - 1;
+  const uint64_t unit = w.type.size, most = even_share(w.count, most_collected(unit), helpers);
+  for (uint64_t done = 0; done < w.count; done += most * helpers) {
+    const auto from = [&](uint32_t r) { return std::min(w.count, done + (r > root ? r - 1 : r) * most); };
+    const auto part = [&](uint32_t r) { return Share{in + from(r) * unit, r == root ? 0 : std::min(w.count, from(r) + most) - from(r)}; };
+    if (const Status s = reduce_shares(part, most, w, scratch()); s != Status::ok) return s;
+    const auto give = [&](std::byte* place) { copy_bytes(place, scratch(), part(rank_).count * unit); };
+    const auto take = [&](uint32_t r, const std::byte* sums) { copy_out(out + from(r) * unit, sums, part(r).count * unit); };
+    if (const Status s = collect(most * unit, root, give, take); s != Status::ok) return s;
   }
   return Status::ok;
 }

@@ -124,7 +124,7 @@ inline std::string name_of(Bootstrap& boot, ProcessId who) {
 Result<std::unique_ptr<Bootstrap>> open();
 
 /// `size` bootstraps joined in one process, for unit tests with ranks as threads. `nodes` > 1 spreads them block-wise over
-/// pretended nodes, each with hardware as `topology` describes it (Job::topology).
-std::vector<std::unique_ptr<Bootstrap>> open_fake(uint32_t size, uint32_t nodes = 1, std::string topology = {});
+/// pretended nodes, each with hardware as `topology` describes it (Job::topology), and so many CPUs (0: those of this machine).
+std::vector<std::unique_ptr<Bootstrap>> open_fake(uint32_t size, uint32_t nodes = 1, std::string topology = {}, uint32_t cpus = 0);
 
 }  // namespace weft::boot

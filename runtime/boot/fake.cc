@@ -17,8 +17,8 @@ using Callback = std::function<void(ProcessId)>;
 /// What the ranks of one fake job share. Everything below `mutex_` is guarded by it.
 class World final : public FakeJob {
  public:
-  World(uint32_t size, uint32_t nodes, std::string topology)
-      : size_(size), nodes_(nodes), topology_(std::move(topology)), staged_(size), dead_(size), failing_(size), callbacks_(size) {}
+  World(uint32_t size, uint32_t nodes, std::string topology, uint32_t cpus)
+      : size_(size), nodes_(nodes), cpus_(cpus), topology_(std::move(topology)), staged_(size), dead_(size), failing_(size), callbacks_(size) {}
 
   Job describe(uint32_t rank) const;
   void put(uint32_t rank, std::string_view name, std::span<const std::byte> value);
@@ -39,7 +39,7 @@ class World final : public FakeJob {
  private:
   using Store = std::map<std::string, Blob, std::less<>>;
 
-  const uint32_t size_, nodes_;
+  const uint32_t size_, nodes_, cpus_;
   const std::string topology_;
   const std::string name_ = unique_name();
   mutable std::mutex mutex_;
@@ -76,7 +76,7 @@ Job World::describe(uint32_t rank) const {
   job.secret = std::string(64, 'f');
   job.launcher = "in-process fake";
   job.topology = topology_;
-  job.cpus = std::max(1u, std::thread::hardware_concurrency());
+  job.cpus = cpus_ ? cpus_ : std::max(1u, std::thread::hardware_concurrency());
   return job;
 }
 
@@ -218,15 +218,15 @@ class FakeBootstrap final : public Bootstrap {
 
 }  // namespace
 
-Fake open_fake_job(uint32_t size, uint32_t nodes, std::string topology) {
-  auto world = std::make_shared<World>(size, std::clamp(nodes, 1u, size), std::move(topology));
+Fake open_fake_job(uint32_t size, uint32_t nodes, std::string topology, uint32_t cpus) {
+  auto world = std::make_shared<World>(size, std::clamp(nodes, 1u, size), std::move(topology), cpus);
   Fake fake{{}, world};
   for (uint32_t rank = 0; rank < size; rank++) fake.ranks.push_back(std::make_unique<FakeBootstrap>(world, rank));
   return fake;
 }
 
-std::vector<std::unique_ptr<Bootstrap>> open_fake(uint32_t size, uint32_t nodes, std::string topology) {
-  return open_fake_job(size, nodes, std::move(topology)).ranks;
+std::vector<std::unique_ptr<Bootstrap>> open_fake(uint32_t size, uint32_t nodes, std::string topology, uint32_t cpus) {
+  return open_fake_job(size, nodes, std::move(topology), cpus).ranks;
 }
 
 }  // namespace weft::boot

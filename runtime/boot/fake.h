@@ -41,6 +41,6 @@ struct Fake {
 };
 
 /// As open_fake(), with the handle that injects faults.
-Fake open_fake_job(uint32_t size, uint32_t nodes = 1, std::string topology = {});
+Fake open_fake_job(uint32_t size, uint32_t nodes = 1, std::string topology = {}, uint32_t cpus = 0);
 
 }  // namespace weft::boot

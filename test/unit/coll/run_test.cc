@@ -543,6 +543,19 @@ TEST_CASE("kernels in shared memory follow each other with changing roots and si
 
 TEST_CASE("kernels in shared memory, in several steps") { run_kernels_in_steps({2, 3}); }
 
+TEST_CASE("kernels in shared memory where each rank has a CPU") {
+  const Roomy roomy;
+  run_kernels_in_turn({3, 5});
+  run_kernels_in_steps({3, 4});
+}
+TEST_CASE("kernels in shared memory where each rank has a CPU, on more ranks", "[more]") {
+  const Roomy roomy;
+  run_kernels({3, 8, 11});
+  run_kernels_in_turn({9});
+  run_kernels_in_steps({5, 10});
+  run_what_is_chosen({9});
+}
+
 TEST_CASE("kernels in shared memory, by groups") {
   force("barrier=node;allreduce=node;allgather=node");
   for (const auto& [size, group] : std::vector<std::pair<uint32_t, const char*>>{{3, "2"}, {5, "2"}, {9, "4"}, {11, "3"}}) {

@@ -24,10 +24,19 @@ struct RankWorld {
   int rank, size;
 };
 
+/// CPUs that ranks believe to have together; 0: those of this machine.
+inline uint32_t believed_cpus = 0;
+/// While it lives, each of up to 64 ranks believes to have one of its own.
+struct Roomy {
+  Roomy() { believed_cpus = 64; }
+  Roomy(const Roomy&) = delete;
+  ~Roomy() { believed_cpus = 0; }
+};
+
 /// Runs `body` on `size` ranks; returns the first complaint, empty if there is none.
 inline std::string on_ranks(uint32_t size, const std::function<std::string(RankWorld&)>& body, uint32_t nodes = 1, bool threads = false,
                             const std::string& topology = {}) {
-  auto boots = boot::open_fake(size, nodes, topology);
+  auto boots = boot::open_fake(size, nodes, topology, believed_cpus);
   std::mutex lock;
   std::string complaint;
   auto complain = [&](const std::string& text) {
