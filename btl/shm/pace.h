@@ -35,26 +35,31 @@ class Pace {
 class Contest {
  public:
   struct Habits {
-    uint64_t trial;  ///< messages of a trial
-    uint64_t first_wait, wait,
-        most_wait;               ///< before it: at first, until the usual way has been in use for a while; then twice as long each time
-    uint64_t look_every, looks;  ///< of those that go the other way some take the usual one, whose pace may have changed
+    uint64_t trial;                        ///< messages of a trial
+    uint64_t first_wait, wait, most_wait;  ///< before it: at first, until the usual way has been in use for a while; then twice as long each time
+    /// Of those that go the other way some take the usual one, whose pace may have changed: soon after it has been left, then seldomer.
+    uint64_t looks, first_look, look_every;
   };
-  explicit Contest(const Habits& habits) : habits_(habits), wait_(habits.first_wait) {}
+  explicit Contest(const Habits& habits) : habits_(habits), wait_(habits.first_wait), look_after_(habits.first_look) {}
 
   /// Does the next message go the other way, which is ahead as far as known?
   bool takes_other(bool ahead) {
     if (to_try_ > 0) return to_try_--;
     if (to_look_ > 0) return !to_look_--;
-    if (ahead) {
-      wait_ = 0;
-      if (++asked_ % habits_.look_every == 0) to_look_ = habits_.looks;
-      return true;
-    }
+    if (ahead) return stay();
+    look_after_ = habits_.first_look;
     return ++asked_ > wait_ && begin_trial();
   }
 
  private:
+  bool stay() {
+    wait_ = 0;
+    if (++asked_ < look_after_) return true;
+    asked_ = 0;
+    look_after_ = std::min(2 * look_after_, habits_.look_every);
+    to_look_ = habits_.looks;
+    return true;
+  }
   bool begin_trial() {
     to_try_ = habits_.trial;
     asked_ = 0;
@@ -64,7 +69,7 @@ class Contest {
 
   const Habits habits_;
   uint64_t asked_ = 0, to_try_ = 0, to_look_ = 0;
-  uint64_t wait_;
+  uint64_t wait_, look_after_;
 };
 
 /// Long messages between two processes go through a ring, both of them copying at once; or the kernel copies them once, for the receiver
@@ -114,8 +119,11 @@ class Paces {
   static bool ahead(const Pace& other, double usual) { return other.known() && other.ns_per_byte() < kAhead * usual; }
   void tell_rare() { in.rare = out.rare = get_ahead_ || put_ahead_; }
 
-  Contest get_contest_{{.trial = 8, .first_wait = 16, .wait = 256, .most_wait = 1 << 14, .look_every = 256, .looks = 4}};
-  Contest put_contest_{{.trial = 12, .first_wait = 64, .wait = 512, .most_wait = 1 << 14, .look_every = 128, .looks = 8}};
+  static constexpr Contest::Habits kReading{
+      .trial = 8, .first_wait = 16, .wait = 256, .most_wait = 1 << 14, .looks = 4, .first_look = 8, .look_every = 256};
+  static constexpr Contest::Habits kWriting{
+      .trial = 12, .first_wait = 64, .wait = 512, .most_wait = 1 << 14, .looks = 8, .first_look = 128, .look_every = 128};
+  Contest get_contest_{kReading}, put_contest_{kWriting};
   bool get_ahead_ = false, put_ahead_ = false;
 };
 

@@ -176,17 +176,29 @@ Status Segment::allreduce_shared_out(const std::byte* in, std::byte* out, const 
   return Status::ok;
 }
 
-/// All but the root combine a share of each piece, and the root takes the sums: it has as much to copy so as the others have to read.
+/// All but the root combine a share of each piece, and the root takes the sums: it has as much to copy so as the others have to read. It
+/// takes those of a piece when it has given them the next one, which they would wait for otherwise.
 Status Segment::reduce_shared_out(const std::byte* in, std::byte* out, const Work& w, uint32_t root) {
   const uint32_t helpers = size_ - 1;
-  const uint64_t unit = w.type.size, most = even_share(w.count, most_collected(unit), helpers);
-  for (uint64_t done = 0; done < w.count; done += most * helpers) {
-    const auto from = [&](uint32_t r) { return std::min(w.count, done + (r > root ? r - 1 : r) * most); };
-    const auto part = [&](uint32_t r) { return Share{in + from(r) * unit, r == root ? 0 : std::min(w.count, from(r) + most) - from(r)}; };
-    if (const Status s = reduce_shares(part, most, w, scratch()); s != Status::ok) return s;
+  const uint64_t unit = w.type.size, most = even_share(w.count, most_collected(unit), helpers), step = most * helpers;
+  const auto part_from = [&](uint64_t first) {
+    return [=, &w](uint32_t r) {
+      const uint64_t begin = std::min(w.count, first + (r > root ? r - 1 : r) * most), end = std::min(w.count, begin + most);
+      return Share{in + begin * unit, r == root ? 0 : end - begin};
+    };
+  };
+  const auto sums_of = [&](uint64_t first) {
+    const auto part = part_from(first);
     const auto give = [&](std::byte* place) { copy_bytes(place, scratch(), part(rank_).count * unit); };
-    const auto take = [&](uint32_t r, const std::byte* sums) { copy_out(out + from(r) * unit, sums, part(r).count * unit); };
-    if (const Status s = collect(most * unit, root, give, take); s != Status::ok) return s;
+    const auto take = [&](uint32_t r, const std::byte* sums) { copy_out(out + (part(r).address - in), sums, part(r).count * unit); };
+    return collect(most * unit, root, give, take);
+  };
+  for (uint64_t first = 0; first < w.count + step; first += step) {
+    if (first < w.count)
+      if (const Status s = reduce_shares(part_from(first), most, w, scratch()); s != Status::ok) return s;
+    const bool collects = rank_ == root ? first > 0 : first < w.count;
+    if (collects)
+      if (const Status s = sums_of(rank_ == root ? first - step : first); s != Status::ok) return s;
   }
   return Status::ok;
 }
