@@ -35,8 +35,9 @@ class Pace {
 class Contest {
  public:
   struct Habits {
-    uint64_t trial;                        ///< messages of a trial
-    uint64_t first_wait, wait, most_wait;  ///< before it: at first, until the usual way has been in use for a while; then twice as long each time
+    uint64_t trial;  ///< messages of a trial
+    uint64_t first_wait, wait,
+        most_wait;  ///< before it: at first, until the usual way has been in use for a while; then twice as long each time
     /// Of those that go the other way some take the usual one, whose pace may have changed: soon after it has been left, then seldomer.
     uint64_t looks, first_look, look_every;
   };
@@ -110,17 +111,18 @@ class Paces {
   static constexpr double kBestOfGet = 0.05, kBestOfPut = 0.07;  // no kernel is known to be much faster
   static constexpr double kAhead = 0.85;
   static constexpr double kPiece = 64 << 10;  // of what goes through a ring
+  static constexpr double kWaiting = 1.3;     // as its two sides wait for each other (1 MiB on a Zen 5 and on an Emerald Rapids)
 
   double in_and_out() const { return in.ns_per_byte() + out.ns_per_byte(); }
   double one_way(uint64_t bytes) const {
     const double first = in.ns_per_byte(), second = out.ns_per_byte();
-    return std::max(first, second) + std::min(first, second) * std::min(1.0, kPiece / static_cast<double>(bytes));
+    return kWaiting * (std::max(first, second) + std::min(first, second) * std::min(1.0, kPiece / static_cast<double>(bytes)));
   }
   static bool ahead(const Pace& other, double usual) { return other.known() && other.ns_per_byte() < kAhead * usual; }
   void tell_rare() { in.rare = out.rare = get_ahead_ || put_ahead_; }
 
   static constexpr Contest::Habits kReading{
-      .trial = 8, .first_wait = 16, .wait = 256, .most_wait = 1 << 14, .looks = 4, .first_look = 8, .look_every = 256};
+      .trial = 6, .first_wait = 16, .wait = 1024, .most_wait = 1 << 14, .looks = 4, .first_look = 8, .look_every = 256};
   static constexpr Contest::Habits kWriting{
       .trial = 12, .first_wait = 64, .wait = 512, .most_wait = 1 << 14, .looks = 8, .first_look = 128, .look_every = 128};
   Contest get_contest_{kReading}, put_contest_{kWriting};

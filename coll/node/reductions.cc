@@ -44,7 +44,8 @@ std::byte* Segment::spare_for(Order order) {
 Status Segment::allreduce(const void* in, void* out, uint64_t count, const type::Datatype& type, const op::Op& op, Order order) {
   const auto* from = static_cast<const std::byte*>(in);
   auto* to = static_cast<std::byte*>(out);
-  if (count * type.size > (roomy_ ? most_by_each() : most_by_all(size_)) && most_shared(type.size) > 0) return allreduce_shared_out(from, to, {count, type, op, order});
+  if (count * type.size > (roomy_ ? most_by_each() : most_by_all(size_)) && most_shared(type.size) > 0)
+    return allreduce_shared_out(from, to, {count, type, op, order});
   return in_steps(count, type.size, plan_.chunk, [&](uint64_t first, uint64_t n) {
     return allreduce_chunk(from + first * type.size, to + first * type.size, {n, type, op, order});
   });

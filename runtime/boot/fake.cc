@@ -18,7 +18,14 @@ using Callback = std::function<void(ProcessId)>;
 class World final : public FakeJob {
  public:
   World(uint32_t size, uint32_t nodes, std::string topology, uint32_t cpus)
-      : size_(size), nodes_(nodes), cpus_(cpus), topology_(std::move(topology)), staged_(size), dead_(size), failing_(size), callbacks_(size) {}
+      : size_(size),
+        nodes_(nodes),
+        cpus_(cpus),
+        topology_(std::move(topology)),
+        staged_(size),
+        dead_(size),
+        failing_(size),
+        callbacks_(size) {}
 
   Job describe(uint32_t rank) const;
   void put(uint32_t rank, std::string_view name, std::span<const std::byte> value);
