@@ -314,7 +314,7 @@ class Segment final : private pml::Company {
   /// Where each rank has a CPU: bytes up to which all combine all of an allreduce, or the root of a reduce. Beyond, to share them out is
   /// worth a meeting, or the way through another rank.
   uint64_t most_by_each() const { return size_ == 2 ? most_by_all(2) : (8 << 10) / size_; }
-  uint64_t most_by_root() const { return (32 << 10) / size_; }
+  uint64_t most_by_root() const { return size_ <= 4 ? 128 << 10 : (32 << 10) / size_; }
   template <class Part>
   Status reduce_shares(Part part, uint64_t most, const Work&, std::byte* to);
   Status allreduce_shared_out(const std::byte* in, std::byte* out, const Work&);

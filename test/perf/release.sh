@@ -31,3 +31,11 @@ compare calls-2 "$openmpi" "$ucx" "$mpich" "$impi" "$spr" -- --ranks 2 --source 
 compare calls-4 "$openmpi" "$ucx" "$impi" "$spr" -- --ranks 4 --source calls.c "$@"
 compare ranks-32 "$openmpi" "$impi" -- --ranks 32 --only memory,barrier,allreduce,alltoall,start_up "$@"
 compare tcp-2 "$openmpi" "$mpich" "$impi" -- --ranks 2 --net tcp --sockets --only latency,message_rate,bandwidth,bidirectional,barrier,allreduce "$@"
+
+# Where there are more CPUs: with a CPU for each rank, and 2 and 8 whose data is written before each call, as programs do.
+cpus=$(nproc)
+wide() { compare "$1" "$openmpi" "$ucx" "$mpich" "$impi" "$spr" -- --ranks "$2" --only barrier,bcast,reduce,allreduce,allgather,alltoall,reduce_scatter "${@:3}"; }
+for ranks in 8 16 32 64; do
+  [ "$ranks" -gt "$cpus" ] || wide "cores-$ranks" "$ranks" "$@"
+done
+[ "$cpus" -lt 8 ] || wide fresh-8 8 --fresh "$@"
