@@ -48,14 +48,10 @@ std::string table_file() {
 void read_table(Words& words, uint32_t ranks) {
   const std::string file = table_file();
   if (file.empty()) return;
-  const auto table = config::CollTable::read(file);
-  if (!table) return log(Level::warning, "no table of weft tune is used: %s", table.failure().text.c_str());
-  words[tuned] = table->words(static_cast<int32_t>(std::min<uint32_t>(ranks, INT32_MAX)));
-  if (words[tuned].size() > config::kMostOfVariable) {
-    log(Level::warning, "no table of weft tune is used: %s says too much for one job", file.c_str());
-    words[tuned].clear();
-  }
-  if (words[machine].empty()) words[machine] = table->machine_words();
+  auto told = config::CollTable::told_by(file, static_cast<int32_t>(std::min<uint32_t>(ranks, INT32_MAX)));
+  if (!told) return log(Level::warning, "%s", told.failure().text.c_str());
+  words[tuned] = std::move(told->words);
+  if (words[machine].empty()) words[machine] = std::move(told->machine);
 }
 
 /// What this rank would go by alone.

@@ -2,10 +2,10 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <map>
 
 #include "launcher/environment.h"
 #include "runtime/config/coll_table.h"
-#include "runtime/config/config.h"
 #include "runtime/topo/network.h"
 
 namespace weft::launcher {
@@ -13,7 +13,6 @@ namespace {
 
 constexpr const char *kFile = "WEFT_COLL_TABLE", *kWords = "WEFT_COLL_TUNED", *kMachine = "WEFT_COLL_MACHINE";
 constexpr const char *kNetworkFile = "WEFT_NETWORK", *kNetwork = "WEFT_COLL_NETWORK";
-constexpr size_t kMostWords = config::kMostOfVariable;
 
 /// What the first program to say so sets, else mpirun's own environment.
 std::string value_of(const Options& options, const char* name) {
@@ -28,8 +27,8 @@ void set(Options& options, const char* name, const std::string& value) {
   for (App& app : options.apps) app.variables.emplace_back(name, value);
 }
 
-void hand_out_settings(Options& options, const config::CollTable& table) {
-  for (const auto& [name, number] : table.settings) {
+void hand_out_settings(Options& options, const std::map<std::string, config::CollTable::Number>& settings) {
+  for (const auto& [name, number] : settings) {
     const std::string variable = variable_of(name);
     if (value_of(options, variable.c_str()).empty()) set(options, variable.c_str(), std::to_string(static_cast<uint64_t>(number.value)));
   }
@@ -51,13 +50,11 @@ std::string hand_out_table(Options& options, const std::string& bin) {
   for (App& app : options.apps) std::erase_if(app.variables, [](const auto& variable) { return variable.first == kWords; });
   const std::string file = config::find_coll_table(value_of(options, kFile), bin);
   if (file.empty()) return {};
-  const auto table = config::CollTable::read(file);
-  if (!table) return "no table of weft tune is used: " + table.failure().text;
-  const std::string words = table->words(options.counted ? static_cast<int32_t>(options.ranks()) : INT32_MAX);
-  if (words.size() > kMostWords) return "no table of weft tune is used: " + file + " says too much for one job";
-  if (!words.empty()) set(options, kWords, words);
-  if (value_of(options, kMachine).empty() && !table->machine.empty()) set(options, kMachine, table->machine_words());
-  hand_out_settings(options, *table);
+  const auto told = config::CollTable::told_by(file, options.counted ? static_cast<int32_t>(options.ranks()) : INT32_MAX);
+  if (!told) return told.failure().text;
+  if (!told->words.empty()) set(options, kWords, told->words);
+  if (value_of(options, kMachine).empty() && !told->machine.empty()) set(options, kMachine, told->machine);
+  hand_out_settings(options, told->settings);
   return {};
 }
 

@@ -13,6 +13,8 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "runtime/config/config.h"
+
 namespace weft::config {
 namespace {
 
@@ -234,6 +236,15 @@ Result<CollTable> CollTable::read(const std::string& file) {
   if (text.size() > kMostBytes) return Failure{file + ": is too long for a table of weft tune"};
   auto table = parse(text);
   return table ? std::move(table) : Failure{file + ": " + table.failure().text};
+}
+
+Result<CollTable::Told> CollTable::told_by(const std::string& file, int32_t most_ranks) {
+  const std::string none = "no table of weft tune is used: ";
+  auto table = read(file);
+  if (!table) return Failure{none + table.failure().text};
+  Told told{table->words(most_ranks), table->machine_words(), std::move(table->settings)};
+  if (told.words.size() > kMostOfVariable) return Failure{none + file + " says too much for one job"};
+  return told;
 }
 
 std::vector<std::string> measured_settings() { return {"shm.get_from", "shm.get_from_crowded"}; }

@@ -70,6 +70,14 @@ struct CollTable {
   const Measurement* about(std::string_view collective, int32_t ranks, int32_t hosts, uint64_t bytes) const;
   /// The numbers of the machine, as `weft explain --machine` takes them.
   std::string machine_words() const;
+
+  /// What a job's ranks are told of a table.
+  struct Told {
+    std::string words, machine;  ///< as words() and machine_words()
+    std::map<std::string, Number> settings;
+  };
+  /// Of that in a file, for communicators of at most so many ranks. Failures name the file, and that it is of no use then.
+  static Result<Told> told_by(const std::string& file, int32_t most_ranks);
 };
 
 /// Which table holds: the file that `wanted` (WEFT_COLL_TABLE) names, "none": no table, empty: the first one that there is of
