@@ -93,7 +93,7 @@ class Paces {
   bool get_spares(uint64_t bytes, bool both_send) {
     const double ring = both_send ? in_and_out() : one_way(bytes);
     const bool known = out.known() && ring >= kBestOfGet;
-    get_ahead_ = known && ahead(get, ring) && !(both_send && ahead(put, get.ns_per_byte()));
+    get_ahead_ = known && ahead(get, kAheadToRead * ring) && !(both_send && ahead(put, kAhead * get.ns_per_byte()));
     tell_rare();
     return known && get_contest_.takes_other(get_ahead_);
   }
@@ -102,7 +102,7 @@ class Paces {
   bool put_spares() {
     const double ring = in_and_out();
     const bool known = in.known() && out.known() && ring >= kBestOfPut;
-    put_ahead_ = known && ahead(put, ring);
+    put_ahead_ = known && ahead(put, kAhead * ring);
     tell_rare();
     return known && put_contest_.takes_other(put_ahead_);
   }
@@ -110,6 +110,8 @@ class Paces {
  private:
   static constexpr double kBestOfGet = 0.05, kBestOfPut = 0.07;  // no kernel is known to be much faster
   static constexpr double kAhead = 0.85;
+  static constexpr double kAheadToRead =
+      0.75;                                   // what was read is no longer in its sender's cache alone, who pays for it when writing again
   static constexpr double kPiece = 64 << 10;  // of what goes through a ring
   static constexpr double kWaiting = 1.3;     // as its two sides wait for each other (1 MiB on a Zen 5 and on an Emerald Rapids)
 
@@ -118,11 +120,11 @@ class Paces {
     const double first = in.ns_per_byte(), second = out.ns_per_byte();
     return kWaiting * (std::max(first, second) + std::min(first, second) * std::min(1.0, kPiece / static_cast<double>(bytes)));
   }
-  static bool ahead(const Pace& other, double usual) { return other.known() && other.ns_per_byte() < kAhead * usual; }
+  static bool ahead(const Pace& other, double than) { return other.known() && other.ns_per_byte() < than; }
   void tell_rare() { in.rare = out.rare = get_ahead_ || put_ahead_; }
 
   static constexpr Contest::Habits kReading{
-      .trial = 6, .first_wait = 16, .wait = 1024, .most_wait = 1 << 14, .looks = 4, .first_look = 8, .look_every = 256};
+      .trial = 6, .first_wait = 8, .wait = 1024, .most_wait = 1 << 14, .looks = 2, .first_look = 16, .look_every = 256};
   static constexpr Contest::Habits kWriting{
       .trial = 12, .first_wait = 64, .wait = 512, .most_wait = 1 << 14, .looks = 8, .first_look = 128, .look_every = 128};
   Contest get_contest_{kReading}, put_contest_{kWriting};
