@@ -201,8 +201,7 @@ class Segment final : private pml::Company {
     alignas(64) std::atomic<uint64_t> offers;
     Line result[2];
   };
-  static constexpr uint64_t kChunk = 32 << 10,
-                            kChunkOfFew = 128 << 10;  ///< least bytes of a slot for what a rank offers, of up to 16 ranks
+  static constexpr uint64_t kChunk = 32 << 10, kChunkOfFew = 128 << 10;  ///< least bytes of a slot for what a rank offers; of up to 16
   static_assert(most_exchanged <= kChunk);
   static constexpr uint64_t kInline = sizeof(Line::data);
   static constexpr uint32_t kMostPairs = 4;

@@ -145,6 +145,10 @@ void run_runs(std::initializer_list<uint32_t> sizes) {
       const Setting table("WEFT_COLL_TUNED", "allreduce=ring;reduce=two_level;scan=chain;reduce_scatter=recursive_halving");
       CHECK(bits_of_all(size, 1, agree) == first);
     }
+    {
+      const Roomy each_has_a_cpu;
+      CHECK(bits_of_all(size, 1, agree) == first);
+    }
     CHECK(agree);
   }
 }
