@@ -15,9 +15,10 @@
 namespace weft::pml {
 namespace {
 
-config::Text helper_variable("pml", "helper", "auto",
-                             "A thread that makes progress with nonblocking operations while the program computes: never; always; auto: if "
-                             "the job has several hosts.");
+config::Choice helper_variable(
+    "pml", "helper", "auto", "auto, always, never",
+    "A thread that makes progress with nonblocking operations while the program computes: never; always; auto: if "
+    "the job has several hosts.");
 
 constexpr uint64_t kLong = 64 << 10;  // bytes of a message that is likely to need more than one step
 constexpr std::chrono::microseconds kShortestNap{1000}, kLongestNap{4000};
@@ -30,8 +31,6 @@ constexpr int kQuietLooks = 64;  // without a nap between them
 std::unique_ptr<Helper> Helper::of(const boot::Job& job, const std::vector<std::unique_ptr<Lane>>& lanes) {
   const std::string_view wish = helper_variable.get();
   const bool always = wish == "always";
-  if (!always && wish != "auto" && wish != "never")
-    log(Level::warning, "WEFT_PML_HELPER=%s is none of auto, never, always: auto", wish.data());
   if (wish == "never" || (!always && job.node_count < 2)) return nullptr;
   std::vector<Lane*> all;
   for (const auto& lane : lanes) all.push_back(lane.get());

@@ -41,14 +41,14 @@ config::Bytes get_from_variable(
     "Bytes from which a message between two processes of a node is copied once, by the kernel, instead of twice, by both of them; 0: 64M. "
     "weft tune measures it.");
 config::Bytes get_from_crowded_variable("shm", "get_from_crowded", "0", "The same where there are more than two ranks a CPU; 0: 16K.");
-config::Text cma_variable("shm", "cma", "auto",
-                          "Copy large messages straight between the memories of two processes: auto (where the system allows it), no.");
-config::Text exchange_variable(
-    "shm", "exchange", "auto",
+config::Choice cma_variable("shm", "cma", "auto", "auto, no",
+                            "Copy large messages straight between the memories of two processes: auto (where the system allows it), no.");
+config::Choice exchange_variable(
+    "shm", "exchange", "auto", "auto, put, ring",
     "How messages below get_from go while both processes send: ring, put (copied once, by the kernel for the sender), or "
     "auto, by what has taken less of both sides' time.");
-config::Text read_variable(
-    "shm", "read", "auto",
+config::Choice read_variable(
+    "shm", "read", "auto", "auto, no",
     "Are messages below get_from, but too long to be sent unasked, read out of the sender's memory: auto, while that takes less time "
     "than a ring, or no.");
 config::Text folder_variable("shm", "folder", "",
@@ -548,12 +548,6 @@ void allow_direct_access() {
 Result<std::unique_ptr<Transport>> open_shm(const Site& site) {
   const boot::Job& job = site.boot.job();
   const size_t ranks = job.node_ranks.size();
-  if (cma_variable.get() != "auto" && cma_variable.get() != "no")
-    return Failure{"WEFT_SHM_CMA is " + cma_variable.get() + "; it may be auto or no"};
-  if (const std::string& wish = exchange_variable.get(); wish != "auto" && wish != "put" && wish != "ring")
-    return Failure{"WEFT_SHM_EXCHANGE is " + wish + "; it may be auto, put or ring"};
-  if (const std::string& wish = read_variable.get(); wish != "auto" && wish != "no")
-    return Failure{"WEFT_SHM_READ is " + wish + "; it may be auto or no"};
   auto bell = Doorbell::create();
   if (!bell) return bell.failure();
   const uint32_t capacity = uint32_t(std::max<size_t>(64, 2 * ranks));

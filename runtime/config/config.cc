@@ -87,10 +87,20 @@ const char* form_of(Type type) {
   return "";
 }
 
+/// Is it one of several words, separated by ", "?
+bool among(std::string_view words, std::string_view value) {
+  for (;;) {
+    const size_t end = std::min(words.find(", "), words.size());
+    if (words.substr(0, end) == value) return true;
+    if (end == words.size()) return false;
+    words.remove_prefix(end + 2);
+  }
+}
+
 }  // namespace
 
-Variable::Variable(const char* module, const char* name, Type type, const char* default_value, const char* help)
-    : module_(module), name_(name), default_(default_value), help_(help), type_(type), next_(head) {
+Variable::Variable(const char* module, const char* name, Type type, const char* default_value, const char* help, const char* words)
+    : module_(module), name_(name), default_(default_value), help_(help), words_(words), type_(type), next_(head) {
   head = this;
   set(default_value, Origin::built_in);
 }
@@ -105,10 +115,13 @@ std::string Variable::environment_name() const {
 
 bool Variable::set(std::string_view value, Origin origin, std::string* why) {
   int64_t number = 0;
-  const bool good =
-      type_ == Type::text || (type_ == Type::boolean ? parse_boolean(value, number) : parse_number(value, type_ == Type::bytes, number));
+  const bool good = words_                   ? among(words_, value)
+                    : type_ == Type::text    ? true
+                    : type_ == Type::boolean ? parse_boolean(value, number)
+                                             : parse_number(value, type_ == Type::bytes, number);
   if (!good) {
-    if (why) *why = environment_name() + "=" + std::string(value) + " is not " + form_of(type_) + "; keeping " + text_;
+    const std::string form = words_ ? std::string("one of ") + words_ : form_of(type_);
+    if (why) *why = environment_name() + "=" + std::string(value) + " is not " + form + "; keeping " + text_;
     return false;
   }
   number_ = number;

@@ -20,7 +20,8 @@ enum class Origin : uint8_t { built_in, file, environment, program };
 /// One declared variable, without its C++ type. Constructed at namespace scope; registers itself.
 class Variable {
  public:
-  Variable(const char* module, const char* name, Type type, const char* default_value, const char* help);
+  /// `words`: what a text may be, separated by ", "; null: anything.
+  Variable(const char* module, const char* name, Type type, const char* default_value, const char* help, const char* words = nullptr);
   Variable(const Variable&) = delete;
 
   const char* module() const { return module_; }
@@ -46,6 +47,7 @@ class Variable {
   const char* name_;
   const char* default_;
   const char* help_;
+  const char* words_;
   Type type_;
   Origin origin_ = Origin::built_in;
   Variable* next_;
@@ -66,6 +68,12 @@ struct Bytes : Variable {
 };
 struct Text : Variable {
   Text(const char* module, const char* name, const char* def, const char* help) : Variable(module, name, Type::text, def, help) {}
+  const std::string& get() const { return text_; }
+};
+/// One of several words, such as "auto, always, never".
+struct Choice : Variable {
+  Choice(const char* module, const char* name, const char* def, const char* words, const char* help)
+      : Variable(module, name, Type::text, def, help, words) {}
   const std::string& get() const { return text_; }
 };
 

@@ -16,6 +16,7 @@ Bool flag{"sample", "flag", "no", "a switch"};
 Integer count{"sample", "count", "7", "a number"};
 Bytes limit{"sample", "limit", "64K", "a size"};
 Text name{"sample", "name", "red", "a word"};
+Choice mode{"sample", "mode", "auto", "auto, always, never", "one of several words"};
 Text bare{"", "bare", "x", "a variable without a module"};
 
 /// Sets an environment variable for the life of the object.
@@ -63,7 +64,19 @@ TEST_CASE("variables have their defaults and are listed") {
   CHECK(find("WEFT_SAMPLE_COUN") == nullptr);
   int seen = 0;
   for (const Variable* v = all(); v; v = v->next()) seen += v->module() == std::string("sample");
-  CHECK(seen == 4);
+  CHECK(seen == 5);
+}
+
+TEST_CASE("one of several words") {
+  CHECK(mode.get() == "auto");
+  for (const char* word : {"never", "always", "auto"}) {
+    REQUIRE(mode.set(word, Origin::program));
+    CHECK(mode.get() == word);
+  }
+  for (const char* bad : {"", "Auto", "auto, always", "alway", "never ", ", ", "nevers"}) CHECK(refuses(mode, bad));
+  mode.set(mode.default_value(), Origin::built_in);
+  Environment set_mode("WEFT_SAMPLE_MODE", "perhaps");
+  CHECK(mentions(load_environment(), "WEFT_SAMPLE_MODE=perhaps is not one of auto, always, never; keeping auto"));
 }
 
 TEST_CASE("sizes know their units") {
