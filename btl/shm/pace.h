@@ -36,21 +36,26 @@ class Contest {
  public:
   struct Habits {
     uint64_t trial;  ///< messages of a trial
-    uint64_t first_wait, wait,
-        most_wait;  ///< before it: at first, until the usual way has been in use for a while; then twice as long each time
+    /// Messages before it: at first, until the usual way has been in use for a while; then twice as long each time.
+    uint64_t first_wait, wait, most_wait;
     /// Of those that go the other way some take the usual one, whose pace may have changed: soon after it has been left, then seldomer.
     uint64_t looks, first_look, look_every;
   };
   explicit Contest(const Habits& habits) : habits_(habits), wait_(habits.first_wait), look_after_(habits.first_look) {}
 
-  /// Does the next message go the other way, which is ahead as far as known?
-  bool takes_other(bool ahead) {
+  /// Does the next message go the other way? `open`: enough is known of the usual one, and the other can be faster; `ahead`: as far as
+  /// known, it is.
+  bool takes_other(bool open, bool ahead) {
+    ahead_ = open && ahead;
+    if (!open) return false;
     if (to_try_ > 0) return to_try_--;
     if (to_look_ > 0) return !to_look_--;
-    if (ahead) return stay();
+    if (ahead_) return stay();
     look_after_ = habits_.first_look;
     return ++asked_ > wait_ && begin_trial();
   }
+  /// Was it when last asked about?
+  bool ahead() const { return ahead_; }
 
  private:
   bool stay() {
@@ -71,6 +76,7 @@ class Contest {
   const Habits habits_;
   uint64_t asked_ = 0, to_try_ = 0, to_look_ = 0;
   uint64_t wait_, look_after_;
+  bool ahead_ = false;
 };
 
 /// Long messages between two processes go through a ring, both of them copying at once; or the kernel copies them once, for the receiver
@@ -92,19 +98,14 @@ class Paces {
   /// Does reading a message of so many bytes out of its sender's memory take less time?
   bool get_spares(uint64_t bytes, bool both_send) {
     const double ring = both_send ? in_and_out() : one_way(bytes);
-    const bool known = out.known() && ring >= kBestOfGet;
-    get_ahead_ = known && ahead(get, kAheadToRead * ring) && !(both_send && ahead(put, kAhead * get.ns_per_byte()));
-    tell_rare();
-    return known && get_contest_.takes_other(get_ahead_);
+    const bool ahead = faster(get, kAheadToRead * ring) && !(both_send && faster(put, kAhead * get.ns_per_byte()));
+    return settle(get_contest_, out.known() && ring >= kBestOfGet, ahead);
   }
 
   /// While both send: does writing into the receiver's memory take less of both sides' time?
   bool put_spares() {
     const double ring = in_and_out();
-    const bool known = in.known() && out.known() && ring >= kBestOfPut;
-    put_ahead_ = known && ahead(put, kAhead * ring);
-    tell_rare();
-    return known && put_contest_.takes_other(put_ahead_);
+    return settle(put_contest_, in.known() && out.known() && ring >= kBestOfPut, faster(put, kAhead * ring));
   }
 
  private:
@@ -120,15 +121,18 @@ class Paces {
     const double first = in.ns_per_byte(), second = out.ns_per_byte();
     return kWaiting * (std::max(first, second) + std::min(first, second) * std::min(1.0, kPiece / static_cast<double>(bytes)));
   }
-  static bool ahead(const Pace& other, double than) { return other.known() && other.ns_per_byte() < than; }
-  void tell_rare() { in.rare = out.rare = get_ahead_ || put_ahead_; }
+  static bool faster(const Pace& other, double than) { return other.known() && other.ns_per_byte() < than; }
+  bool settle(Contest& contest, bool open, bool ahead) {
+    const bool other = contest.takes_other(open, ahead);
+    in.rare = out.rare = get_contest_.ahead() || put_contest_.ahead();
+    return other;
+  }
 
   static constexpr Contest::Habits kReading{
       .trial = 6, .first_wait = 8, .wait = 1024, .most_wait = 1 << 14, .looks = 2, .first_look = 16, .look_every = 256};
   static constexpr Contest::Habits kWriting{
       .trial = 12, .first_wait = 64, .wait = 512, .most_wait = 1 << 14, .looks = 8, .first_look = 128, .look_every = 128};
   Contest get_contest_{kReading}, put_contest_{kWriting};
-  bool get_ahead_ = false, put_ahead_ = false;
 };
 
 }  // namespace weft::btl::shm

@@ -194,14 +194,12 @@ Status Segment::reduce_shared_out(const std::byte* in, std::byte* out, const Wor
     const auto take = [&](uint32_t r, const std::byte* sums) { copy_out(out + (part(r).address - in), sums, part(r).count * unit); };
     return collect(most * unit, root, give, take);
   };
-  for (uint64_t first = 0; first < w.count + step; first += step) {
-    if (first < w.count)
-      if (const Status s = reduce_shares(part_from(first), most, w, scratch()); s != Status::ok) return s;
-    const bool collects = rank_ == root ? first > 0 : first < w.count;
-    if (collects)
-      if (const Status s = sums_of(rank_ == root ? first - step : first); s != Status::ok) return s;
+  for (uint64_t first = 0; first < w.count; first += step) {
+    if (const Status s = reduce_shares(part_from(first), most, w, scratch()); s != Status::ok) return s;
+    if (rank_ == root && first == 0) continue;
+    if (const Status s = sums_of(rank_ == root ? first - step : first); s != Status::ok) return s;
   }
-  return Status::ok;
+  return rank_ == root ? sums_of((w.count - 1) / step * step) : Status::ok;
 }
 
 Status Segment::reduce_scatter(const void* in, void* out, const Shares& shares, const type::Datatype& type, const op::Op& op) {

@@ -55,30 +55,30 @@ void touch_by_16(std::byte* to, std::byte* from, size_t n) {
 }
 
 constexpr unsigned kZen5 = 0x1a;
-/// 0: of another maker's.
-unsigned amd_family() {
+/// CPUID is asked once: a virtual machine leaves to its host for each answer. 0: of another maker's.
+const unsigned amd_family = [] {
   unsigned a = 0, b = 0, c = 0, d = 0;
-  if (!__builtin_cpu_is("amd") || !__get_cpuid(1, &a, &b, &c, &d)) return 0;
+  if (!__builtin_cpu_is("amd") || !__get_cpuid(1, &a, &b, &c, &d)) return 0u;
   return (a >> 8 & 0xf) + (a >> 20 & 0xff);
-}
+}();
 
-/// What CPUID says of strings: enhanced (ERMS), and short ones fast, too (FSRM).
+/// What it says of strings: enhanced (ERMS), and short ones fast, too (FSRM).
 struct Strings {
   bool enhanced = false, even_short = false;
 };
-Strings strings() {
+const Strings strings = [] {
   unsigned a = 0, b = 0, c = 0, d = 0;
-  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return {};
-  return {(b & 1u << 9) != 0, (d & 1u << 4) != 0};
-}
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return Strings{};
+  return Strings{(b & 1u << 9) != 0, (d & 1u << 4) != 0};
+}();
 
 /// Does microcode copy what another core has written as fast as vector loads do wherever it lies in its lines (test/perf/places)? AMD's
 /// does since Zen 5. Intel's is a quarter faster on an Emerald Rapids; not tried on any that is slow with short strings.
-bool strings_come_over_fast() { return amd_family() >= kZen5 || (__builtin_cpu_is("intel") && strings().even_short); }
+bool strings_come_over_fast() { return amd_family >= kZen5 || (__builtin_cpu_is("intel") && strings.even_short); }
 
 }  // namespace
 
-const bool fast_strings = strings().enhanced;
+const bool fast_strings = strings.enhanced;
 const size_t strings_from = fast_strings && strings_come_over_fast() ? 16 << 10 : ~size_t{0};
 void (*const copy_by_vectors)(std::byte*, const std::byte*, size_t) = __builtin_cpu_supports("avx2") ? by_32 : by_16;
 void (*const copy_and_touch)(std::byte*, std::byte*, size_t) = __builtin_cpu_supports("avx2") ? touch_by_32 : touch_by_16;
@@ -86,7 +86,7 @@ void (*const copy_and_touch)(std::byte*, std::byte*, size_t) = __builtin_cpu_sup
 }  // namespace weft::detail
 
 namespace weft {
-const bool touching_pays = detail::amd_family() > 0 && detail::amd_family() < detail::kZen5;
-const bool leaving_pays = detail::amd_family() < detail::kZen5;
+const bool touching_pays = detail::amd_family > 0 && detail::amd_family < detail::kZen5;
+const bool leaving_pays = detail::amd_family < detail::kZen5;
 }  // namespace weft
 #endif

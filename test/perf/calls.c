@@ -1,7 +1,7 @@
 /* Calls that programs make besides those of bench.c, in plain MPI C: compiles against any MPI. Prints one line a row: NAME BYTES VALUE
  * UNIT.
  *
- *   calls [--quick] [--only NAME[,NAME...]] [--bytes N]
+ *   calls [--quick] [--fresh] [--only NAME[,NAME...]] [--bytes N]
  *
  * Two-rank rows use ranks 0 and 1 and are half a round trip in microseconds, except sendrecv, where both send at once: a call. Collective
  * rows use all ranks: the mean time of a call (slowest rank, median of batches); BYTES is what one rank gives to all or gets from all, as

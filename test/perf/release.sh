@@ -29,14 +29,14 @@ compare ranks-2 "$openmpi" "$ucx" "$mpich" "$impi" "$spr" -- --ranks 2 "$@"
 compare ranks-4 "$openmpi" "$ucx" "$impi" "$spr" -- --ranks 4 "$@"
 compare calls-2 "$openmpi" "$ucx" "$mpich" "$impi" "$spr" -- --ranks 2 --source calls.c "$@"
 compare calls-4 "$openmpi" "$ucx" "$impi" "$spr" -- --ranks 4 --source calls.c "$@"
-rows_of_data=latency,bcast,reduce,allreduce,allgather,alltoall,reduce_scatter
-compare fresh-2 "$openmpi" "$ucx" "$mpich" "$impi" "$spr" -- --ranks 2 --fresh --only "$rows_of_data" "$@"
+collectives=bcast,reduce,allreduce,allgather,alltoall,reduce_scatter
+compare fresh-2 "$openmpi" "$ucx" "$mpich" "$impi" "$spr" -- --ranks 2 --fresh --only "latency,$collectives" "$@"
 compare ranks-32 "$openmpi" "$impi" -- --ranks 32 --only memory,barrier,allreduce,alltoall,start_up "$@"
 compare tcp-2 "$openmpi" "$mpich" "$impi" -- --ranks 2 --net tcp --sockets --only latency,message_rate,bandwidth,bidirectional,barrier,allreduce "$@"
 
 # Where there are more CPUs: with a CPU for each rank.
 cpus=$(nproc)
-wide() { compare "$1" "$openmpi" "$ucx" "$mpich" "$impi" "$spr" -- --ranks "$2" --only barrier,bcast,reduce,allreduce,allgather,alltoall,reduce_scatter "${@:3}"; }
+wide() { compare "$1" "$openmpi" "$ucx" "$mpich" "$impi" "$spr" -- --ranks "$2" --only "barrier,$collectives" "${@:3}"; }
 for ranks in 8 16 32 64; do
   [ "$ranks" -gt "$cpus" ] || wide "cores-$ranks" "$ranks" "$@"
 done

@@ -476,6 +476,8 @@ TEST_CASE("shm: direct access can be turned off", "[shm]") {
   Node node(2);
   CHECK_FALSE(node.shm[0]->caps().get);
   CHECK_FALSE(node.connect(0, 1)->can_get());
+  CHECK_FALSE(config::find("WEFT_SHM_CMA")->set("perhaps", config::Origin::program));
+  CHECK(config::find("WEFT_SHM_CMA")->text() == "no");
 }
 
 TEST_CASE("shm: while both send, what has taken less time is taken, and the other one is tried again", "[shm]") {
