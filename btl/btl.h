@@ -51,8 +51,8 @@ struct Caps {
   uint32_t max_zcopy = 1u << 30;  ///< payload of one send_zcopy()
   bool get = false, put = false;
   bool atomics = false;              ///< atomic() works on memory whose Region allows it
+  bool weighs = false;               ///< get() may be faster for less than get_from, too: get_spares() tells
   uint64_t get_from = 0;             ///< bytes from which get() is faster than messages in a row, if both sides attend to them
-  bool weighs = false;               ///< it may be for less, too: get_spares() tells
   uint64_t put_from = ~uint64_t{0};  ///< bytes from which put() is faster than get(), though it costs a message more
   bool ordered = true;               ///< messages of one endpoint arrive in the order sent
   bool same_node = false;            ///< reaches processes of this node only
