@@ -146,8 +146,9 @@ class Endpoint {
   /// two processes (user namespaces, seccomp, containers). Known from connect() on; constant afterwards.
   virtual bool can_get() const { return true; }
   virtual bool can_put() const { return true; }
-  /// Of less than caps.get_from: would get() take less time than messages in a row, as far as known? Only if caps.weighs.
-  virtual bool get_spares(uint64_t /*bytes*/, bool /*both_send*/) { return false; }
+  /// Of less than caps.get_from: would get() take less time than messages in a row, as far as known? Only if caps.weighs. `offered`: this
+  /// message can be read; else the answer is about those to come.
+  virtual bool get_spares(uint64_t /*bytes*/, bool /*both_send*/, bool /*offered*/) { return false; }
   /// Of less than caps.get_from: would put() by its sender take less of both sides' processors than messages in a row, as far as known?
   /// That is what counts while both send.
   virtual bool put_spares() { return false; }

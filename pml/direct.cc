@@ -111,7 +111,13 @@ size_t Lane::open_ways(Transfer& t, std::array<Outlet, kMaxStripes>& out) {
 
 /// Is reading faster than what comes in messages?
 bool Lane::better_read(const Transfer& t, const Outlet& way) const {
-  return t.bulk->total >= way.caps->get_from || !way.caps->weighs || way.endpoint->get_spares(t.bulk->total, owed_ > 0);
+  return t.bulk->total >= way.caps->get_from || !way.caps->weighs || way.endpoint->get_spares(t.bulk->total, owed_ > 0, true);
+}
+
+/// Would it be, if this message had been offered?
+bool Lane::better_offered(const Transfer& t) const {
+  const Way* way = t.bulk->theirs.rails || t.peer->rails ? nullptr : reading_way(*t.peer);
+  return way && way->caps->weighs && way->endpoint->get_spares(t.bulk->total, owed_ > 0, false);
 }
 
 /// Shall the receiver rather let the sender write?

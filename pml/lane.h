@@ -568,6 +568,7 @@ class Lane final : private btl::Sink {
   static bool is_open(const Transfer&, const Outlet&);
   size_t open_ways(Transfer&, std::array<Outlet, kMaxStripes>&);
   bool better_read(const Transfer&, const Outlet&) const;
+  bool better_offered(const Transfer&) const;
   static bool better_written(const Transfer&, const Outlet&);
   bool spared_if_written(const Transfer&) const;
   void advance(Transfer&);

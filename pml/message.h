@@ -73,6 +73,7 @@ struct ClearToSend {
   OperationId receiver = 0;
   uint64_t wanted = 0;  ///< bytes; less than the total if the receiver's buffer is short
   Exposure memory;      ///< of one piece
+  uint64_t offer = 0;   ///< 1: the receiver would rather read messages like this one; their announcements had better say where they lie
 };
 
 /// A short answer that waits for room.

@@ -39,7 +39,7 @@ struct Protocols {
   uint64_t eager_below = 0;     ///< less than this: one buffered send
   uint64_t in_place_below = 0;  ///< less than this, if contiguous: one send from where it lies, which ends when the wire has taken it
   Bulk bulk = Bulk::stream_copied;
-  uint64_t get_from = 0;  ///< Bulk::get: less than this is not offered to be read
+  uint64_t get_from = 0;  ///< Bulk::get: less than this is offered to be read only to who asked for it
 };
 
 /// Synchronous sends whose data has left, by the numbers of their messages, which the receiver's answers name.
@@ -77,6 +77,7 @@ struct Peer {
   bool failed = false;
   bool queued = false;   ///< stands in the lane's list of peers with something to send
   bool held_up = false;  ///< `pending` waits for credit, as the peer has been told
+  bool reads = false;    ///< it would rather read what is shorter than Protocols::get_from, too (ClearToSend::offer)
 
   // Small messages that may leave together (batch.cc).
   bool gathers = false;      ///< the wire can hold them back

@@ -109,7 +109,7 @@ void Lane::choose_protocols(Peer& peer) {
   host = {};
   host.inline_below = uint64_t{caps.max_inline} + 1;
   host.eager_below = eager + 1;
-  host.get_from = readable && !reading->caps->weighs ? reading->caps->get_from : 0;
+  host.get_from = readable ? reading->caps->get_from : 0;
   host.bulk = readable ? Bulk::get : caps.zcopy ? Bulk::stream_zcopy : Bulk::stream_copied;
   peer.protocols[static_cast<size_t>(mem::MemKind::managed)] = host;
   peer.protocols[static_cast<size_t>(mem::MemKind::device)] = host;

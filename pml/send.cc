@@ -173,7 +173,7 @@ Status Lane::emit_announcement(Transfer& t, Peer& to) {
     bulk.used = true;
     bulk.total = t.capacity;
     const Protocols& protocols = to.protocols[static_cast<size_t>(t.buffer.memory)];
-    if (protocols.bulk == Bulk::get && t.capacity >= protocols.get_from) bulk.mine = expose(t, to, t.capacity, kMaxPieces);
+    if (protocols.bulk == Bulk::get && (t.capacity >= protocols.get_from || to.reads)) bulk.mine = expose(t, to, t.capacity, kMaxPieces);
   }
   const Announcement head{bulk.id, t.capacity, bulk.mine};
   std::byte* at = static_cast<std::byte*>(memcpy(payload.data(), &head, sizeof head)) + sizeof head;

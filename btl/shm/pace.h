@@ -44,11 +44,14 @@ class Contest {
   explicit Contest(const Habits& habits) : habits_(habits), wait_(habits.first_wait), look_after_(habits.first_look) {}
 
   /// Does the next message go the other way? `open`: enough is known of the usual one, and the other can be faster; `ahead`: as far as
-  /// known, it is.
-  bool takes_other(bool open, bool ahead) {
+  /// known, it is. `can`: this message can; else it takes the usual way, and the answer is about those to come.
+  bool takes_other(bool open, bool ahead, bool can = true) {
     ahead_ = open && ahead;
     if (!open) return false;
-    if (to_try_ > 0) return to_try_--;
+    if (to_try_ > 0) {
+      to_try_ -= can;
+      return true;
+    }
     if (to_look_ > 0) return !to_look_--;
     if (ahead_) return stay();
     look_after_ = habits_.first_look;
@@ -95,11 +98,12 @@ class Paces {
   Pace in, out;  ///< into a ring, and out of one
   Pace get, put;
 
-  /// Does reading a message of so many bytes out of its sender's memory take less time?
-  bool get_spares(uint64_t bytes, bool both_send) {
+  /// Does reading a message of so many bytes out of its sender's memory take less time? `offered`: this one can be read; else the answer
+  /// is about those to come.
+  bool get_spares(uint64_t bytes, bool both_send, bool offered) {
     const double ring = both_send ? in_and_out() : one_way(bytes);
     const bool ahead = faster(get, kAheadToRead * ring) && !(both_send && faster(put, kAhead * get.ns_per_byte()));
-    return settle(get_contest_, out.known() && ring >= kBestOfGet, ahead);
+    return settle(get_contest_, out.known() && ring >= kBestOfGet, ahead, offered);
   }
 
   /// While both send: does writing into the receiver's memory take less of both sides' time?
@@ -122,8 +126,8 @@ class Paces {
     return kWaiting * (std::max(first, second) + std::min(first, second) * std::min(1.0, kPiece / static_cast<double>(bytes)));
   }
   static bool faster(const Pace& other, double than) { return other.known() && other.ns_per_byte() < than; }
-  bool settle(Contest& contest, bool open, bool ahead) {
-    const bool other = contest.takes_other(open, ahead);
+  bool settle(Contest& contest, bool open, bool ahead, bool can = true) {
+    const bool other = contest.takes_other(open, ahead, can);
     in.rare = out.rare = get_contest_.ahead() || put_contest_.ahead();
     return other;
   }

@@ -41,7 +41,7 @@ class WrappedEndpoint final : public Endpoint {
   Status put(const Region& region, uint64_t offset, std::span<const iovec> local, Operation& op) override;
   Status atomic(const Region& region, uint64_t offset, const Atomic& what, uint64_t* before, Operation& op) override;
   bool can_get() const override { return inner_->can_get(); }
-  bool get_spares(uint64_t bytes, bool both_send) override { return inner_->get_spares(bytes, both_send); }
+  bool get_spares(uint64_t bytes, bool both_send, bool offered) override { return inner_->get_spares(bytes, both_send, offered); }
   bool put_spares() override { return inner_->put_spares(); }
   bool can_put() const override { return inner_->can_put(); }
   size_t backlog() const override { return held_bytes_ + (failed_ ? 0 : inner_->backlog()); }

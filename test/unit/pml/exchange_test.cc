@@ -115,6 +115,31 @@ TEST_CASE("while both send, large messages are written where that spares time, a
   }
 }
 
+TEST_CASE("short of what is always read, messages are offered to who wants to read them, and to nobody else") {
+  Reading reading;
+  run_ranks(2, {"reading", {.reading = &reading}}, false, [&](Rank& me) {
+    constexpr uint64_t n = 100000;
+    const auto sent = pattern(n, 1);
+    const auto messages = [&](int count) {
+      for (int i = 0; i < count; ++i) {
+        std::vector<std::byte> got(n);
+        pml::Outcome outcome;
+        if (me.rank == 0) NEED(me.lane.send(me.world, 1, 1, Traffic::user, bytes(sent.data(), n)) == Status::ok);
+        if (me.rank == 1) NEED(me.lane.receive(me.world, 0, 1, Traffic::user, bytes(got.data(), n), outcome) == Status::ok);
+        NEED(me.rank == 0 || got == sent);
+      }
+    };
+    messages(3);
+    NEED(reading.offers == 0);
+    if (me.rank == 1) reading.spares = true;
+    messages(4);
+    NEED(me.rank == 0 || reading.reads == 3);  // the first has told that the next ones had better be offered
+    if (me.rank == 1) reading.spares = false;
+    messages(4);
+    NEED(me.rank == 0 || (reading.reads == 3 && reading.offers == 4));  // as it has told that they need not
+  });
+}
+
 namespace {
 
 /// A vector type made of blocks of bytes: `block` of every `stride`.

@@ -14,6 +14,12 @@
 
 namespace weft::test {
 
+/// A receiver's mind about reading (Endpoint::get_spares()), and what it has seen.
+struct Reading {
+  std::atomic<bool> spares = false;
+  std::atomic<int> offers = 0, reads = 0;
+};
+
 /// What the pretended wire can do.
 struct Abilities {
   uint32_t max_inline = 64;
@@ -26,6 +32,7 @@ struct Abilities {
   bool lazy = false;  ///< zero-copy operations, reads and writes complete in a later poll
   /// Not null: while both send, it had better be written (Endpoint::put_spares()); how often that was done.
   std::atomic<int>* written = nullptr;
+  Reading* reading = nullptr;  ///< not null: what is shorter than get_from may be read, too
 };
 
 struct Parcel {
@@ -54,9 +61,10 @@ class ThreadTransport final : public btl::Transport {
     caps_.max_inline = a.max_inline;
     caps_.max_buffered = a.max_buffered;
     caps_.zcopy = a.zcopy;
-    caps_.get = a.get || a.written;
+    caps_.get = a.get || a.written || a.reading;
+    caps_.weighs = a.reading;
     caps_.put = a.written;
-    if (a.written) caps_.get_from = ~uint64_t{0};
+    if (a.written || a.reading) caps_.get_from = ~uint64_t{0};
     caps_.ordered = a.ordered;
     caps_.same_node = caps_.polls_memory = true;
   }
@@ -137,6 +145,7 @@ class ThreadTransport final : public btl::Transport {
         at += run.iov_len;
       }
       if (at > reinterpret_cast<const std::byte*>(remote.address + remote.length)) abort();
+      if (Reading* const reading = transport_.post_->abilities.reading) ++reading->reads;
       transport_.complete(op);
       return Status::ok;
     }
@@ -150,6 +159,11 @@ class ThreadTransport final : public btl::Transport {
       ++*transport_.post_->abilities.written;
       transport_.complete(op);
       return Status::ok;
+    }
+    bool get_spares(uint64_t, bool, bool offered) override {
+      Reading& reading = *transport_.post_->abilities.reading;
+      reading.offers += offered;
+      return reading.spares;
     }
     bool put_spares() override { return transport_.post_->abilities.written; }
     std::string describe() const override { return "thread " + std::to_string(to_); }
