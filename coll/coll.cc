@@ -221,22 +221,30 @@ Ledger::Key TeamState::line_of(const Call& c, const Agreed& agreed, Ledger::Form
                   .hosts = a.hosts,
                   .algorithm = {}};
   if (a.front > 0 && !node) return key;
-  const Decision d = decide(a, plans_.topology(), node, word_of_user(a));
-  key.early =
-      !node && form != Ledger::Form::persistent && host_count_ == 1 && node_state_ == Node::possible && node_fits(c, a) && node_wanted(a);
-  key.by = d.by;
+  const bool refined = form == Ledger::Form::blocking && !node && refined_.word.anything;
+  const Decision d = decide(a, plans_.topology(), node, refined ? refined_.word : word_of_user(a));
+  key.early = refined ? refined_.tried
+                      : !node && form != Ledger::Form::persistent && host_count_ == 1 && node_state_ == Node::possible && node_fits(c, a) &&
+                            node_wanted(a);
+  key.by = refined ? By::refined : d.by;
   key.algorithm = node ? "node" : d.choice.algorithm->name;
   key.segments = node ? 1 : d.choice.segments;
   return key;
 }
 
-int TeamState::run_schedule(const Call& c, const Agreed& a) {
-  const SchedulePtr& schedule = schedule_for(c, a);
+int TeamState::run_plan(const Call& c, const Agreed& a, const SchedulePtr& schedule) {
   const int tag = next_tag(Form::blocking);
   if (!frame_.bind(*schedule, c, a.root, static_cast<Rank>(team_.rank()), static_cast<int32_t>(team_.size()))) return MPI_ERR_NO_MEM;
   const int error = run_rounds(team_, tag, frame_, requests_);
   frame_.trim(kKeepScratch);
   return error;
+}
+
+int TeamState::run_schedule(const Call& c, const Agreed& a) {
+  refined_ = {};
+  if (Refinement* const refinement = refinement_of(a)) [[unlikely]]
+    return run_refined(*refinement, c, a);
+  return run_plan(c, a, schedule_for(c, a));
 }
 
 namespace {

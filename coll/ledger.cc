@@ -54,11 +54,13 @@ std::string algorithm_text(const Ledger::Key& key) {
 
 const char* choice_text(const Ledger::Key& key) {
   if (key.algorithm.empty()) return "inter-communicator";
+  if (key.by == By::refined) return key.early ? "tried on the way" : "found faster on the way";
   if (key.early) return "size; first calls, no shared memory yet";
   switch (key.by) {
     case By::user: return "WEFT_COLL";
     case By::table: return "the tuned table";
     case By::model: return "the model, as measured";
+    case By::refined:
     case By::thresholds: break;
   }
   if (key.algorithm == "node") return "size, one host";
@@ -191,6 +193,24 @@ std::optional<double> expected(const Ledger::Key& key, const Ledger::Row& row, c
   return priced->time.at;
 }
 
+namespace {
+
+/// What refinement has found, in the words of WEFT_COLL.
+std::string found_words(const Ledger::Rows& rows) {
+  std::string words;
+  for (const auto& [key, row] : rows) {
+    if (key.by != By::refined || key.early) continue;
+    const auto from = static_cast<double>(class_bytes(key.size_class));
+    words += (words.empty() ? "" : ";") + std::string(to_string(key.pattern)) + "@" + std::to_string(key.ranks) + "/" +
+             std::to_string(key.hosts);
+    if (key.size_class > 0) words += ":" + bytes_text(from) + "-" + bytes_text(2 * from);
+    words += "=" + key.algorithm;
+  }
+  return words;
+}
+
+}  // namespace
+
 std::string describe(const Ledger::Rows& rows, const Machine& machine, std::string_view head) {
   if (rows.empty()) return std::string(head) + "  none\n";
   std::string lines = std::string(head) + printed("  %-22s %6s %5s %12s %10s %10s %10s  %-26s %s\n", "collective", "ranks", "hosts",
@@ -204,6 +224,7 @@ std::string describe(const Ledger::Rows& rows, const Machine& machine, std::stri
                                          algorithm_text(key).c_str(), reason_text(key).c_str());
   }
   const auto note = [&](const char* words) { lines += std::string(head) + "  " + words + "\n"; };
+  if (const std::string words = found_words(rows); !words.empty()) note(("Found on the way, as WEFT_COLL would say it: " + words).c_str());
   note(
       "Those first that took most time. bytes: as WEFT_COLL counts them. measured: the middle one of a rank's calls, with what it waited "
       "for");

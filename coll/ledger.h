@@ -36,7 +36,8 @@ class Ledger {
     By by = By::thresholds;
     bool uneven = false;
     Reproducible sums = Reproducible::no;  ///< runs: in an order for all runs; exact: of accumulators, whose bytes count
-    bool early = false;                    ///< messages while the ranks have no shared memory yet, which would be chosen
+    /// Messages while the ranks have no shared memory yet, which would be chosen; By::refined: one that was only tried.
+    bool early = false;
     int32_t size_class = 0, ranks = 0, hosts = 0, segments = 1;
     std::string algorithm;  ///< "node": the kernel in shared memory; empty: between two groups
     auto operator<=>(const Key&) const = default;

@@ -480,11 +480,32 @@ std::vector<Candidate> candidates(const Agreed& a, const Shape& shape, const Mac
   return all;
 }
 
-Choice cheapest(const Agreed& a, const Topology& topology) {
+namespace {
+
+bool may_be_priced(const Agreed& a) {
   constexpr int32_t kMostRanks = 256;
+  return a.hosts > 1 && a.front == 0 && !a.uneven && a.size <= kMostRanks && !among_neighbors(a.pattern);
+}
+
+Shape shape_of(const Agreed& a, const Topology& topology) {
+  return topology.hosts ? Shape::of(*topology.hosts) : Shape::blocks(a.size, a.hosts);
+}
+
+std::vector<Candidate> candidates(const Agreed& a, const Shape& shape) {
   constexpr int64_t kMostWalked = int64_t{1} << 14;
-  if (a.hosts < 2 || a.front > 0 || a.uneven || a.size > kMostRanks || among_neighbors(a.pattern) || !leaf_is_measured()) return {};
-  const Shape shape = topology.hosts ? Shape::of(*topology.hosts) : Shape::blocks(a.size, a.hosts);
+  return candidates(a, shape, this_machine(), kMostWalked);
+}
+
+}  // namespace
+
+std::vector<Candidate> candidates(const Agreed& a, const Topology& topology) {
+  if (!may_be_priced(a)) return {};
+  return candidates(a, shape_of(a, topology));
+}
+
+Choice cheapest(const Agreed& a, const Topology& topology) {
+  if (!may_be_priced(a) || !leaf_is_measured()) return {};
+  const Shape shape = shape_of(a, topology);
   using Key = std::tuple<Pattern, Rank, uint64_t, bool, std::vector<int32_t>, std::vector<int32_t>>;
   constexpr size_t kMostKept = 1000;
   thread_local std::map<Key, Choice> known;  // reports ask at each call
@@ -493,7 +514,7 @@ Choice cheapest(const Agreed& a, const Topology& topology) {
   numbers = told_numbers();
   const auto [found, fresh] = known.try_emplace({a.pattern, a.root, a.bytes, a.commutative, shape.host_of_ranks(), shape.leaf_of_hosts()});
   if (fresh) {
-    const auto all = candidates(a, shape, this_machine(), kMostWalked);
+    const auto all = candidates(a, shape);
     if (!all.empty() && all.front().unpriced.empty()) found->second = {all.front().algorithm, all.front().segments, By::model};
   }
   return found->second;

@@ -69,9 +69,12 @@ struct Candidate {
 /// them what `choose` would take.
 std::vector<Candidate> candidates(const Agreed&, const Shape&, const Machine&, int64_t most = kMostMessages);
 
-/// The first of these on several hosts, of a machine whose numbers have been measured and told to all ranks. No algorithm: they have not,
-/// or it is not known where the ranks are, blocks differ in size, there are too many ranks for pricing all at their first call. On one host
-/// the kernels in shared memory and the caches decide, of which the model knows nothing.
+/// The same for ranks that are there, by this machine's numbers. None where it is not known where they are, blocks differ in size, there
+/// are too many ranks for pricing all at their first call, or all are on one host, where the kernels in shared memory and the caches
+/// decide, of which the model knows nothing.
+std::vector<Candidate> candidates(const Agreed&, const Topology&);
+
+/// The first of these, of a machine whose numbers have been measured and told to all ranks. No algorithm: they have not, or there is none.
 Choice cheapest(const Agreed&, const Topology&);
 
 }  // namespace weft::coll

@@ -188,7 +188,7 @@ const Wishes& tuned() {
 }  // namespace
 
 const char* to_string(By by) {
-  static constexpr const char* names[] = {"WEFT_COLL", "table", "model", "thresholds"};
+  static constexpr const char* names[] = {"WEFT_COLL", "refined", "table", "model", "thresholds"};
   return names[static_cast<int>(by)];
 }
 
@@ -197,7 +197,8 @@ int32_t usual_segments(uint64_t bytes) { return static_cast<int32_t>(std::clamp<
 Word find_word(const Wishes& wishes, const Agreed& a) {
   const std::vector<Wish>& all = wishes.all;
   for (size_t i = all.size(); i-- > 0;)
-    if (all[i].fits(a.pattern, a.bytes, a.size, a.hosts)) return {all[i].algorithm, all[i].node, true, static_cast<uint32_t>(i + 1)};
+    if (all[i].fits(a.pattern, a.bytes, a.size, a.hosts))
+      return {.algorithm = all[i].algorithm, .node = all[i].node, .anything = true, .number = static_cast<uint32_t>(i + 1)};
   return {};
 }
 
@@ -255,10 +256,13 @@ NodeOrders::NodeOrders(Agreed like) {
 // The next two are all that orders whose word counts.
 
 Choice choose(const Agreed& a, const Topology& topology, const Word& user) {
-  const auto as_usual = [&](const Algorithm* found, By by) { return Choice{found, found->segmented ? usual_segments(a.bytes) : 1, by}; };
+  const auto as_usual = [&](const Algorithm* found, By by, int32_t segments = 0) {
+    return Choice{found, !found->segmented ? 1 : segments ? segments : usual_segments(a.bytes), by};
+  };
   const Word table = word_of_table(a);
   for (const auto& [by, word] : {std::pair(By::user, &user), std::pair(By::table, &table)})
-    if (const Algorithm* const found = usable(word->algorithm ? word->algorithm->name : nullptr, a, topology)) return as_usual(found, by);
+    if (const Algorithm* const found = usable(word->algorithm ? word->algorithm->name : nullptr, a, topology))
+      return as_usual(found, by, word->segments);
   if (a.ordered) {  // neither hosts nor measurements decide
     Agreed in_order = a;
     in_order.commutative = false;

@@ -30,8 +30,8 @@ struct Agreed {
 };
 
 /// Whose word decides, the first one first: see choose().
-enum class By : uint8_t { user, table, model, thresholds };
-/// "WEFT_COLL", "table", "model", "thresholds".
+enum class By : uint8_t { user, refined, table, model, thresholds };
+/// "WEFT_COLL", "refined", "table", "model", "thresholds".
 const char* to_string(By);
 
 /// An algorithm and its parameters.
@@ -41,9 +41,10 @@ struct Choice {
   By by = By::thresholds;
 };
 
-/// What WEFT_COLL, or the table of `weft tune`, says of a call.
+/// What WEFT_COLL, or the table of `weft tune`, or Refinement says of a call.
 struct Word {
   const Algorithm* algorithm = nullptr;
+  int32_t segments = 0;   ///< 0: as usual
   bool node = false;      ///< "node": the kernels in shared memory, whatever the size
   bool anything = false;  ///< there is one
   uint32_t number = 0;    ///< of the entry, from 1; 0: none

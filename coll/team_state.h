@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "coll/node/node.h"
 #include "coll/node/wiring.h"
 #include "coll/plan.h"
+#include "coll/refine.h"
 #include "coll/wish.h"
 
 namespace weft::coll {
@@ -51,6 +53,7 @@ class TeamState {
   /// Number of the team's next collective, for records of what happened.
   int next_number() { return static_cast<int>(number_++ & 0x7fffffff); }
 
+  /// Runs a call by messages.
   int run_schedule(const Call&, const Agreed&);
   std::string prefer(std::string_view words);
   Reproducible reproducible() const { return reproducible_; }
@@ -133,6 +136,11 @@ class TeamState {
     return look_up(a);
   }
   Word look_up(Agreed);
+  int run_plan(const Call&, const Agreed&, const SchedulePtr&);
+  Refinement* refinement_of(const Agreed&);
+  Word word_of(const Refinement&) const;
+  int run_refined(Refinement&, const Call&, const Agreed&);
+  int exchange_times(Refinement&, Pattern);
   bool node_wanted(const Agreed&, bool roomy);
   bool node_wanted(const Agreed&);
   bool node_possible(const Call&, const Agreed&);
@@ -164,6 +172,12 @@ class TeamState {
   Plans plans_;
   Frame frame_;
   std::vector<pml::Request*> requests_;
+  std::map<uint32_t, Refinement> refinements_;  // by kind of call
+  /// What has decided the latest call by messages, if it was not what usually does.
+  struct Refined {
+    Word word;
+    bool tried = false;
+  } refined_;
   // The shared segment: wired at one of the first calls that could use it, so that short-lived teams need not pay.
   enum class Node : uint8_t { unknown, impossible, possible, wiring, ready } node_state_ = Node::unknown;
   int node_chances_ = 0;

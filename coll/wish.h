@@ -27,7 +27,7 @@ struct Wish {
 };
 
 struct Wishes {
-  static constexpr size_t kMost = 4095;  // plan keys hold their number
+  static constexpr size_t kMost = 4000;  // plan keys hold their number, or a greater one of what Refinement says
   std::vector<Wish> all;
   std::string wrong;  ///< of entries that cannot be understood: each with what it lacks; empty: there are none
 

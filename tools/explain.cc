@@ -98,6 +98,7 @@ std::string by_whose_word(const Explanation& e) {
       return "by WEFT_COLL, \"" + d.wish + "\"" + (d.table.empty() ? "" : ", which overrules the table, \"" + d.table + "\"");
     case coll::By::table: return "by the table of weft tune, \"" + d.table + "\"" + overruled(e) + refused;
     case coll::By::model: return "by the model with the machine's measured numbers" + refused;
+    case coll::By::refined:
     case coll::By::thresholds: break;
   }
   const char* const order = e.agreed.ordered ? ", among what combines in one order for all runs (WEFT_COLL_REPRODUCIBLE)" : "";

@@ -1,8 +1,8 @@
 #!/bin/bash
 # tcp between hosts as the only transport, several ranks on each: conformance programs and the training example over one rail, over two,
 # and where there is nothing but IPv6; rails that look well and carry nothing; what crosses between hosts
-# when topologies are reordered; and a crowd that sends to a rank which does not receive.
-#   tcp.sh [PART...]        one two dead reorder incast six
+# when topologies are reordered; what is tried and found while collectives run; and a crowd that sends to a rank which does not receive.
+#   tcp.sh [PART...]        one two dead reorder refine incast six
 # Needs root and the right to make namespaces; skipped (77) where that is denied.
 set -eu
 . "$(dirname "$0")/../../contrib/lib/common.sh"
@@ -106,6 +106,20 @@ reorder() { # 4 hosts of 4: of a grid of 2 x 8 cut 10 edges as it lies and 6 in 
   [ $((crossed * 100)) -lt $((as_is * 50)) ] || die "reordering a ring does not pay"
 }
 
+refine() { # a table that names what takes fourteen messages one after the other where three would do
+  cat >"$work/table.json" <<'END'
+{"weft-collectives": 1, "machine": {},
+ "runs": [{"date": "2026-03-01T12:00:00Z", "weft": "1", "cpu": "c", "ranks": 8, "hosts": ["node1", "node2", "node3", "node4"], "network": []}],
+ "measurements": [{"collective": "allreduce", "ranks": 8, "hosts": 4, "bytes": 8, "run": 0, "usual": "recursive_doubling", "ns": {"ring": 1, "recursive_doubling": 2}}]}
+END
+  run "^refine: .* 0 wrong sums" node1:2,node2:2,node3:2,node4:2 -x WEFT_NET_INTERFACES=eth1 --set WEFT_COLL_TABLE="$work/table.json" -x WEFT_COLL_REFINE=yes \
+    --report-coll "$work/refine" 2000
+  grep -a "^refine\|way" "$work/out"
+  grep -a -q "^weft:   Found on the way, .*allreduce@8/4:8-16=" "$work/out" || show "nothing was found that is faster than a ring"
+  [ "$(grep -a -c "  tried on the way$" "$work/out")" -gt 1 ] || show "only one was tried"
+  run "collectives on 8 ranks: ok" node1:2,node2:2,node3:2,node4:2 -x WEFT_NET_INTERFACES=eth1 -x WEFT_COLL_REFINE=yes "$work/collectives"
+}
+
 # Rooms of 127 KiB for each sender, 8 MiB in all, may take twice that much memory; 8 MiB more are for the connections of all.
 incast() {
   local options="-x WEFT_PML_UNEXPECTED=8M -x WEFT_PML_SPIN=20 --bind-to none"
@@ -119,11 +133,11 @@ incast() {
 
 can_bed sshd ssh || skip "$why_not"
 for name in $programs; do built "$SRC/test/conformance/$name.cc"; done
-built "$SRC/examples/train.cc" "$here/incast.c" "$here/reorder.c"
+built "$SRC/examples/train.cc" "$here/incast.c" "$here/reorder.c" "$here/refine.c"
 digits >"$work/digits.csv"
 # Apart: ranks that know nothing of those of other hosts would take each other's processors.
 bed_up tcp "$here/cluster" up 4 --rails 3 --apart --share "$OUT" --share "$PREFIX"
-[ $# -gt 0 ] || set -- one two dead reorder incast six
+[ $# -gt 0 ] || set -- one two dead reorder refine incast six
 for part; do
   begin=$SECONDS
   "$part"
