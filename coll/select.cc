@@ -31,8 +31,8 @@ config::Text table_file(
     "the file of weft tune that mpirun reads, or rank 0 where others start the ranks. Empty: collectives.json in ~/.config/weft, "
     "else in etc/weft where Weft is installed, if there is one; \"none\": no file");
 
-config::Text reproducible_wanted(
-    "coll", "reproducible", "no",
+config::Choice reproducible_wanted(
+    "coll", "reproducible", "no", "no, runs, exact",
     "which reductions give the same bits again: no; runs (those on as many ranks, whatever hosts and transports); exact (sums "
     "of floating-point numbers on any ranks, too). The same on all ranks, read when communicators are made; docs/collectives.md "
     "says what it costs");
@@ -211,16 +211,13 @@ std::optional<Reproducible> reproducible_named(std::string_view word) {
   return static_cast<Reproducible>(found - std::begin(kWords));
 }
 
-Reproducible reproducible_setting() { return reproducible_named(reproducible_wanted.get()).value_or(Reproducible::no); }
+Reproducible reproducible_setting() { return *reproducible_named(reproducible_wanted.get()); }
 
 bool user_speaks() { return !coll_setting.get().empty(); }
 
 std::string complaint() {
   constexpr size_t kMostText = 300;  // of a table of another version
   std::string wrong = wishes().wrong.empty() ? std::string() : "WEFT_COLL, ignored in part: " + wishes().wrong;
-  if (!reproducible_named(reproducible_wanted.get()))
-    wrong += (wrong.empty() ? "" : "; ") + std::string("WEFT_COLL_REPRODUCIBLE, ignored: \"") + reproducible_wanted.get() +
-             "\" is none of no, runs, exact";
   if (table_speaks() && !tuned().wrong.empty())
     wrong += (wrong.empty() ? "" : "; ") + std::string("the table of weft tune, ignored in part: ") + tuned().wrong.substr(0, kMostText);
   if (const std::string flaw = complaint_of_network(); !flaw.empty())

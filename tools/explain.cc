@@ -292,7 +292,8 @@ Result<Explanation> explain(const ExplainQuestion& q) {
 }
 
 int show_explanation(const ExplainQuestion& q) {
-  config::load_environment();  // what is wrong with other variables than WEFT_COLL programs say
+  for (const std::string& wrong : config::load_environment())  // what is wrong with others programs say
+    if (wrong.starts_with("WEFT_COLL")) std::fprintf(stderr, "weft explain: %s\n", wrong.c_str());
   if (const std::string wrong = coll::complaint(); !wrong.empty()) std::fprintf(stderr, "weft explain: %s\n", wrong.c_str());
   const auto e = explain(q);
   if (!e) {

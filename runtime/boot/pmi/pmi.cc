@@ -18,8 +18,8 @@
 namespace weft::boot {
 namespace {
 
-config::Text protocol("boot", "pmi", "",
-                      "1 or 2: the PMI to speak with a launcher without PMIx; empty: PMI-2 with Slurm, PMI-1 with others");
+config::Choice protocol("boot", "pmi", "auto", "auto, 1, 2",
+                        "The PMI to speak with a launcher without PMIx: 1, 2, or auto: PMI-2 with Slurm, PMI-1 with others.");
 
 constexpr char key_host[] = "host";
 constexpr auto patience = std::chrono::seconds(20);  // all values are there after the fence; before it, some servers show them at once
@@ -213,9 +213,8 @@ bool has_pmi() {
 Result<std::unique_ptr<Bootstrap>> open_pmi() {
   if (!has_pmi()) return Failure{"the environment names no PMI server"};
   const int fd = int(*env_number("PMI_FD"));
-  const std::string wish = protocol.get();
-  if (!wish.empty() && wish != "1" && wish != "2") return Failure{"WEFT_BOOT_PMI is " + wish + ", neither 1 nor 2"};
-  const bool second = wish.empty() ? getenv("SLURM_STEP_ID") && getenv("PMI_JOBID") : wish == "2";
+  const std::string& wish = protocol.get();
+  const bool second = wish == "auto" ? getenv("SLURM_STEP_ID") && getenv("PMI_JOBID") : wish == "2";
   auto boot = std::make_unique<PmiBootstrap>(second ? pmi::speak_pmi2(fd) : pmi::speak_pmi1(fd), fd);
   if (auto ok = boot->start(*env_number("PMI_RANK"), *env_number("PMI_SIZE")); !ok) return ok.failure();
   return std::unique_ptr<Bootstrap>(std::move(boot));

@@ -324,12 +324,6 @@ TEST_CASE("a communicator may have a word of its own") {
   CHECK(wrong == "");
 }
 
-TEST_CASE("a word that is none is complained about") {
-  const Setting setting("WEFT_COLL_REPRODUCIBLE", "always");
-  CHECK(complaint() == "WEFT_COLL_REPRODUCIBLE, ignored: \"always\" is none of no, runs, exact");
-  CHECK(reproducible_setting() == Reproducible::no);
-}
-
 TEST_CASE("trees over ranks") {
   const auto tree = [](Order order, int32_t size) {
     const auto walk = [&](auto& self, int32_t first, int32_t last) -> std::string {
