@@ -80,7 +80,7 @@ struct alignas(2 * kLine) Grown {
 };
 
 /// How a ring of `bytes` is divided: the Freed and the Grown line, a power of two of slots (an eighth at most), the bulk area, cells (a
-/// third at most, or of a large ring three fifths).
+/// third at most, or of a large ring three fifths), which begin in the middle of a page.
 struct Shape {
   static constexpr uint32_t grown_offset = sizeof(Freed), slots_offset = grown_offset + uint32_t{sizeof(Grown)};
   uint32_t slots;
@@ -92,7 +92,7 @@ struct Shape {
     const uint32_t slots = std::min(kMostSlots, std::bit_floor(bytes / 8 / uint32_t{kLine}));
     const uint32_t bulk_offset = slots_offset + slots * uint32_t{kLine};
     const uint32_t cells = std::min(Cells::kMost, (bytes >= kLarge ? bytes / 5 * 3 : bytes / 3) / Cells::kBytes);
-    return {slots, bulk_offset, bytes - bulk_offset - cells * Cells::kBytes, cells};
+    return {slots, bulk_offset, bytes - bulk_offset - cells * Cells::kBytes - (cells ? uint32_t{kMidPage} : 0), cells};
   }
   /// Do so many slots lie in a row from there on?
   constexpr bool in_a_row(uint64_t index, uint32_t count) const { return (index & (slots - 1)) + count <= slots; }

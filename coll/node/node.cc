@@ -40,7 +40,7 @@ size_t Segment::Plan::heads(uint32_t ranks, size_t boards_before) const {
   return bytes;
 }
 
-size_t Segment::Plan::slots(uint32_t ranks) const { return page_up(heads(ranks)); }
+size_t Segment::Plan::slots(uint32_t ranks) const { return page_up(heads(ranks)) + kMidPage; }
 
 size_t Segment::Plan::bytes(uint32_t ranks) const { return slots(ranks) + piece_bytes() + ranks * areas() + 2 * chunk; }
 

@@ -164,7 +164,8 @@ TEST_CASE("ring: shapes divide the memory without overlap", "[shm]") {
     CHECK(shape.bulk_offset >= sizeof(Freed) + sizeof(Grown) + shape.slots * sizeof(Slot));
     CHECK(shape.bulk_offset % kLine == 0);
     CHECK(shape.cells_offset() == shape.bulk_offset + shape.bulk_bytes);
-    CHECK(shape.cells_offset() + shape.cells * Cells::kBytes == bytes);
+    CHECK(shape.cells_offset() + shape.cells * Cells::kBytes + (shape.cells ? weft::kMidPage : 0) == bytes);
+    CHECK((!shape.cells || shape.cells_offset() % 4096 == weft::kMidPage));
     CHECK((shape.cells > 0) == (bytes >= 256 << 10));
     CHECK(shape.max_payload() * 2 <= shape.bulk_bytes);
     CHECK(shape.max_payload() >= bytes / 8);
