@@ -97,6 +97,8 @@ struct Shape {
   /// Do so many slots lie in a row from there on?
   constexpr bool in_a_row(uint64_t index, uint32_t count) const { return (index & (slots - 1)) + count <= slots; }
   constexpr uint32_t cells_offset() const { return bulk_offset + bulk_bytes; }
+  /// Maps what every lap passes: of large rings each page would cost a fault on both sides, a hundred messages long.
+  void populate_slots(std::byte* ring) const { populate(ring, bulk_offset); }
   /// Largest payload: several must fit, so that senders who run ahead do not wait for each.
   constexpr uint32_t max_payload() const { return std::bit_floor(bulk_bytes / 3); }
 };

@@ -369,6 +369,7 @@ Result<void> ShmEndpoint::make_ring() {
   const Shape shape = Shape::of(peer_.ring_bytes);
   Cells& cells = transport_.cells_with(who_);
   cells.add(Cells::Home::sent_on, *ring + shape.cells_offset(), shape.cells);
+  shape.populate_slots(*ring);
   producer_ = Producer(*ring, peer_.ring_bytes, &cells);
   segment_.announce(number, transport_.self().job, transport_.self().rank);
   return {};
@@ -469,6 +470,7 @@ void ShmTransport::adopt(Sink& sink) {
     const Shape shape = Shape::of(head_->ring_bytes);
     Cells& cells = cells_with(from);
     cells.add(Cells::Home::received_on, segment_.ring(i) + shape.cells_offset(), shape.cells);
+    shape.populate_slots(segment_.ring(i));
     if (known != endpoints_.end()) known->second->inbound = static_cast<uint32_t>(inbound_.size());
     inbound_.push_back({Consumer(segment_.ring(i), head_->ring_bytes, &cells, &paces_with(from).out), from, cookie,
                         known != endpoints_.end() ? known->second.get() : nullptr});
