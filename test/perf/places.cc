@@ -1,9 +1,9 @@
 // What it costs two processors to write where the other one has read, which btl/shm and coll/node are built on:
 //   test/perf/places [first and second CPU, default 0 1]
 // One thread copies data into memory that both see, the other one copies it out to a buffer that lies otherwise in its lines, as malloc's
-// do. us for 64 KiB, the median of short runs: the time of the whole way, and the writer's part of it. Two things can be learned of a
-// processor that has not been tried: whether changed lines come back sooner (touching_pays), and how much must be written before a line has
-// left its reader's cache (the size of rings).
+// do. us for 64 KiB, the median of short runs: the time of the whole way, and the writer's part of it. Three things can be learned of a
+// processor that has not been tried: whether changed lines come back sooner (touching_pays), how much must be written before a line has
+// left its reader's cache (the size of rings), and whether it matters where data lies in its page (kMidPage).
 #include <pthread.h>
 #include <sched.h>
 
@@ -21,7 +21,7 @@ using namespace weft;
 
 namespace {
 
-constexpr size_t kBytes = 64 << 10, kPiece = 16 << 10, kPieces = kBytes / kPiece, kMost = 16 << 20;
+constexpr size_t kBytes = 64 << 10, kPiece = 16 << 10, kMost = 16 << 20;
 constexpr int kRounds = 200, kRuns = 15;
 
 struct alignas(128) Line {
@@ -33,13 +33,15 @@ struct Way {
   const char* name;
   bool to_and_fro;
   size_t area;
-  bool shared;   ///< the two directions use one place
-  bool changes;  ///< the reader stores a byte of each line again
+  bool shared;                ///< the two directions use one place
+  bool changes;               ///< the reader stores a byte of each line again
+  size_t piece = kPiece;      ///< copied at a time
+  size_t in_page = kMidPage;  ///< where places begin in their page
 };
 
 std::byte* memory() {
-  auto* m = static_cast<std::byte*>(std::aligned_alloc(4096, kMost));
-  std::fill(m, m + kMost, std::byte{1});
+  auto* m = static_cast<std::byte*>(std::aligned_alloc(4096, kMost + kMidPage));
+  std::fill(m, m + kMost + kMidPage, std::byte{1});
   return m;
 }
 
@@ -50,9 +52,9 @@ class Side {
   /// Copies so much in, or out, by pieces; ns that this took without waiting.
   uint64_t write(const Way& way) {
     return pass(way, [&](std::byte* place) {
-      while (count_ - emptied_.count.load(std::memory_order_acquire) > way.area / kPiece) cpu_pause();
+      while (count_ - emptied_.count.load(std::memory_order_acquire) > way.area / way.piece) cpu_pause();
       const uint64_t begun = now_ns();
-      copy_bytes(place, own_ + 16, kPiece);
+      copy_bytes(place, own_ + 16, way.piece);
       filled_.count.store(count_, std::memory_order_release);
       return now_ns() - begun;
     });
@@ -61,8 +63,8 @@ class Side {
     return pass(way, [&](std::byte* place) {
       while (filled_.count.load(std::memory_order_acquire) < count_) cpu_pause();
       const uint64_t begun = now_ns();
-      copy_out(own_ + 16, place, kPiece);
-      if (way.changes) touch(place, kPiece);
+      copy_out(own_ + 16, place, way.piece);
+      if (way.changes) touch(place, way.piece);
       emptied_.count.store(count_, std::memory_order_release);
       return now_ns() - begun;
     });
@@ -72,10 +74,10 @@ class Side {
   template <class Copy>
   uint64_t pass(const Way& way, Copy copy) {
     uint64_t spent = 0;
-    for (size_t i = 0; i < kPieces; ++i) {
+    for (size_t i = 0; i < kBytes / way.piece; ++i) {
       ++count_;
-      spent += copy(area_ + at_);
-      at_ = (at_ + kPiece) % way.area;
+      spent += copy(area_ + way.in_page + at_);
+      at_ = (at_ + way.piece) % way.area;
     }
     return spent;
   }
@@ -132,6 +134,8 @@ int main(int count, char** words) {
            Way{"to and fro, each its place", true, kBytes, false, false},
            Way{"to and fro, each its place, given back changed", true, kBytes, false, true},
            Way{"to and fro, one place for both", true, kBytes, true, false},
+           Way{"to and fro, one place for both, in one piece", true, kBytes, true, false, kBytes},
+           Way{"the same, 16 B before in the page", true, kBytes, true, false, kBytes, 0},
            Way{"one way, through 64 KiB", false, kBytes, false, false},
            Way{"one way, through 64 KiB, given back changed", false, kBytes, false, true},
            Way{"one way, through 1 MiB", false, 1 << 20, false, false},
