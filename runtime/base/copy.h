@@ -6,6 +6,11 @@
 
 namespace weft {
 
+/// Where in its page shared memory for data begins. Microcode copies long data a sixth slower, and into another core's lines half as fast,
+/// where the target lies less than a line behind the source, in the page of each (AMD Zen 5: 64 KiB out in 940 instead of 800 ns, in 1230
+/// instead of 670). Large memory of malloc's begins 16 B into a page; from here to there, and back, it is far.
+constexpr size_t kMidPage = 2048;
+
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 namespace detail {
 /// Does the processor copy strings fast by microcode (ERMS)? It then takes lines without reading them first, which memory that
@@ -25,11 +30,6 @@ extern const bool touching_pays;
 /// Does it write them sooner, other things being equal, if they have left the reader's cache? All do but AMD's since Zen 5: broadcasts of
 /// 64 KiB in 5.8 instead of 7.3 us, reduces in 4.8 instead of 7.2 (Intel Emerald Rapids).
 extern const bool leaving_pays;
-
-/// Where in its page shared memory for data begins. Microcode copies long data a sixth slower, and into another core's lines half as fast,
-/// where the target lies less than a line behind the source, in the page of each (AMD Zen 5: 64 KiB out in 940 instead of 800 ns, in 1230
-/// instead of 670). Large memory of malloc's begins 16 B into a page; from here to there, and back, it is far.
-constexpr size_t kMidPage = 2048;
 
 /// memcpy for data on its way between processes. Ranges do not overlap. Below kWorthIt bytes the start-up of the microcode costs more than
 /// it saves.
