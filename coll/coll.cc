@@ -223,9 +223,9 @@ Ledger::Key TeamState::line_of(const Call& c, const Agreed& agreed, Ledger::Form
   if (a.front > 0 && !node) return key;
   const bool refined = form == Ledger::Form::blocking && !node && refined_.word.anything;
   const Decision d = decide(a, plans_.topology(), node, refined ? refined_.word : word_of_user(a));
-  key.early = refined ? refined_.tried
-                      : !node && form != Ledger::Form::persistent && host_count_ == 1 && node_state_ == Node::possible && node_fits(c, a) &&
-                            node_wanted(a);
+  const bool may_come =
+      !node && form != Ledger::Form::persistent && host_count_ == 1 && node_state_ == Node::possible && node_fits(c, a) && node_wanted(a);
+  key.early = refined ? refined_.tried : may_come;
   key.by = refined ? By::refined : d.by;
   key.algorithm = node ? "node" : d.choice.algorithm->name;
   key.segments = node ? 1 : d.choice.segments;

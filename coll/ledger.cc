@@ -41,10 +41,15 @@ std::string bytes_text(double n) {
   return printed("%.4g%s", n, kUnits[unit]);
 }
 
+/// The sizes of a class, as WEFT_COLL would write them.
+std::string range_text(int32_t size_class) {
+  const auto first = static_cast<double>(class_bytes(size_class));
+  return bytes_text(first) + "-" + bytes_text(2 * first);
+}
+
 std::string sizes_text(const Ledger::Key& key) {
   if (key.size_class == 0) return key.uneven ? "?" : "0";
-  const auto first = static_cast<double>(class_bytes(key.size_class));
-  return key.size_class == 1 ? "1" : bytes_text(first) + "-" + bytes_text(2 * first);
+  return key.size_class == 1 ? "1" : range_text(key.size_class);
 }
 
 std::string algorithm_text(const Ledger::Key& key) {
@@ -200,10 +205,9 @@ std::string found_words(const Ledger::Rows& rows) {
   std::string words;
   for (const auto& [key, row] : rows) {
     if (key.by != By::refined || key.early) continue;
-    const auto from = static_cast<double>(class_bytes(key.size_class));
     words += (words.empty() ? "" : ";") + std::string(to_string(key.pattern)) + "@" + std::to_string(key.ranks) + "/" +
              std::to_string(key.hosts);
-    if (key.size_class > 0) words += ":" + bytes_text(from) + "-" + bytes_text(2 * from);
+    if (key.size_class > 0) words += ":" + range_text(key.size_class);
     words += "=" + key.algorithm;
   }
   return words;
@@ -223,8 +227,8 @@ std::string describe(const Ledger::Rows& rows, const Machine& machine, std::stri
                                          measured > 0 ? time_text(measured).c_str() : "-", model ? time_text(*model).c_str() : "-",
                                          algorithm_text(key).c_str(), reason_text(key).c_str());
   }
-  const auto note = [&](const char* words) { lines += std::string(head) + "  " + words + "\n"; };
-  if (const std::string words = found_words(rows); !words.empty()) note(("Found on the way, as WEFT_COLL would say it: " + words).c_str());
+  const auto note = [&](const std::string& words) { lines += std::string(head) + "  " + words + "\n"; };
+  if (const std::string words = found_words(rows); !words.empty()) note("Found on the way, as WEFT_COLL would say it: " + words);
   note(
       "Those first that took most time. bytes: as WEFT_COLL counts them. measured: the middle one of a rank's calls, with what it waited "
       "for");

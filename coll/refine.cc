@@ -16,8 +16,7 @@ namespace {
 
 config::Choice refine_setting("coll", "refine", "no", "no, yes",
                               "try now and then, between hosts, whether an algorithm that is expected to be nearly as good is faster, and "
-                              "keep it if so: no, yes. The "
-                              "same on all ranks");
+                              "keep it if so: no, yes. The same on all ranks");
 
 constexpr size_t kMostOthers = 3;
 constexpr double kNear = 3;
@@ -92,9 +91,20 @@ double Refinement::Contender::middle() const {
 
 // Of a team
 
+namespace {
+
+/// What is to decide the next call; nothing where that is as usual.
+Word word_of(const Refinement& r) {
+  if (r.number() == 0) return {};
+  const auto number = static_cast<uint32_t>(Wishes::kMost + 1 + r.number());
+  return {.algorithm = r.next().algorithm, .segments = r.next().segments, .anything = true, .number = number};
+}
+
+}  // namespace
+
 /// How calls like this one are refined; null: they are not.
 Refinement* TeamState::refinement_of(const Agreed& agreed) {
-  if (!refinement_wanted() || agreed.uneven || agreed.front > 0 || agreed.ordered) return nullptr;
+  if (!refines_ || agreed.uneven || agreed.front > 0 || agreed.ordered) return nullptr;
   know_hosts();
   if (host_count_ < 2 || word_of_user(agreed).anything) return nullptr;
   const auto kind = static_cast<uint32_t>(agreed.pattern) << 8 | static_cast<uint32_t>(size_class(agreed.bytes)) << 1 | agreed.commutative;
@@ -102,13 +112,6 @@ Refinement* TeamState::refinement_of(const Agreed& agreed) {
   Agreed a = of_class(agreed);
   a.hosts = host_count_;
   return &refinements_.try_emplace(kind, contenders(a, plans_.topology())).first->second;
-}
-
-/// What it says of the next call; nothing where that is as usual.
-Word TeamState::word_of(const Refinement& r) const {
-  if (r.number() == 0) return {};
-  const auto number = static_cast<uint32_t>(Wishes::kMost + 1 + r.number());
-  return {.algorithm = r.next().algorithm, .segments = r.next().segments, .anything = true, .number = number};
 }
 
 int TeamState::run_refined(Refinement& r, const Call& c, const Agreed& a) {

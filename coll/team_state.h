@@ -138,7 +138,6 @@ class TeamState {
   Word look_up(Agreed);
   int run_plan(const Call&, const Agreed&, const SchedulePtr&);
   Refinement* refinement_of(const Agreed&);
-  Word word_of(const Refinement&) const;
   int run_refined(Refinement&, const Call&, const Agreed&);
   int exchange_times(Refinement&, Pattern);
   bool node_wanted(const Agreed&, bool roomy);
@@ -166,6 +165,7 @@ class TeamState {
   Ledger* const ledger_;
   bool knows_hosts_ = false;
   Reproducible reproducible_ = reproducible_setting();
+  const bool refines_ = refinement_wanted();
   std::unique_ptr<const Wishes> preferred_;  // null: none
   int32_t host_count_ = 0;                   // 0: not known
   std::unique_ptr<const Hosts> hosts_;

@@ -40,8 +40,8 @@ struct Way {
 };
 
 std::byte* memory() {
-  auto* m = static_cast<std::byte*>(std::aligned_alloc(4096, kMost + kMidPage));
-  std::fill(m, m + kMost + kMidPage, std::byte{1});
+  auto* m = static_cast<std::byte*>(std::aligned_alloc(4096, kMost + 2 * kMidPage));
+  std::fill(m, m + kMost + 2 * kMidPage, std::byte{1});
   return m;
 }
 

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <numeric>
 #include <random>
 #include <set>
@@ -100,7 +101,7 @@ TEST_CASE("ranks refine alike, and results stay right") {
       auto members = std::make_shared<const pml::Members>(pml::Members::range(0, size));
       pml::Team team(me.lane, pml::Context{16}, members, static_cast<uint32_t>(me.rank));
       const TeamStatePtr state = attach(team, &ledger);
-      std::vector<int32_t> mine(100), sum(100), all(100 * size);
+      std::vector<int32_t> mine(100), sum(100);
       for (int i = 0; i < 1500; ++i) {
         std::iota(mine.begin(), mine.end(), me.rank + i);
         Call c;

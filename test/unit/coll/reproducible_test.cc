@@ -324,6 +324,11 @@ TEST_CASE("a communicator may have a word of its own") {
   CHECK(wrong == "");
 }
 
+TEST_CASE("a word that is none is refused") {
+  CHECK_FALSE(config::find("WEFT_COLL_REPRODUCIBLE")->set("always", config::Origin::program));
+  CHECK(reproducible_setting() == Reproducible::no);
+}
+
 TEST_CASE("trees over ranks") {
   const auto tree = [](Order order, int32_t size) {
     const auto walk = [&](auto& self, int32_t first, int32_t last) -> std::string {
