@@ -58,6 +58,7 @@ struct Watch {
   /// Under the lane's lock; may do what deferred work may. Returns how much has happened.
   int (*look)(Watch&) = nullptr;
   Watch* next = nullptr;
+  Company* company = nullptr;  ///< those that change it, as far as they can be seen
 };
 
 /// What a lane counts. Read without a lock for reports: values may be a little old.

@@ -259,6 +259,7 @@ void Lane::yield(uint64_t now, Company* silent) {
   sched_yield();
   for (Wire* wire : busy_wires_) wire->transport->rests(false);
   Correspondents wires{*this};
+  if (!silent && watches_) silent = watches_->company;
   rover_.yielded(now, silent ? *silent : wires);
 }
 

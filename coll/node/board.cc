@@ -5,7 +5,7 @@
 
 namespace weft::coll::node {
 
-Board::Board(pml::Lane& lane, std::byte* memory, uint32_t rank, uint32_t size, Shape shape)
+Board::Board(pml::Lane& lane, std::byte* memory, uint32_t rank, uint32_t size, Shape shape, pml::Company& ranks)
     : lane_(lane),
       shape_(shape),
       lap_(std::countr_zero(shape.slots)),
@@ -16,6 +16,7 @@ Board::Board(pml::Lane& lane, std::byte* memory, uint32_t rank, uint32_t size, S
       slots_(memory + size * sizeof(Progress)),
       rank_(rank),
       size_(size) {
+  company = &ranks;
   look = [](pml::Watch& self) { return static_cast<Board&>(self).advance_all(); };
 }
 

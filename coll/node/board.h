@@ -51,8 +51,8 @@ class Board final : private pml::Watch {
     Note* next_ = nullptr;
   };
 
-  /// `memory`: bytes() of it, zero at first, aligned to cache lines.
-  Board(pml::Lane&, std::byte* memory, uint32_t rank, uint32_t size, Shape);
+  /// `memory`: bytes() of it, zero at first, aligned to cache lines. `ranks`: those that it is for.
+  Board(pml::Lane&, std::byte* memory, uint32_t rank, uint32_t size, Shape, pml::Company& ranks);
   ~Board() {
     if (first_) lane_.unwatch(*this);
   }

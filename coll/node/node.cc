@@ -54,9 +54,9 @@ Segment::Segment(pml::Team& team, std::byte* memory, bool roomy, const Plan& pla
       part_(plan.large.bytes / (size_ - 1)),
       stride_(plan.areas()),
       groups_(groups.empty() ? std::nullopt : std::optional<Hosts>(groups)),
-      boards_{Board(lane_, memory + plan.heads(size_, 0), rank_, size_, plan.boards()[0]),
-              Board(lane_, memory + plan.heads(size_, 1), rank_, size_, plan.boards()[1]),
-              Board(lane_, memory + plan.heads(size_, 2), rank_, size_, plan.boards()[2])},
+      boards_{Board(lane_, memory + plan.heads(size_, 0), rank_, size_, plan.boards()[0], *this),
+              Board(lane_, memory + plan.heads(size_, 1), rank_, size_, plan.boards()[1], *this),
+              Board(lane_, memory + plan.heads(size_, 2), rank_, size_, plan.boards()[2], *this)},
       patience_(crowded(team.lane().boot().job()) ? 4 : kLooks, kLooks) {
   desks_ = reinterpret_cast<Desk*>(memory + sizeof(Header));
   pieces_ = reinterpret_cast<Line*>(desks_ + size_);

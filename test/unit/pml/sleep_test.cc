@@ -152,3 +152,21 @@ TEST_CASE("a thread that sleeps is woken by what another one sends to the own pr
     NEED(quickest < count * uint64_t{50'000'000});
   });
 }
+
+TEST_CASE("where ranks share a CPU, those that a watched place is changed by are told what is lent to them") {
+  struct Others final : pml::Company {
+    bool told = false;
+    void lends(uint32_t, uint64_t) override { told = true; }
+  } others;
+  const boot::Fake job = boot::open_fake_job(2, 1, {}, 1);
+  auto lane = open_lane({"thread", {}}, std::make_shared<Post>(2, Abilities{}), *job.ranks[0], false);
+  REQUIRE(lane);
+  pml::Watch place;
+  place.look = [](pml::Watch&) { return 0; };
+  place.company = &others;
+  (*lane)->watch(place);
+  const Status status = (*lane)->wait_for([](void* told) { return *static_cast<bool*>(told); }, &others.told, 10'000'000'000);
+  (*lane)->unwatch(place);
+  CHECK(status == Status::ok);
+  CHECK(others.told);
+}
