@@ -80,7 +80,8 @@ const char* thread_level_name(int level) {
   }
 }
 
-/// Ranks that share CPUs begin side by side: neighbours, who work together more often than not, on different ones.
+/// Ranks that share CPUs begin side by side: neighbours, who work together more often than not, on different ones. Whoever has slept since
+/// may have been woken elsewhere.
 void take_place(const boot::Job& job) {
   if (job.node_ranks.size() <= job.cpus) return;
   topo::start_at(static_cast<size_t>(std::ranges::lower_bound(job.node_ranks, job.rank) - job.node_ranks.begin()));
@@ -138,6 +139,7 @@ int Init_thread(int*, char***, int required, int* provided) {
   int level = MPI_THREAD_SINGLE;
   if (const int error = open_instance(required, &level)) return error;
   if (auto met = state.instance->meet(); !met) return fail(MPI_ERR_OTHER, "cannot start: %s", met.failure().text.c_str());
+  take_place(state.instance->boot().job());
   describe_start(state.instance->job(), thread_level_name(level));
   state.thread_level = level;
   state.main_thread = std::this_thread::get_id();

@@ -17,6 +17,7 @@
 #include "runtime/boot/boot.h"
 #include "runtime/mem/memory_kind.h"
 #include "runtime/obs/figures.h"
+#include "runtime/topo/lent.h"
 #include "runtime/type/cursor.h"
 
 namespace weft::btl {
@@ -231,9 +232,9 @@ class Transport {
   virtual bool arm() { return true; }
   virtual void disarm() {}
 
-  /// Where ranks share CPUs: a thread of this process lends CPU `cpu` at `now_ns`, which peers of the node may be told. True if whoever has
-  /// sent the latest message has done the same on that CPU lately, and counts on this process to leave it.
-  virtual bool lends(uint32_t /*cpu*/, uint64_t /*now_ns*/) { return false; }
+  /// Where ranks share CPUs: a thread of this process lends CPU `cpu` at `now_ns`, which peers of the node may be told. Which ones these
+  /// have lent lately.
+  virtual topo::Ties lends(uint32_t /*cpu*/, uint64_t /*now_ns*/) { return {}; }
 
   /// This process is about to leave its CPU to others for a moment, or has it again: what Endpoint::rests() tells its peers.
   virtual void rests(bool) {}

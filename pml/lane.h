@@ -257,6 +257,11 @@ class Lane final : private btl::Sink {
   /// From now on until unwatch(), which may be called in its look(). Under the lock; once at a time.
   void watch(Watch&);
   void unwatch(Watch&);
+  /// All processes of the node tell each other what CPUs they lend, until leaves(). Without effect where several threads wait.
+  void joins(Household& h) {
+    if (!lock_.enabled()) households_.push_back(&h);
+  }
+  void leaves(Household& h) { std::erase(households_, &h); }
 
   /// Marks a request complete: runs on_done, then publishes `complete`. Under the lock (collectives, generalized requests).
   void complete(Request& request) {
@@ -665,7 +670,8 @@ class Lane final : private btl::Sink {
   enum class Awaited : uint8_t { unseen, at_work, resting };  // one of several at least
   Awaited awaited() const;
   int spins_by_awaited(int idle, int spins);
-  void yield(uint64_t now, Company* silent);
+  void yield(uint64_t now, Company* silent, bool naps);
+  void fall_asleep(Company* silent);
   Status wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, Company* silent);
   bool sleep(uint64_t limit_ns, bool (*done)(void*), void* argument);
   bool arm_all();
@@ -788,6 +794,7 @@ class Lane final : private btl::Sink {
   bool any_failed_ = false;
   bool crowded_ = false;
   Rover rover_;
+  std::vector<Household*> households_;
   static constexpr int kMostLooks = 300;
   Patience patience_{2, kMostLooks, 2};  // rounds of waits on a crowded node
   Glances glances_;

@@ -244,29 +244,46 @@ bool spun_out(int idle, uint64_t& since) {
 struct Lane::Correspondents final : Company {
   explicit Correspondents(Lane& l) : lane(l) {}
   void lends(uint32_t cpu, uint64_t now) override {
-    for (Wire* wire : lane.busy_wires_) leaves |= wire->transport->lends(cpu, now);
+    for (Wire* wire : lane.busy_wires_) {
+      const topo::Ties here = wire->transport->lends(cpu, now);
+      ties = {ties.together || here.together, ties.apart || here.apart};
+    }
+    if (household()) household()->lends(cpu, ties, now);
   }
-  std::optional<uint32_t> way_out(uint32_t, uint64_t) override { return leaves ? std::optional(kAnyCpu) : std::nullopt; }
+  std::optional<uint32_t> way_out(uint32_t cpu, std::span<const uint32_t> cpus, uint64_t now) override {
+    if (household()) return household()->way_out(ties, cpus, now);
+    if (ties.apart) return cpu;
+    return ties.together ? std::optional(kAnyCpu) : std::nullopt;
+  }
+  Household* household() const { return lane.households_.empty() ? nullptr : lane.households_.front(); }
 
   Lane& lane;
-  bool leaves = false;
+  topo::Ties ties;
 };
 
 /// Leaves the CPU to others, who can see that.
-void Lane::yield(uint64_t now, Company* silent) {
+void Lane::yield(uint64_t now, Company* silent, bool naps) {
   if (!crowded_ || lock_.enabled()) return static_cast<void>(sched_yield());
   for (Wire* wire : busy_wires_) wire->transport->rests(true);
   sched_yield();
   for (Wire* wire : busy_wires_) wire->transport->rests(false);
+  if (naps) return;
   Correspondents wires{*this};
   if (!silent && watches_) silent = watches_->company;
   rover_.yielded(now, silent ? *silent : wires);
+}
+
+/// Tells those who may count on it that no CPU is lent any more.
+void Lane::fall_asleep(Company* silent) {
+  if (silent) silent->sleeps();
+  for (Household* h : households_) h->sleeps();
 }
 
 Status Lane::wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, Company* silent) {
   const uint64_t start = limit_ns == kForever ? 0 : now_ns();
   uint64_t awake_ns = 0;
   bool unwoken = silent;  // by some of what may end the wait
+  bool naps = false;      // between looks: who naps does not count among those that share a CPU
   int spins = -1, idle = 0;
   uint64_t idle_since = 0, waiting_since = 0, spun_since = 0;
   for (;;) {
@@ -306,12 +323,14 @@ Status Lane::wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, C
     if (idle == spins + 1) idle_since = now;
     if (!waiting_since) waiting_since = now;
     if (now - idle_since < awake_ns) {
-      yield(now, silent);
+      yield(now, silent, naps);
       continue;
     }
     uint64_t longest = unwoken ? std::clamp((now - waiting_since) / kNapOfWait, kNap_ns, kShortSleep_ns) : kSleep_ns;
     if (limit_ns != kForever) longest = std::min(longest, limit_ns - (now - start));
+    if (crowded_ && !lock_.enabled()) fall_asleep(silent);
     if (sleep(longest, done, argument)) return Status::ok;
+    naps = unwoken;
     if (unwoken) awake_ns = std::min(awake_ns, longest / kNapOfWait);  // the CPU is left to others, and seen to be free
     idle = spins;  // one look, and a short time awake: who was woken is likely to be needed again soon
   }

@@ -41,22 +41,33 @@ void Rover::lend(uint64_t now, Company& company) {
   if (now < look_at_) return;
   const uint64_t yields = std::exchange(yields_, 0), before = std::exchange(switches_, switches());
   if (switches_ - before < yields / 2) {
-    partings_ = naps_ = vain_ = 0;
+    partings_ = naps_ = vain_ = stays_ = 0;
     look_at_ = now + kLookPause_ns;
-  } else if (const auto to = partings_ < kPartings ? company.way_out(cpu, now) : std::nullopt) {
+    return;
+  }
+  const topo::CpuSet mine = topo::CpuSet::of_this_thread();
+  const std::vector<uint32_t> cpus = mine.cpus();
+  const auto to = company.way_out(cpu, cpus, now);
+  if (to == cpu) {
+    look_at_ = now + (kLookPause_ns << stays_);
+    if (stays_ < kMostStays)
+      ++stays_;
+    else
+      partings_ = naps_ = vain_ = 0;
+  } else if (to && partings_ < kPartings) {
     look_at_ = now + (kLookPause_ns << partings_++);
-    part(cpu, *to);
+    stays_ = 0;
+    part(cpu, *to, cpus);
   } else if (naps_ < kNaps) {
     look_at_ = now + (kNapPause_ns << naps_++);
     nap();
   } else {
     look_at_ = now + (kPause_ns << (std::clamp(vain_, kEagerLooks, kEagerLooks + kMostDoublings) - kEagerLooks));
-    leave();
+    leave(mine);
   }
 }
 
-void Rover::part(uint32_t from, uint32_t to) {
-  const std::vector<uint32_t> cpus = topo::CpuSet::of_this_thread().cpus();
+void Rover::part(uint32_t from, uint32_t to, std::span<const uint32_t> cpus) {
   if (cpus.size() < 2 || !shares()) return;
   if (to == Company::kAnyCpu) {
     const auto after = std::ranges::upper_bound(cpus, from);
@@ -65,9 +76,8 @@ void Rover::part(uint32_t from, uint32_t to) {
   if (std::ranges::find(cpus, to) != cpus.end()) topo::move_to(to);
 }
 
-void Rover::leave() {
+void Rover::leave(const topo::CpuSet& cpus) {
   if (vain_++ % kEagerLooks == 0) idle_.forget();
-  const topo::CpuSet cpus = topo::CpuSet::of_this_thread();
   const auto free = cpus.count() > 1 ? idle_.find(cpus) : std::nullopt;
   if (!free || !shares()) return;
   topo::move_to(*free);

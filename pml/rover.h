@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 
 #include "runtime/topo/idle.h"
+#include "runtime/topo/lent.h"
 
 namespace weft::pml {
 
@@ -14,11 +16,26 @@ class Company {
   static constexpr uint32_t kAnyCpu = UINT32_MAX;
   /// The thread lends CPU `cpu` to others, who may be told.
   virtual void lends(uint32_t /*cpu*/, uint64_t /*now*/) {}
-  /// Where it had better wait, after lends(), as others do run there; kAnyCpu: elsewhere.
-  virtual std::optional<uint32_t> way_out(uint32_t /*cpu*/, uint64_t /*now*/) { return std::nullopt; }
+  /// It sleeps, and so lends none.
+  virtual void sleeps() {}
+  /// Where it had better wait, after lends(), as others do run there: on `cpu` all the same, on another one of `cpus`, which it may run on,
+  /// or, kAnyCpu, on any of these; nothing: that cannot be told.
+  virtual std::optional<uint32_t> way_out(uint32_t /*cpu*/, std::span<const uint32_t> /*cpus*/, uint64_t /*now*/) { return std::nullopt; }
 
  protected:
   ~Company() = default;
+};
+
+/// Who tells each other what CPUs they lend, whatever they wait for.
+class Household : public Company {
+ public:
+  virtual void lends(uint32_t cpu, topo::Ties, uint64_t now) = 0;
+  virtual std::optional<uint32_t> way_out(topo::Ties, std::span<const uint32_t> cpus, uint64_t now) = 0;
+  void lends(uint32_t cpu, uint64_t now) final { lends(cpu, {}, now); }
+  std::optional<uint32_t> way_out(uint32_t, std::span<const uint32_t> cpus, uint64_t now) final { return way_out(topo::Ties{}, cpus, now); }
+
+ protected:
+  ~Household() = default;
 };
 
 /// Two ranks that work together are slow on one CPU: each message waits for a switch, a microsecond or two instead of a tenth. The kernel
@@ -38,15 +55,16 @@ class Rover {
   static constexpr uint64_t kPause_ns = 30'000'000;    // three ticks of what /proc/stat counts
   static constexpr uint64_t kLookPause_ns = 200'000;   // a look costs a system call
   static constexpr uint64_t kNapPause_ns = 1'000'000;  // at first; a nap takes some 60 us
-  static constexpr unsigned kPartings = 10, kNaps = 7, kEagerLooks = 8, kMostDoublings = 7;
+  static constexpr unsigned kPartings = 10, kNaps = 7, kEagerLooks = 8, kMostDoublings = 7, kMostStays = 5;
   void lend(uint64_t now, Company& company);
-  void part(uint32_t from, uint32_t to);
-  void leave();
+  void part(uint32_t from, uint32_t to, std::span<const uint32_t> cpus);
+  void leave(const topo::CpuSet& cpus);
 
   uint64_t yields_ = 0;    // since the last look
   uint64_t switches_ = 0;  // at the last look
   uint64_t look_at_ = 0;
   unsigned partings_ = 0, naps_ = 0, vain_ = 0;  // moves, naps and looks without effect, one after another
+  unsigned stays_ = 0;                           // times that its place was found to be right
   topo::IdleCpus idle_;
 };
 

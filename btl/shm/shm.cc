@@ -175,6 +175,14 @@ class ShmEndpoint final : public Endpoint {
 
   /// Does the peer wait on that CPU, too, for this process to leave it? Of two one leaves.
   bool waits_on(uint32_t cpu, uint64_t now) const;
+  bool lends(uint32_t cpu, uint64_t now) const {
+    const auto lent = segment_.head().lent.lately(now);
+    return lent && lent->cpu == cpu;
+  }
+  bool lends_other_than(uint32_t cpu, uint64_t now) const {
+    const auto lent = segment_.head().lent.lately(now);
+    return lent && lent->cpu != cpu;
+  }
 
   void* cookie = nullptr;
   std::optional<uint32_t> inbound;  ///< the number of the ring that it sends on to this process
@@ -271,7 +279,7 @@ class ShmTransport final : public Transport {
   int event_fd() const override { return bell_.read_end(); }
   bool arm() override;
   void disarm() override;
-  bool lends(uint32_t cpu, uint64_t now_ns) override;
+  topo::Ties lends(uint32_t cpu, uint64_t now_ns) override;
   void rests(bool yes) override { head_->rest.store(yes ? 2 : 1, std::memory_order_relaxed); }
 
   const Address& self() const { return self_; }
@@ -339,7 +347,7 @@ bool ShmEndpoint::alone(const Header& h) { return h.length >= kPage && std::exch
 
 bool ShmEndpoint::waits_on(uint32_t cpu, uint64_t now) const {
   const Address& self = transport_.self();
-  return std::tie(self.job, self.rank) > std::tie(peer_.job, peer_.rank) && segment_.head().lent.lately(now) == cpu;
+  return std::tie(self.job, self.rank) > std::tie(peer_.job, peer_.rank) && lends(cpu, now);
 }
 
 std::optional<bool> ShmEndpoint::rests() const {
@@ -531,11 +539,12 @@ void ShmTransport::disarm() {
   bell_.drain();  // who is just about to ring cuts the next sleep short, which ends here, too
 }
 
-bool ShmTransport::lends(uint32_t cpu, uint64_t now_ns) {
-  head_->lent.set(cpu, now_ns);
-  if (inbound_.empty()) return false;
-  const auto known = endpoints_.find(inbound_[latest_].from);
-  return known != endpoints_.end() && known->second->waits_on(cpu, now_ns);
+topo::Ties ShmTransport::lends(uint32_t cpu, uint64_t now_ns) {
+  head_->lent.set({cpu, false}, now_ns);
+  if (inbound_.empty()) return {};
+  const auto latest = endpoints_.find(inbound_[latest_].from);
+  const auto waits_off = [&](const auto& known) { return known.second->lends_other_than(cpu, now_ns); };
+  return {latest != endpoints_.end() && latest->second->waits_on(cpu, now_ns), std::ranges::any_of(endpoints_, waits_off)};
 }
 
 /// Lets peers read our memory where the Yama module restricts that to ancestors.

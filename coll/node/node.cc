@@ -64,13 +64,14 @@ Segment::Segment(pml::Team& team, std::byte* memory, bool roomy, const Plan& pla
   briefs_ = reinterpret_cast<Brief*>(shares_ + size_ * plan_.shares());
   piece_areas_ = memory + plan_.slots(size_);
   areas_ = piece_areas_ + plan_.piece_bytes();
+  if (size_ == lane_.boot().job().node_ranks.size()) lane_.joins(*this);
 }
 
 /// Ranks that meet on one CPU more than on another one make all of them wait for more switches.
-std::optional<uint32_t> Segment::way_out(uint32_t, uint64_t now) {
-  std::vector<std::optional<uint32_t>> lent(size_);
+std::optional<uint32_t> Segment::way_out(topo::Ties ties, std::span<const uint32_t> cpus, uint64_t now) {
+  std::vector<std::optional<topo::Lent>> lent(size_);
   for (uint32_t r = 0; r < size_; ++r) lent[r] = desk(r).lent.lately(now);
-  return topo::roomier_cpu(lent, rank_);
+  return topo::better_cpu(lent, rank_, ties.together, cpus);
 }
 
 Status Segment::barrier() {

@@ -38,7 +38,7 @@ class Post {
 
 /// The memory that the ranks of a team share, and the kernels on it. All ranks call the same kernels in the same order, with the
 /// same sizes, types and roots. A kernel's wait progresses the lane, yields on crowded nodes, and ends when the job does.
-class Segment final : private pml::Company {
+class Segment final : private pml::Household {
   static constexpr size_t kBoards = 3;
 
  public:
@@ -258,8 +258,9 @@ class Segment final : private pml::Company {
     return groups_ && order == Order::chain && (op.commutative || groups_->in_blocks());
   }
 
-  void lends(uint32_t cpu, uint64_t now) override { desk(rank_).lent.set(cpu, now); }
-  std::optional<uint32_t> way_out(uint32_t cpu, uint64_t now) override;
+  void lends(uint32_t cpu, topo::Ties ties, uint64_t now) override { desk(rank_).lent.set({cpu, ties.apart}, now); }
+  void sleeps() override { desk(rank_).lent.clear(); }
+  std::optional<uint32_t> way_out(topo::Ties, std::span<const uint32_t> cpus, uint64_t now) override;
   template <class Ready>
   Status wait(Ready ready);
   Status wait_for(const std::atomic<uint64_t>& word, uint64_t at_least);

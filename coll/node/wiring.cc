@@ -258,6 +258,9 @@ void Wiring::end() {
   if (abandoned_) delete this;
 }
 
-Segment::~Segment() { munmap(memory_, plan_.bytes(size_)); }
+Segment::~Segment() {
+  lane_.leaves(*this);
+  munmap(memory_, plan_.bytes(size_));
+}
 
 }  // namespace weft::coll::node

@@ -88,7 +88,9 @@ uint32_t usable_cpus(const std::string& root) {
 
 void start_at(size_t place) {
   const std::vector<uint32_t> cpus = CpuSet::of_this_thread().cpus();
-  if (cpus.size() > 1) move_to(cpus[place % cpus.size()]);
+  if (cpus.empty()) return;
+  const size_t lap = place / cpus.size(), step = place % cpus.size();
+  if (cpus.size() > 1) move_to(cpus[lap % 2 ? cpus.size() - 1 - step : step]);
 }
 
 void move_to(uint32_t cpu) {

@@ -17,8 +17,10 @@ uint32_t cgroup_cpus(const std::string& root = "");
 /// Are there so many ranks on so many CPUs that one which waits for another often waits for its turn, too?
 constexpr bool crowded(size_t ranks, size_t cpus) { return ranks > 2 * cpus; }
 
-/// Moves the calling thread to one of its CPUs, chosen by `place` in turn, and leaves it free to be moved on: threads that start together
-/// are distributed as it happens, and may long stay so, two that work together on one CPU. Without effect where it may run on one only.
+/// Moves the calling thread to one of its CPUs, chosen by `place` in turn, to and fro, so that of two neighbours in a row or ring of places
+/// one is on the same CPU where that is the last one, and the first two are apart, and leaves it free to be moved on: threads that start
+/// together are distributed as it happens, and may long stay so, two that work together on one CPU. Without effect where it may run on one
+/// only.
 void start_at(size_t place);
 /// The same, to a CPU that it may run on.
 void move_to(uint32_t cpu);

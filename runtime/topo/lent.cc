@@ -4,18 +4,29 @@
 
 namespace weft::topo {
 
-std::optional<uint32_t> roomier_cpu(std::span<const std::optional<uint32_t>> lent, size_t self) {
-  const auto own = lent[self];
-  if (!own || std::ranges::find(lent.subspan(self + 1), own) != lent.end()) return std::nullopt;
-  const auto lenders = [&](std::optional<uint32_t> cpu) { return std::ranges::count(lent, cpu); };
+std::optional<uint32_t> better_cpu(std::span<const std::optional<Lent>> lent, size_t self, bool together, std::span<const uint32_t> cpus) {
+  const uint32_t own = lent[self]->cpu;
+  const auto lenders = [&](uint32_t cpu) { return std::ranges::count_if(lent, [&](const auto& l) { return l && l->cpu == cpu; }); };
+  const auto last_here = [&](bool any) {
+    for (size_t i = lent.size(); i-- > 0;)
+      if (lent[i] && lent[i]->cpu == own && (any || lent[i]->apart)) return i;
+    return lent.size();
+  };
   auto fewest = lenders(own) - 1;
-  std::optional<uint32_t> best;
-  for (const auto cpu : lent) {
-    if (!cpu || lenders(cpu) >= fewest) continue;
-    fewest = lenders(cpu);
-    best = cpu;
+  std::optional<uint32_t> roomier, unlent;
+  for (const uint32_t cpu : cpus) {
+    const auto there = lenders(cpu);
+    if (there == 0 && !unlent) unlent = cpu;
+    if (there == 0 || there >= fewest) continue;
+    fewest = there;
+    roomier = cpu;
   }
-  return best;
+  if (roomier) {
+    const size_t tied = last_here(false), goes = tied < lent.size() ? tied : last_here(true);
+    return goes == self ? *roomier : own;
+  }
+  if (!unlent) return own;
+  return together ? unlent : std::nullopt;
 }
 
 }  // namespace weft::topo

@@ -9,26 +9,44 @@
 
 namespace weft::topo {
 
+/// Where those are that a process exchanges messages with, beside the CPU that it lends to others.
+struct Ties {
+  bool together = false;  ///< whoever has sent the latest message lends it, too, and counts on this process to leave
+  bool apart = false;     ///< somebody lends another CPU
+};
+
+/// A CPU that a process lends.
+struct Lent {
+  uint32_t cpu;
+  bool apart;  ///< of its ties
+  bool operator==(const Lent&) const = default;
+};
+
 /// The CPU that a process has lent to others, as it waited there, and when: a word that others read. It starts zeroed.
 class LentCpu {
  public:
-  void set(uint32_t cpu, uint64_t now_ns) { word_.store(now_ns / kUnit_ns << kCpuBits | (cpu & kCpus), std::memory_order_relaxed); }
+  void set(Lent lent, uint64_t now_ns) {
+    const uint64_t word = now_ns / kUnit_ns << kLentBits | uint64_t{lent.apart} << kCpuBits | (lent.cpu & kCpus);
+    if (word_.load(std::memory_order_relaxed) != word) word_.store(word, std::memory_order_relaxed);
+  }
+  void clear() { word_.store(0, std::memory_order_relaxed); }
   /// The CPU, if that was not long before `now_ns`.
-  std::optional<uint32_t> lately(uint64_t now_ns) const {
+  std::optional<Lent> lately(uint64_t now_ns) const {
     const uint64_t word = word_.load(std::memory_order_relaxed);
-    if (now_ns / kUnit_ns - (word >> kCpuBits) > kLately) return std::nullopt;
-    return static_cast<uint32_t>(word) & kCpus;
+    if (now_ns / kUnit_ns - (word >> kLentBits) > kLately) return std::nullopt;
+    return Lent{static_cast<uint32_t>(word) & kCpus, (word >> kCpuBits & 1) != 0};
   }
 
  private:
   static constexpr uint64_t kUnit_ns = 1'000'000, kLately = 8;
-  static constexpr int kCpuBits = 20;
+  static constexpr int kCpuBits = 20, kLentBits = kCpuBits + 1;
   static constexpr uint32_t kCpus = (1u << kCpuBits) - 1;
   std::atomic<uint64_t> word_;
 };
 
-/// Where process `self` had better wait: on the CPU that fewest lend, if two more lend its own, and none of those comes after it.
-/// CPUs that nobody lends may be at work. `lent`: by process.
-std::optional<uint32_t> roomier_cpu(std::span<const std::optional<uint32_t>> lent, size_t self);
+/// Where process `self`, which lends a CPU, had better wait: on it, on another one, or nobody can tell. `lent`: by process; `cpus`: those
+/// that it may run on. If two more lend its own than another one, one of them is to go there, of those with ties to somebody elsewhere the
+/// last. Else who is `together` with whom it waits for is to go to one that nobody lends. CPUs that nobody lends may be at work.
+std::optional<uint32_t> better_cpu(std::span<const std::optional<Lent>> lent, size_t self, bool together, std::span<const uint32_t> cpus);
 
 }  // namespace weft::topo

@@ -93,25 +93,45 @@ TEST_CASE("a CPU that was lent is known for a while", "[topo]") {
   constexpr uint64_t ms = 1'000'000, now = 1000 * ms;
   LentCpu lent{};
   CHECK_FALSE(lent.lately(now));
-  lent.set(0, now);
-  CHECK(lent.lately(now) == 0u);
-  lent.set(70000, now);
-  CHECK(lent.lately(now + 2 * ms) == 70000u);
+  lent.set({0, false}, now);
+  CHECK(lent.lately(now) == Lent{0, false});
+  lent.set({70000, true}, now);
+  CHECK(lent.lately(now + 2 * ms) == Lent{70000, true});
   CHECK_FALSE(lent.lately(now + 1000 * ms));
+  lent.clear();  // as the process sleeps
+  CHECK_FALSE(lent.lately(now));
 }
 
-TEST_CASE("of those that wait on a crowded CPU the last one goes where fewest do", "[topo]") {
-  using Lent = std::vector<std::optional<uint32_t>>;
-  const auto of = [](const Lent& lent, size_t self) { return roomier_cpu(lent, self); };
+TEST_CASE("of those that wait on a crowded CPU one goes where fewest do", "[topo]") {
+  struct At {
+    std::optional<Lent> lent;
+    At(uint32_t cpu) : lent(Lent{cpu, false}) {}
+    At(Lent l) : lent(l) {}
+    At(std::nullopt_t) {}
+  };
+  const auto of = [](const std::vector<At>& ranks, size_t self, bool together = false) {
+    std::vector<std::optional<Lent>> lent;
+    for (const At& a : ranks) lent.push_back(a.lent);
+    return better_cpu(lent, self, together, std::vector<uint32_t>{0, 1, 2, 5, 7});
+  };
+  constexpr Lent tied{1, true};  // with somebody elsewhere
   CHECK(of({1, 0, 1, 1}, 3) == 0u);
-  CHECK_FALSE(of({1, 0, 1, 1}, 2));  // 3 goes
-  CHECK_FALSE(of({1, 0, 1, 1}, 1));
+  CHECK(of({1, 0, 1, 1}, 2) == 1u);  // 3 goes
+  CHECK(of({1, 0, 1, 1}, 1, true) == 2u);
+  CHECK(of({tied, 0, tied, 1}, 2) == 0u);
+  CHECK(of({tied, 0, tied, 1}, 3) == 1u);
+  CHECK(of({tied, 0, tied, 1}, 0) == 1u);
   CHECK_FALSE(of({1, 0, 1, 0}, 3));
   CHECK_FALSE(of({1, 0, 1}, 2));     // there it would be as crowded as here
   CHECK_FALSE(of({1, 1, 1, 1}, 3));  // other CPUs may be at work
-  CHECK_FALSE(of({1, std::nullopt, 1, 1}, 1));
+  CHECK(of({1, 1, 1, 1}, 3, true) == 0u);
+  CHECK(of({1, std::nullopt, 1, 1}, 1 + 1, true) == 0u);
   CHECK(of({1, 0, 1, 1, std::nullopt}, 3) == 0u);
   CHECK(of({5, 5, 5, 7, 7, 2, 5}, 6) == 2u);
+  CHECK(of({0, 3, 3, 3}, 3) == 0u);
+  CHECK_FALSE(of({3, 0, 0, 0}, 3));                                     // 3 is no CPU of its own
+  CHECK(of({0, 1, 2, 5, 7, 0, 1, 2, 5, 7}, 9, true) == 7u);             // all are in use alike
+  CHECK(of({0, 1, 2, 5, 7, 0, 1, 2, std::nullopt, 7}, 9, true) == 7u);  // and that one, too
   CHECK_FALSE(of({5}, 0));
 }
 

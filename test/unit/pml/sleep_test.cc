@@ -153,20 +153,49 @@ TEST_CASE("a thread that sleeps is woken by what another one sends to the own pr
   });
 }
 
+namespace {
+
+/// The first of two ranks that share a CPU, by itself.
+struct Crowded {
+  boot::Fake job = boot::open_fake_job(2, 1, {}, 1);
+  std::unique_ptr<pml::Lane> lane = std::move(*open_lane({"thread", {}}, std::make_shared<Post>(2, Abilities{}), *job.ranks[0], false));
+  /// Waits for `told`, for 10 s at most.
+  Status wait_for(bool& told) {
+    return lane->wait_for([](void* t) { return *static_cast<bool*>(t); }, &told, 10'000'000'000);
+  }
+};
+
+}  // namespace
+
 TEST_CASE("where ranks share a CPU, those that a watched place is changed by are told what is lent to them") {
   struct Others final : pml::Company {
     bool told = false;
     void lends(uint32_t, uint64_t) override { told = true; }
   } others;
-  const boot::Fake job = boot::open_fake_job(2, 1, {}, 1);
-  auto lane = open_lane({"thread", {}}, std::make_shared<Post>(2, Abilities{}), *job.ranks[0], false);
-  REQUIRE(lane);
+  Crowded rank;
   pml::Watch place;
   place.look = [](pml::Watch&) { return 0; };
   place.company = &others;
-  (*lane)->watch(place);
-  const Status status = (*lane)->wait_for([](void* told) { return *static_cast<bool*>(told); }, &others.told, 10'000'000'000);
-  (*lane)->unwatch(place);
+  rank.lane->watch(place);
+  const Status status = rank.wait_for(others.told);
+  rank.lane->unwatch(place);
   CHECK(status == Status::ok);
   CHECK(others.told);
+}
+
+TEST_CASE("where ranks share a CPU, all of the node are told what is lent, and by whom none is, as it sleeps") {
+  struct All final : pml::Household {
+    bool lent = false, slept = false;
+    void lends(uint32_t, topo::Ties ties, uint64_t) override { lent = !ties.together && !ties.apart; }
+    void sleeps() override { slept = lent; }
+    std::optional<uint32_t> way_out(topo::Ties, std::span<const uint32_t>, uint64_t) override { return std::nullopt; }
+  } all;
+  Crowded rank;
+  rank.lane->joins(all);
+  CHECK(rank.wait_for(all.slept) == Status::ok);
+  rank.lane->leaves(all);
+  all.lent = false;
+  bool never = false;
+  CHECK(rank.lane->wait_for([](void* t) { return *static_cast<bool*>(t); }, &never, 20'000'000) == Status::again);
+  CHECK_FALSE(all.lent);
 }
