@@ -235,6 +235,8 @@ class Transport {
   /// Where ranks share CPUs: a thread of this process lends CPU `cpu` at `now_ns`, which peers of the node may be told. Which ones these
   /// have lent lately.
   virtual topo::Ties lends(uint32_t /*cpu*/, uint64_t /*now_ns*/) { return {}; }
+  /// None any more: it sleeps, or waits for something else than messages.
+  virtual void lends_none() {}
 
   /// This process is about to leave its CPU to others for a moment, or has it again: what Endpoint::rests() tells its peers.
   virtual void rests(bool) {}

@@ -671,6 +671,7 @@ class Lane final : private btl::Sink {
   Awaited awaited() const;
   int spins_by_awaited(int idle, int spins);
   void yield(uint64_t now, Company* silent, bool naps);
+  void tell_wires();
   void fall_asleep(Company* silent);
   Status wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, Company* silent);
   bool sleep(uint64_t limit_ns, bool (*done)(void*), void* argument);
@@ -794,6 +795,7 @@ class Lane final : private btl::Sink {
   bool any_failed_ = false;
   bool crowded_ = false;
   Rover rover_;
+  bool wires_told_ = false;  // that a CPU is lent
   std::vector<Household*> households_;
   static constexpr int kMostLooks = 300;
   Patience patience_{2, kMostLooks, 2};  // rounds of waits on a crowded node

@@ -243,17 +243,19 @@ bool spun_out(int idle, uint64_t& since) {
 /// Those that messages come from.
 struct Lane::Correspondents final : Company {
   explicit Correspondents(Lane& l) : lane(l) {}
-  void lends(uint32_t cpu, uint64_t now) override {
+  bool lends(uint32_t cpu, uint64_t now) override {
+    lane.wires_told_ = true;
     for (Wire* wire : lane.busy_wires_) {
       const topo::Ties here = wire->transport->lends(cpu, now);
-      ties = {ties.together || here.together, ties.apart || here.apart};
+      ties = {ties.leaves || here.leaves, ties.here || here.here, ties.apart || here.apart};
     }
     if (household()) household()->lends(cpu, ties, now);
+    return ties.leaves && !ties.apart;
   }
   std::optional<uint32_t> way_out(uint32_t cpu, std::span<const uint32_t> cpus, uint64_t now) override {
     if (household()) return household()->way_out(ties, cpus, now);
     if (ties.apart) return cpu;
-    return ties.together ? std::optional(kAnyCpu) : std::nullopt;
+    return ties.leaves ? std::optional(kAnyCpu) : std::nullopt;
   }
   Household* household() const { return lane.households_.empty() ? nullptr : lane.households_.front(); }
 
@@ -270,11 +272,19 @@ void Lane::yield(uint64_t now, Company* silent, bool naps) {
   if (naps) return;
   Correspondents wires{*this};
   if (!silent && watches_) silent = watches_->company;
+  if (silent) tell_wires();
   rover_.yielded(now, silent ? *silent : wires);
+}
+
+/// Messages are not what is waited for any more.
+void Lane::tell_wires() {
+  if (!std::exchange(wires_told_, false)) return;
+  for (Wire* wire : busy_wires_) wire->transport->lends_none();
 }
 
 /// Tells those who may count on it that no CPU is lent any more.
 void Lane::fall_asleep(Company* silent) {
+  tell_wires();
   if (silent) silent->sleeps();
   for (Household* h : households_) h->sleeps();
 }

@@ -37,8 +37,9 @@ bool shares() {
 
 void Rover::lend(uint64_t now, Company& company) {
   const auto cpu = static_cast<uint32_t>(sched_getcpu());
-  company.lends(cpu, now);
-  if (now < look_at_) return;
+  const bool leaves = company.lends(cpu, now);
+  if (now < (leaves && stays_ > 0 ? looked_at_ + kStay_ns : look_at_)) return;
+  looked_at_ = now;
   const uint64_t yields = std::exchange(yields_, 0), before = std::exchange(switches_, switches());
   if (switches_ - before < yields / 2) {
     partings_ = naps_ = vain_ = stays_ = 0;

@@ -14,8 +14,8 @@ namespace weft::pml {
 class Company {
  public:
   static constexpr uint32_t kAnyCpu = UINT32_MAX;
-  /// The thread lends CPU `cpu` to others, who may be told.
-  virtual void lends(uint32_t /*cpu*/, uint64_t /*now*/) {}
+  /// The thread lends CPU `cpu` to others, who may be told. True if one of these is there that it is to leave, if it can.
+  virtual bool lends(uint32_t /*cpu*/, uint64_t /*now*/) { return false; }
   /// It sleeps, and so lends none.
   virtual void sleeps() {}
   /// Where it had better wait, after lends(), as others do run there: on `cpu` all the same, on another one of `cpus`, which it may run on,
@@ -31,7 +31,10 @@ class Household : public Company {
  public:
   virtual void lends(uint32_t cpu, topo::Ties, uint64_t now) = 0;
   virtual std::optional<uint32_t> way_out(topo::Ties, std::span<const uint32_t> cpus, uint64_t now) = 0;
-  void lends(uint32_t cpu, uint64_t now) final { lends(cpu, {}, now); }
+  bool lends(uint32_t cpu, uint64_t now) final {
+    lends(cpu, {}, now);
+    return false;
+  }
   std::optional<uint32_t> way_out(uint32_t, std::span<const uint32_t> cpus, uint64_t now) final { return way_out(topo::Ties{}, cpus, now); }
 
  protected:
@@ -54,6 +57,7 @@ class Rover {
   static constexpr uint64_t kYields = 16;              // by so many it can be told whether they lead to switches
   static constexpr uint64_t kPause_ns = 30'000'000;    // three ticks of what /proc/stat counts
   static constexpr uint64_t kLookPause_ns = 200'000;   // a look costs a system call
+  static constexpr uint64_t kStay_ns = 1'000'000;      // of whose place is right, until it looks again as that may have changed
   static constexpr uint64_t kNapPause_ns = 1'000'000;  // at first; a nap takes some 60 us
   static constexpr unsigned kPartings = 10, kNaps = 7, kEagerLooks = 8, kMostDoublings = 7, kMostStays = 5;
   void lend(uint64_t now, Company& company);
@@ -62,7 +66,7 @@ class Rover {
 
   uint64_t yields_ = 0;    // since the last look
   uint64_t switches_ = 0;  // at the last look
-  uint64_t look_at_ = 0;
+  uint64_t looked_at_ = 0, look_at_ = 0;
   unsigned partings_ = 0, naps_ = 0, vain_ = 0;  // moves, naps and looks without effect, one after another
   unsigned stays_ = 0;                           // times that its place was found to be right
   topo::IdleCpus idle_;

@@ -173,16 +173,14 @@ class ShmEndpoint final : public Endpoint {
     return "shm to " + text_of(who_) + " (process " + std::to_string(peer_.pid) + (direct_ ? ", cma)" : ", no cma)");
   }
 
-  /// Does the peer wait on that CPU, too, for this process to leave it? Of two one leaves.
-  bool waits_on(uint32_t cpu, uint64_t now) const;
-  bool lends(uint32_t cpu, uint64_t now) const {
+  /// The CPU that the peer has lent lately.
+  std::optional<uint32_t> lent(uint64_t now) const {
     const auto lent = segment_.head().lent.lately(now);
-    return lent && lent->cpu == cpu;
+    return lent ? std::optional(lent->cpu) : std::nullopt;
   }
-  bool lends_other_than(uint32_t cpu, uint64_t now) const {
-    const auto lent = segment_.head().lent.lately(now);
-    return lent && lent->cpu != cpu;
-  }
+
+  /// Does the peer stay where both wait on the same CPU?
+  bool is_first() const;
 
   void* cookie = nullptr;
   std::optional<uint32_t> inbound;  ///< the number of the ring that it sends on to this process
@@ -280,6 +278,7 @@ class ShmTransport final : public Transport {
   bool arm() override;
   void disarm() override;
   topo::Ties lends(uint32_t cpu, uint64_t now_ns) override;
+  void lends_none() override { head_->lent.clear(); }
   void rests(bool yes) override { head_->rest.store(yes ? 2 : 1, std::memory_order_relaxed); }
 
   const Address& self() const { return self_; }
@@ -345,9 +344,9 @@ size_t ShmEndpoint::receive_several(const Header& first, std::span<Place> places
 
 bool ShmEndpoint::alone(const Header& h) { return h.length >= kPage && std::exchange(heard_before_long_, arrivals_) != arrivals_; }
 
-bool ShmEndpoint::waits_on(uint32_t cpu, uint64_t now) const {
+bool ShmEndpoint::is_first() const {
   const Address& self = transport_.self();
-  return std::tie(self.job, self.rank) > std::tie(peer_.job, peer_.rank) && lends(cpu, now);
+  return std::tie(peer_.job, peer_.rank) < std::tie(self.job, self.rank);
 }
 
 std::optional<bool> ShmEndpoint::rests() const {
@@ -540,11 +539,15 @@ void ShmTransport::disarm() {
 }
 
 topo::Ties ShmTransport::lends(uint32_t cpu, uint64_t now_ns) {
-  head_->lent.set({cpu, false}, now_ns);
-  if (inbound_.empty()) return {};
-  const auto latest = endpoints_.find(inbound_[latest_].from);
-  const auto waits_off = [&](const auto& known) { return known.second->lends_other_than(cpu, now_ns); };
-  return {latest != endpoints_.end() && latest->second->waits_on(cpu, now_ns), std::ranges::any_of(endpoints_, waits_off)};
+  head_->lent.set(cpu, now_ns);
+  topo::Ties ties;
+  for (const auto& [who, endpoint] : endpoints_) {
+    const auto lent = endpoint->lent(now_ns);
+    if (!lent) continue;
+    (lent == cpu ? ties.here : ties.apart) = true;
+    ties.leaves |= lent == cpu && endpoint->is_first() && latest_ < inbound_.size() && inbound_[latest_].from == who;
+  }
+  return ties;
 }
 
 /// Lets peers read our memory where the Yama module restricts that to ancestors.

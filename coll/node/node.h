@@ -258,7 +258,7 @@ class Segment final : private pml::Household {
     return groups_ && order == Order::chain && (op.commutative || groups_->in_blocks());
   }
 
-  void lends(uint32_t cpu, topo::Ties ties, uint64_t now) override { desk(rank_).lent.set({cpu, ties.apart}, now); }
+  void lends(uint32_t cpu, topo::Ties ties, uint64_t now) override { desk(rank_).lent.set({cpu, ties}, now); }
   void sleeps() override { desk(rank_).lent.clear(); }
   std::optional<uint32_t> way_out(topo::Ties, std::span<const uint32_t> cpus, uint64_t now) override;
   template <class Ready>

@@ -4,29 +4,33 @@
 
 namespace weft::topo {
 
-std::optional<uint32_t> better_cpu(std::span<const std::optional<Lent>> lent, size_t self, bool together, std::span<const uint32_t> cpus) {
+std::optional<uint32_t> better_cpu(std::span<const std::optional<Lent>> lent, size_t self, bool leaves, std::span<const uint32_t> cpus) {
   const uint32_t own = lent[self]->cpu;
   const auto lenders = [&](uint32_t cpu) { return std::ranges::count_if(lent, [&](const auto& l) { return l && l->cpu == cpu; }); };
-  const auto last_here = [&](bool any) {
-    for (size_t i = lent.size(); i-- > 0;)
-      if (lent[i] && lent[i]->cpu == own && (any || lent[i]->apart)) return i;
-    return lent.size();
+  const auto bound = [&](uint32_t cpu) {
+    return std::ranges::any_of(lent, [&](const auto& l) { return l && l->cpu == cpu && l->bond != Lent::Bond::none; });
+  };
+  // Is there nobody here who had better go?
+  const auto goes = [&] {
+    for (size_t i = 0; i < lent.size(); ++i)
+      if (lent[i] && lent[i]->cpu == own && (lent[i]->bond < lent[self]->bond || (lent[i]->bond == lent[self]->bond && i > self)))
+        return false;
+    return true;
   };
   auto fewest = lenders(own) - 1;
-  std::optional<uint32_t> roomier, unlent;
+  std::optional<uint32_t> roomier, free;
+  bool all_lent = true;
   for (const uint32_t cpu : cpus) {
     const auto there = lenders(cpu);
-    if (there == 0 && !unlent) unlent = cpu;
+    all_lent &= there > 0;
+    if (cpu != own && !free && !bound(cpu)) free = cpu;
     if (there == 0 || there >= fewest) continue;
     fewest = there;
     roomier = cpu;
   }
-  if (roomier) {
-    const size_t tied = last_here(false), goes = tied < lent.size() ? tied : last_here(true);
-    return goes == self ? *roomier : own;
-  }
-  if (!unlent) return own;
-  return together ? unlent : std::nullopt;
+  if (roomier) return goes() ? *roomier : own;
+  if (leaves && free) return free;
+  return all_lent ? std::optional(own) : std::nullopt;
 }
 
 }  // namespace weft::topo

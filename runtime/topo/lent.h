@@ -11,14 +11,18 @@ namespace weft::topo {
 
 /// Where those are that a process exchanges messages with, beside the CPU that it lends to others.
 struct Ties {
-  bool together = false;  ///< whoever has sent the latest message lends it, too, and counts on this process to leave
-  bool apart = false;     ///< somebody lends another CPU
+  bool leaves = false;  ///< whoever has sent the latest message lends it, too, and counts on this process to leave
+  bool here = false;    ///< somebody lends it, too
+  bool apart = false;   ///< somebody lends another CPU
 };
 
-/// A CPU that a process lends.
+/// A CPU that a process lends, and where those are that it exchanges messages with: nowhere, on another CPU too, or on this one alone.
 struct Lent {
+  enum class Bond : uint8_t { none, apart, here };
   uint32_t cpu;
-  bool apart;  ///< of its ties
+  Bond bond = Bond::none;
+  Lent(uint32_t on, Bond b = Bond::none) : cpu(on), bond(b) {}
+  Lent(uint32_t on, const Ties& t) : Lent(on, t.apart ? Bond::apart : t.here ? Bond::here : Bond::none) {}
   bool operator==(const Lent&) const = default;
 };
 
@@ -26,7 +30,7 @@ struct Lent {
 class LentCpu {
  public:
   void set(Lent lent, uint64_t now_ns) {
-    const uint64_t word = now_ns / kUnit_ns << kLentBits | uint64_t{lent.apart} << kCpuBits | (lent.cpu & kCpus);
+    const uint64_t word = now_ns / kUnit_ns << kLentBits | static_cast<uint64_t>(lent.bond) << kCpuBits | (lent.cpu & kCpus);
     if (word_.load(std::memory_order_relaxed) != word) word_.store(word, std::memory_order_relaxed);
   }
   void clear() { word_.store(0, std::memory_order_relaxed); }
@@ -34,19 +38,20 @@ class LentCpu {
   std::optional<Lent> lately(uint64_t now_ns) const {
     const uint64_t word = word_.load(std::memory_order_relaxed);
     if (now_ns / kUnit_ns - (word >> kLentBits) > kLately) return std::nullopt;
-    return Lent{static_cast<uint32_t>(word) & kCpus, (word >> kCpuBits & 1) != 0};
+    return Lent(static_cast<uint32_t>(word) & kCpus, static_cast<Lent::Bond>(word >> kCpuBits & 3));
   }
 
  private:
   static constexpr uint64_t kUnit_ns = 1'000'000, kLately = 8;
-  static constexpr int kCpuBits = 20, kLentBits = kCpuBits + 1;
+  static constexpr int kCpuBits = 20, kLentBits = kCpuBits + 2;
   static constexpr uint32_t kCpus = (1u << kCpuBits) - 1;
   std::atomic<uint64_t> word_;
 };
 
 /// Where process `self`, which lends a CPU, had better wait: on it, on another one, or nobody can tell. `lent`: by process; `cpus`: those
-/// that it may run on. If two more lend its own than another one, one of them is to go there, of those with ties to somebody elsewhere the
-/// last. Else who is `together` with whom it waits for is to go to one that nobody lends. CPUs that nobody lends may be at work.
-std::optional<uint32_t> better_cpu(std::span<const std::optional<Lent>> lent, size_t self, bool together, std::span<const uint32_t> cpus);
+/// that it may run on. If two more lend its own than another one, one of them is to go there: the last of those without bonds, else of
+/// those that have some elsewhere. Otherwise who `leaves` whom it waits for is to go to a CPU that nobody with bonds lends. CPUs that
+/// nobody lends may be at work.
+std::optional<uint32_t> better_cpu(std::span<const std::optional<Lent>> lent, size_t self, bool leaves, std::span<const uint32_t> cpus);
 
 }  // namespace weft::topo

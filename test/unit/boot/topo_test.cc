@@ -93,34 +93,30 @@ TEST_CASE("a CPU that was lent is known for a while", "[topo]") {
   constexpr uint64_t ms = 1'000'000, now = 1000 * ms;
   LentCpu lent{};
   CHECK_FALSE(lent.lately(now));
-  lent.set({0, false}, now);
-  CHECK(lent.lately(now) == Lent{0, false});
-  lent.set({70000, true}, now);
-  CHECK(lent.lately(now + 2 * ms) == Lent{70000, true});
+  lent.set(0, now);
+  CHECK(lent.lately(now) == Lent(0));
+  lent.set({70000, Lent::Bond::here}, now);
+  CHECK(lent.lately(now + 2 * ms) == Lent(70000, Lent::Bond::here));
   CHECK_FALSE(lent.lately(now + 1000 * ms));
   lent.clear();  // as the process sleeps
   CHECK_FALSE(lent.lately(now));
 }
 
 TEST_CASE("of those that wait on a crowded CPU one goes where fewest do", "[topo]") {
-  struct At {
-    std::optional<Lent> lent;
-    At(uint32_t cpu) : lent(Lent{cpu, false}) {}
-    At(Lent l) : lent(l) {}
-    At(std::nullopt_t) {}
+  using Ranks = std::vector<std::optional<Lent>>;
+  const auto of = [](const Ranks& ranks, size_t self, bool leaves = false) {
+    return better_cpu(ranks, self, leaves, std::vector<uint32_t>{0, 1, 2, 5, 7});
   };
-  const auto of = [](const std::vector<At>& ranks, size_t self, bool together = false) {
-    std::vector<std::optional<Lent>> lent;
-    for (const At& a : ranks) lent.push_back(a.lent);
-    return better_cpu(lent, self, together, std::vector<uint32_t>{0, 1, 2, 5, 7});
-  };
-  constexpr Lent tied{1, true};  // with somebody elsewhere
+  const Lent tied(1, Lent::Bond::apart), at_home(1, Lent::Bond::here);
   CHECK(of({1, 0, 1, 1}, 3) == 0u);
   CHECK(of({1, 0, 1, 1}, 2) == 1u);  // 3 goes
-  CHECK(of({1, 0, 1, 1}, 1, true) == 2u);
-  CHECK(of({tied, 0, tied, 1}, 2) == 0u);
-  CHECK(of({tied, 0, tied, 1}, 3) == 1u);
-  CHECK(of({tied, 0, tied, 1}, 0) == 1u);
+  CHECK(of({1, 0, 1, 1}, 1, true) == 1u);
+  CHECK(of({tied, 0, tied, at_home}, 2) == 0u);
+  CHECK(of({tied, 0, tied, at_home}, 3) == 1u);
+  CHECK(of({tied, 0, tied, at_home}, 0) == 1u);
+  CHECK(of({at_home, tied, 1, 0}, 2) == 0u);
+  CHECK(of({1, tied, at_home, 0}, 0) == 0u);
+  CHECK(of({1, tied, at_home, 0}, 1) == 1u);
   CHECK_FALSE(of({1, 0, 1, 0}, 3));
   CHECK_FALSE(of({1, 0, 1}, 2));     // there it would be as crowded as here
   CHECK_FALSE(of({1, 1, 1, 1}, 3));  // other CPUs may be at work
@@ -129,9 +125,12 @@ TEST_CASE("of those that wait on a crowded CPU one goes where fewest do", "[topo
   CHECK(of({1, 0, 1, 1, std::nullopt}, 3) == 0u);
   CHECK(of({5, 5, 5, 7, 7, 2, 5}, 6) == 2u);
   CHECK(of({0, 3, 3, 3}, 3) == 0u);
-  CHECK_FALSE(of({3, 0, 0, 0}, 3));                                     // 3 is no CPU of its own
-  CHECK(of({0, 1, 2, 5, 7, 0, 1, 2, 5, 7}, 9, true) == 7u);             // all are in use alike
-  CHECK(of({0, 1, 2, 5, 7, 0, 1, 2, std::nullopt, 7}, 9, true) == 7u);  // and that one, too
+  CHECK_FALSE(of({3, 0, 0, 0}, 3));                    // 3 is no CPU of its own
+  CHECK(of({0, 1, 2, 5, 7, 0, 1, 2, 5, 7}, 9) == 7u);  // all are in use alike
+  CHECK(of({0, 1, 2, 5, 7, 0, 1, 2, std::nullopt, 7}, 9) == 7u);
+  const auto at = [](uint32_t cpu) { return Lent(cpu, Lent::Bond::here); };
+  CHECK(of({at(0), at(1), at(2), at(5), at(7), 0, 1, 2, 5, at(7)}, 9, true) == 7u);
+  CHECK(of({at(0), at(1), 2, at(5), at(7), 0, 1, 2, 5, at(7)}, 9, true) == 2u);  // whoever is there exchanges no messages
   CHECK_FALSE(of({5}, 0));
 }
 

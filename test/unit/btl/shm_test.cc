@@ -282,26 +282,27 @@ TEST_CASE("shm: of two that lend the same CPU the one that is to leave hears of 
     REQUIRE(node.connect(from, to)->try_inline(numbered(1, 0), nullptr) == Status::ok);
     REQUIRE(node.shm[to]->poll(node.boxes[to]) == 1);
   };
-  const auto together = [&](uint32_t rank, uint32_t cpu, uint64_t at) { return node.shm[rank]->lends(cpu, at).together; };
+  const auto leaves = [&](uint32_t rank, uint32_t cpu, uint64_t at) { return node.shm[rank]->lends(cpu, at).leaves; };
   const auto apart = [&](uint32_t rank, uint32_t cpu, uint64_t at) { return node.shm[rank]->lends(cpu, at).apart; };
-  CHECK_FALSE(together(1, 5, now));  // nobody has sent anything
+  CHECK_FALSE(leaves(1, 5, now));  // nobody has sent anything
   send(0, 1);
-  CHECK_FALSE(together(1, 5, now));  // nor is 0 connected to
+  CHECK_FALSE(leaves(1, 5, now));  // nor is 0 connected to
   send(1, 0);
-  CHECK_FALSE(together(1, 5, now));       // nor has it lent anything
-  CHECK_FALSE(together(0, 5, now + ms));  // which stays
-  CHECK(together(1, 5, now + 2 * ms));
+  CHECK_FALSE(leaves(1, 5, now));       // nor has it lent anything
+  CHECK_FALSE(leaves(0, 5, now + ms));  // which stays
+  CHECK(leaves(1, 5, now + 2 * ms));
   CHECK_FALSE(apart(1, 5, now + 2 * ms));
-  CHECK_FALSE(together(1, 6, now + 2 * ms));
+  CHECK(node.shm[0]->lends(5, now + 2 * ms).here);
+  CHECK_FALSE(leaves(1, 6, now + 2 * ms));
   CHECK(apart(1, 6, now + 2 * ms));
-  CHECK_FALSE(together(1, 5, now + 1000 * ms));
+  CHECK_FALSE(leaves(1, 5, now + 1000 * ms));
   CHECK_FALSE(apart(1, 6, now + 1000 * ms));
-  CHECK_FALSE(together(0, 0, now));
-  CHECK(together(1, 0, now));
+  CHECK_FALSE(leaves(0, 0, now));
+  CHECK(leaves(1, 0, now));
   send(1, 2);
   send(2, 1);  // whom 1 works with now
-  CHECK_FALSE(together(1, 0, now));
-  CHECK_FALSE(together(2, 4, now));
+  CHECK_FALSE(leaves(1, 0, now));
+  CHECK_FALSE(leaves(2, 4, now));
   CHECK(apart(1, 0, now));
 }
 

@@ -170,7 +170,7 @@ struct Crowded {
 TEST_CASE("where ranks share a CPU, those that a watched place is changed by are told what is lent to them") {
   struct Others final : pml::Company {
     bool told = false;
-    void lends(uint32_t, uint64_t) override { told = true; }
+    bool lends(uint32_t, uint64_t) override { return told = true; }
   } others;
   Crowded rank;
   pml::Watch place;
@@ -186,7 +186,7 @@ TEST_CASE("where ranks share a CPU, those that a watched place is changed by are
 TEST_CASE("where ranks share a CPU, all of the node are told what is lent, and by whom none is, as it sleeps") {
   struct All final : pml::Household {
     bool lent = false, slept = false;
-    void lends(uint32_t, topo::Ties ties, uint64_t) override { lent = !ties.together && !ties.apart; }
+    void lends(uint32_t, topo::Ties ties, uint64_t) override { lent = !ties.leaves && !ties.apart; }
     void sleeps() override { slept = lent; }
     std::optional<uint32_t> way_out(topo::Ties, std::span<const uint32_t>, uint64_t) override { return std::nullopt; }
   } all;
