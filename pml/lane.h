@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -257,11 +258,14 @@ class Lane final : private btl::Sink {
   /// From now on until unwatch(), which may be called in its look(). Under the lock; once at a time.
   void watch(Watch&);
   void unwatch(Watch&);
-  /// All processes of the node tell each other what CPUs they lend, until leaves(). Without effect where several threads wait.
-  void joins(Household& h) {
-    if (!lock_.enabled()) households_.push_back(&h);
+  /// All processes of the node, a team of them, tell each other what CPUs they lend, until leaves(). Without effect where several threads
+  /// wait.
+  void joins(Household& h, const Team& team) {
+    if (!lock_.enabled()) households_.emplace(team.context(), &h);
   }
-  void leaves(Household& h) { std::erase(households_, &h); }
+  void leaves(Household& h) {
+    std::erase_if(households_, [&](const auto& known) { return known.second == &h; });
+  }
 
   /// Marks a request complete: runs on_done, then publishes `complete`. Under the lock (collectives, generalized requests).
   void complete(Request& request) {
@@ -672,6 +676,7 @@ class Lane final : private btl::Sink {
   int spins_by_awaited(int idle, int spins);
   void yield(uint64_t now, Company* silent, bool naps);
   void tell_wires();
+  Household* household() const { return households_.empty() ? nullptr : households_.begin()->second; }
   void fall_asleep(Company* silent);
   Status wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, Company* silent);
   bool sleep(uint64_t limit_ns, bool (*done)(void*), void* argument);
@@ -795,8 +800,8 @@ class Lane final : private btl::Sink {
   bool any_failed_ = false;
   bool crowded_ = false;
   Rover rover_;
-  bool wires_told_ = false;  // that a CPU is lent
-  std::vector<Household*> households_;
+  bool wires_told_ = false;                   // that a CPU is lent
+  std::map<Context, Household*> households_;  // by their teams: all of the node count on the first
   static constexpr int kMostLooks = 300;
   Patience patience_{2, kMostLooks, 2};  // rounds of waits on a crowded node
   Glances glances_;

@@ -249,15 +249,14 @@ struct Lane::Correspondents final : Company {
       const topo::Ties here = wire->transport->lends(cpu, now);
       ties = {ties.leaves || here.leaves, ties.here || here.here, ties.apart || here.apart};
     }
-    if (household()) household()->lends(cpu, ties, now);
+    if (Household* const all = lane.household()) all->lends(cpu, ties, now);
     return ties.leaves && !ties.apart;
   }
   std::optional<uint32_t> way_out(uint32_t cpu, std::span<const uint32_t> cpus, uint64_t now) override {
-    if (household()) return household()->way_out(ties, cpus, now);
+    if (Household* const all = lane.household()) return all->way_out(ties, cpus, now);
     if (ties.apart) return cpu;
     return ties.leaves ? std::optional(kAnyCpu) : std::nullopt;
   }
-  Household* household() const { return lane.households_.empty() ? nullptr : lane.households_.front(); }
 
   Lane& lane;
   topo::Ties ties;
@@ -272,8 +271,10 @@ void Lane::yield(uint64_t now, Company* silent, bool naps) {
   if (naps) return;
   Correspondents wires{*this};
   if (!silent && watches_) silent = watches_->company;
-  if (silent) tell_wires();
-  rover_.yielded(now, silent ? *silent : wires);
+  if (!silent) return rover_.yielded(now, wires);
+  tell_wires();
+  Household* const all = household();
+  rover_.yielded(now, all ? *all : *silent);
 }
 
 /// Messages are not what is waited for any more.
@@ -285,8 +286,10 @@ void Lane::tell_wires() {
 /// Tells those who may count on it that no CPU is lent any more.
 void Lane::fall_asleep(Company* silent) {
   tell_wires();
-  if (silent) silent->sleeps();
-  for (Household* h : households_) h->sleeps();
+  if (Household* const all = household())
+    all->sleeps();
+  else if (silent)
+    silent->sleeps();
 }
 
 Status Lane::wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, Company* silent) {

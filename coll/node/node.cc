@@ -64,7 +64,7 @@ Segment::Segment(pml::Team& team, std::byte* memory, bool roomy, const Plan& pla
   briefs_ = reinterpret_cast<Brief*>(shares_ + size_ * plan_.shares());
   piece_areas_ = memory + plan_.slots(size_);
   areas_ = piece_areas_ + plan_.piece_bytes();
-  if (size_ == lane_.boot().job().node_ranks.size()) lane_.joins(*this);
+  if (size_ == lane_.boot().job().node_ranks.size()) lane_.joins(*this, team);
 }
 
 /// Ranks that meet on one CPU more than on another one make all of them wait for more switches.
