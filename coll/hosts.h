@@ -22,6 +22,7 @@ class Hosts {
   static std::unique_ptr<const Hosts> of(std::span<const std::vector<int32_t>> groups) { return of(groups, true); }
 
   int32_t count() const { return static_cast<int32_t>(ranks_.size()); }
+  int32_t ranks() const { return static_cast<int32_t>(host_.size()); }
   /// The host of a rank. Hosts are numbered in the order of their first ranks.
   int32_t of(Rank r) const { return host_[static_cast<size_t>(r)]; }
   /// The ranks on a host, ascending. The first one is its leader.

@@ -14,10 +14,4 @@ std::vector<Rank> Levels::peers() const {
   return out;
 }
 
-int32_t Levels::ranks_on(int32_t first, int32_t count) const {
-  int32_t sum = 0;
-  for (int32_t i = 0; i < count; ++i) sum += static_cast<int32_t>(hosts.on(wrap(first + i, hosts.count())).size());
-  return sum;
-}
-
 }  // namespace weft::coll

@@ -23,8 +23,6 @@ struct Levels {
   int32_t ranks_here() const { return static_cast<int32_t>(here.size()); }
   /// By host: the rank that sits where this one does. Only where hosts are alike.
   std::vector<Rank> peers() const;
-  /// How many ranks there are on `count` hosts from `first` on, around the end.
-  int32_t ranks_on(int32_t first, int32_t count) const;
 };
 
 }  // namespace weft::coll

@@ -41,17 +41,49 @@ Kin place_in_pipeline(const Hosts& hosts, Rank me, int32_t size, Rank root) {
   return tree_over(&hosts, me, size, root, Kin::complete<2>);
 }
 
-/// The binomial tree of hosts below the root's, and the blocks of those in a subtree, which are adjacent (around the end) where hosts are
-/// in blocks.
-struct HostTree {
-  const Levels& levels;
-  int32_t size, top;  // hosts, the root's
-  Kin kin;            // hosts
+/// A tree of hosts below the root's, and a row in which they stand so that each is followed by those below it. Blocks travel in the order
+/// of that row, where they lie in scratch memory.
+class HostTree {
+ public:
+  HostTree(const Levels& l, Rank root) : top(l.hosts.of(root)), kin(kin_of(l.hosts, l.host)), levels_(l), starts_(starts(0)) {
+    const int32_t first = l.hosts.on(top).front();
+    if (in_order_ = starts_from_rank(first); in_order_) starts_ = starts(first);
+  }
+  const int32_t top;  ///< the root's host
+  const Kin kin;      ///< of this rank's host
+  /// Do blocks lie there as they do in a buffer of all ranks?
+  bool in_order() const { return in_order_; }
+  Rank leader(int32_t host) const { return levels_.leaders[static_cast<size_t>(host)]; }
+  /// The place of a host's first block.
+  int32_t start(int32_t host) const { return starts_[static_cast<size_t>(host)]; }
+  /// How many there are of the host and those below it.
+  int32_t blocks(int32_t host) const {
+    auto sum = static_cast<int32_t>(levels_.hosts.on(host).size());
+    for (const int32_t child : kin_of(levels_.hosts, host).children) sum += blocks(child);
+    return sum;
+  }
 
-  HostTree(const Levels& l, Rank root) : levels(l), size(l.hosts.count()), top(l.hosts.of(root)), kin(Kin::binomial(l.host, size, top)) {}
-  Rank leader(int32_t host) const { return levels.leaders[static_cast<size_t>(host)]; }
-  Rank first(int32_t host) const { return levels.hosts.on(host).front(); }
-  int32_t blocks(int32_t host) const { return levels.ranks_on(host, Kin::below(wrap(host - top, size), size)); }
+ private:
+  Kin kin_of(const Hosts& hosts, int32_t host) const { return tree_over(hosts.switches(), host, hosts.count(), top, Kin::binomial); }
+  std::vector<int32_t> starts(int32_t first) const {
+    const Hosts& hosts = levels_.hosts;
+    std::vector<int32_t> all(static_cast<size_t>(hosts.count()));
+    for (const int32_t host : tour(hosts.switches(), hosts.count(), top)) {
+      all[static_cast<size_t>(host)] = first;
+      first = wrap(first + static_cast<int32_t>(hosts.on(host).size()), hosts.ranks());
+    }
+    return all;
+  }
+  bool starts_from_rank(int32_t first) const {
+    const std::vector<int32_t> all = starts(first);
+    for (int32_t host = 0; host < levels_.hosts.count(); ++host)
+      if (all[static_cast<size_t>(host)] != levels_.hosts.on(host).front()) return false;
+    return levels_.hosts.in_blocks();
+  }
+
+  const Levels& levels_;
+  std::vector<int32_t> starts_;
+  bool in_order_;
 };
 
 /// What leaders do with their hosts' blocks, in place: a ring. Behind several switches with as many hosts each, those in the same seat do
@@ -103,10 +135,11 @@ Schedule bcast_two_level_pipeline(const Topology& topology, Rank me, int32_t siz
   return pipeline(kin.parent, kin.children, p.segments);
 }
 
-/// Gathers within hosts; whole hosts go up a binomial tree of the leaders, the root.
+/// Gathers within hosts; whole hosts go up a tree of the leaders, the root.
 Schedule gather_two_level(const Topology& topology, Rank me, int32_t size, const Parameters& p) {
   const Levels levels(*topology.hosts, me, p.root);
   const HostTree tree(levels, p.root);
+  const int32_t start = tree.start(levels.host), blocks = tree.blocks(levels.host);
   Builder b(size);
   if (levels.host == tree.top) {  // whose leader may sit anywhere
     if (me != p.root) return b.send(p.root, {buffer_in, me}).done();
@@ -114,13 +147,22 @@ Schedule gather_two_level(const Topology& topology, Rank me, int32_t size, const
       if (r != me) b.receive(r, {buffer_out, r});
     if (!p.in_place) b.copy({buffer_in, me}, {buffer_out, me});
   }
-  const uint8_t all = me == p.root ? uint8_t{buffer_out} : levels.leads ? b.region(me, tree.blocks(levels.host)) : uint8_t{buffer_in};
-  if (levels.host != tree.top)
-    append(b, gather_binomial({}, levels.seat, levels.ranks_here(), {}), levels.here, {buffer_in, all}, {1, tree.first(levels.host)});
+  const bool scattered = me == p.root && !tree.in_order();
+  const uint8_t all = scattered      ? b.full_region()
+                      : me == p.root ? uint8_t{buffer_out}
+                      : levels.leads ? b.region(start, blocks)
+                                     : uint8_t{buffer_in};
+  if (levels.host != tree.top) {
+    const uint8_t own = tree.in_order() ? uint8_t{buffer_in} : b.region(start + levels.seat, 1);
+    if (!tree.in_order()) b.copy({buffer_in, me}, {own, start + levels.seat});
+    append(b, gather_binomial({}, levels.seat, levels.ranks_here(), {}), levels.here, {own, all}, {1, start});
+  }
   if (!levels.leads) return b.done();
-  for (const int32_t child : tree.kin.children) b.receive_around(tree.leader(child), all, tree.first(child), tree.blocks(child));
+  for (const int32_t child : tree.kin.children) b.receive_around(tree.leader(child), all, tree.start(child), tree.blocks(child));
   b.next();
-  if (me != p.root) b.send_around(tree.leader(tree.kin.parent), all, me, tree.blocks(levels.host));
+  if (me != p.root) b.send_around(tree.leader(tree.kin.parent), all, start, blocks);
+  for (Rank r = 0; scattered && r < size; ++r)
+    if (const int32_t host = levels.hosts.of(r); host != tree.top) b.copy({all, tree.start(host) + levels.hosts.seat(r)}, {buffer_out, r});
   return b.done();
 }
 
@@ -128,16 +170,25 @@ Schedule gather_two_level(const Topology& topology, Rank me, int32_t size, const
 Schedule scatter_two_level(const Topology& topology, Rank me, int32_t size, const Parameters& p) {
   const Levels levels(*topology.hosts, me, p.root);
   const HostTree tree(levels, p.root);
+  const int32_t start = tree.start(levels.host), blocks = tree.blocks(levels.host);
   Builder b(size);
   if (levels.host == tree.top && me != p.root) return b.receive(p.root, {buffer_out, me}).done();
-  const uint8_t all = me == p.root ? uint8_t{buffer_in} : levels.leads ? b.region(me, tree.blocks(levels.host)) : uint8_t{buffer_out};
+  const bool scattered = me == p.root && !tree.in_order();
+  const uint8_t all = scattered      ? b.full_region()
+                      : me == p.root ? uint8_t{buffer_in}
+                      : levels.leads ? b.region(start, blocks)
+                                     : uint8_t{buffer_out};
+  for (Rank r = 0; scattered && r < size; ++r)
+    if (const int32_t host = levels.hosts.of(r); host != tree.top) b.copy({buffer_in, r}, {all, tree.start(host) + levels.hosts.seat(r)});
   if (levels.leads) {
-    if (me != p.root) b.receive_around(tree.leader(tree.kin.parent), all, me, tree.blocks(levels.host));
+    if (me != p.root) b.receive_around(tree.leader(tree.kin.parent), all, start, blocks);
     b.next();
-    for (const int32_t child : tree.kin.children) b.send_around(tree.leader(child), all, tree.first(child), tree.blocks(child));
+    for (const int32_t child : tree.kin.children) b.send_around(tree.leader(child), all, tree.start(child), tree.blocks(child));
   }
   if (levels.host != tree.top) {
-    append(b, scatter_binomial({}, levels.seat, levels.ranks_here(), {}), levels.here, {all, buffer_out}, {1, tree.first(levels.host)});
+    const uint8_t own = tree.in_order() ? uint8_t{buffer_out} : b.region(start + levels.seat, 1);
+    append(b, scatter_binomial({}, levels.seat, levels.ranks_here(), {}), levels.here, {all, own}, {1, start});
+    if (!tree.in_order()) b.copy({own, start + levels.seat}, {buffer_out, me});
     return b.done();
   }
   for (const Rank r : levels.here)

@@ -155,14 +155,25 @@ class Simulation {
     return found;
   }
 
+  /// Are all blocks of one size, unless the call says that they are not?
+  bool has_equal_blocks() const {
+    switch (q_.pattern) {
+      case Pattern::gather:
+      case Pattern::scatter:
+      case Pattern::allgather:
+      case Pattern::reduce_scatter: return true;
+      default: return false;
+    }
+  }
+
   void may_hold(Rank r, int buffer, int32_t number, const Value& v) const {
     if (q_.graph) return;
     if (q_.pattern == Pattern::alltoall) {
       if (q_.uneven && (buffer != buffer_out || v.block != r || v.ranks != std::vector<Rank>{number})) {
         wrong(r, "puts " + show(v) + " where a block of another size belongs");
       }
-    } else if ((q_.pattern == Pattern::reduce_scatter || q_.pattern == Pattern::allgather) && !q_.uneven && buffer >= first_region) {
-      return;  // all blocks are of one size
+    } else if (has_equal_blocks() && !q_.uneven && buffer >= first_region) {
+      return;
     } else if (v.block != number) {
       wrong(r, "puts " + show(v) + " in the place of block " + std::to_string(number));
     }

@@ -126,6 +126,13 @@ TEST_CASE("links between switches carry the least they can, however ranks lie") 
           CHECK(found.size() == 1);
           for (const auto& [pair, share] : found) CHECK(share == Approx(1));
         }
+      for (const Rank root : {Rank{0}, each, each * hosts - 1})
+        for (const Pattern pattern : {Pattern::gather, Pattern::scatter}) {  // the blocks of the other switch's half, once
+          INFO(to_string(pattern) << ", root " << root);
+          const auto found = crossings(pattern, "two_level", names, root);
+          CHECK(found.size() == 1);
+          for (const auto& [pair, share] : found) CHECK(share == Approx(0.5));
+        }
     }
 }
 

@@ -164,7 +164,7 @@ TEST_CASE("where hosts have several ranks, algorithms of two levels are chosen i
   CHECK(on(uneven, a) == "linear");
   a = {.pattern = Pattern::gather, .size = 6, .bytes = 8};
   CHECK(on(uneven, a) == "two_level");
-  CHECK(on(dealt_out, a) == "binomial");
+  CHECK(on(dealt_out, a) == "two_level");
   const Setting setting("allreduce=two_level;bcast=binomial");
   a = {.pattern = Pattern::bcast, .size = 6, .bytes = 8};
   CHECK(on(blocks, a) == "binomial");
