@@ -35,12 +35,12 @@ using namespace shm;
 config::Bytes ring_variable("shm", "ring", "0",
                             "Memory for messages from one process of a node to another; 0: by the number of ranks on the node, "
                             "a CPU's L2 cache and two thirds of it for up to four, less than a cache for eight, then 8M for all together, "
-                            "or 1M where they share CPUs, and at least 32K.");
+                            "or 4M where they share CPUs, and at least 32K.");
 config::Bytes get_from_variable(
     "shm", "get_from", "0",
     "Bytes from which a message between two processes of a node is copied once, by the kernel, instead of twice, by both of them; 0: 64M. "
     "weft tune measures it.");
-config::Bytes get_from_crowded_variable("shm", "get_from_crowded", "0", "The same where there are more than two ranks a CPU; 0: 16K.");
+config::Bytes get_from_crowded_variable("shm", "get_from_crowded", "0", "The same where there are more than two ranks a CPU.");
 config::Choice cma_variable("shm", "cma", "auto", "auto, no",
                             "Copy large messages straight between the memories of two processes: auto (where the system allows it), no.");
 config::Choice exchange_variable(
@@ -60,12 +60,12 @@ constexpr size_t kCopyPiece = 512 << 10;       // bytes of a large copy between 
 constexpr uint32_t kAgainsPerCheck = 1 << 12;  // full-ring answers between two looks at the clock
 constexpr uint64_t kCheckEvery_ns = 100'000'000;
 // Two copies through a ring in the cache run at once and are ahead of the kernel's one copy, which pays for every page (4 MiB in 0.15
-// instead of 0.6 ms, 32 MiB in 2.3 instead of 7.5 on a virtual Zen 5); where many ranks share a CPU, the one that costs fewer switches is.
-constexpr uint64_t kGetFrom = 64 << 20, kGetFromCrowded = 16 << 10;
+// instead of 0.6 ms, 32 MiB in 2.3 instead of 7.5 on a virtual Zen 5), however many ranks share a CPU.
+constexpr uint64_t kGetFrom = 64 << 20;
 
 uint64_t get_from(bool crowded) {
   const uint64_t wish = (crowded ? get_from_crowded_variable : get_from_variable).get();
-  return wish ? wish : crowded ? kGetFromCrowded : kGetFrom;
+  return wish ? wish : kGetFrom;
 }
 
 uint64_t l2_bytes() {
@@ -83,7 +83,7 @@ uint32_t ring_bytes_for(size_t ranks, size_t cpus) {
     const uint64_t cache = std::min<uint64_t>(l2_bytes(), 1 << 20), most_of_few = std::max(cache / 16 * 11 + cache, least_of_few);
     return uint32_t(std::clamp(6 * l2_bytes() / std::max<size_t>(ranks, 2), least_of_few, most_of_few) & ~uint64_t{0xffff});
   }
-  const uint64_t all = uint64_t{ranks > cpus ? 1u : 8u} << 20;
+  const uint64_t all = uint64_t{ranks > cpus ? 4u : 8u} << 20;
   return uint32_t(std::max(std::bit_floor(all / ranks), least_of_many));
 }
 
