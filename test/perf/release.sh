@@ -29,6 +29,8 @@ compare ranks-2 "$openmpi" "$ucx" "$mpich" "$impi" "$spr" -- --ranks 2 "$@"
 compare ranks-4 "$openmpi" "$ucx" "$impi" "$spr" -- --ranks 4 "$@"
 compare calls-2 "$openmpi" "$ucx" "$mpich" "$impi" "$spr" -- --ranks 2 --source calls.c "$@"
 compare calls-4 "$openmpi" "$ucx" "$impi" "$spr" -- --ranks 4 --source calls.c "$@"
+# Messages where several ranks share each CPU.
+compare crowded-8 "$openmpi" "$ucx" "$impi" "$spr" -- --ranks 8 --source calls.c --only isend_irecv,sendrecv,neighbor_alltoall,alltoallv "$@"
 collectives=bcast,reduce,allreduce,allgather,alltoall,reduce_scatter
 compare fresh-2 "$openmpi" "$ucx" "$mpich" "$impi" "$spr" -- --ranks 2 --fresh --only "latency,$collectives" "$@"
 compare ranks-32 "$openmpi" "$impi" -- --ranks 32 --only memory,barrier,allreduce,alltoall,start_up "$@"
