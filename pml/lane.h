@@ -677,6 +677,8 @@ class Lane final : private btl::Sink {
   void yield(uint64_t now, Company* silent, bool naps);
   void tell_wires();
   Household* household() const { return households_.empty() ? nullptr : households_.begin()->second; }
+  /// Who is told of a silent wait: all of the node, if they are known.
+  Company* those_beside(Company* silent) const { return households_.empty() ? silent : household(); }
   void fall_asleep(Company* silent);
   Status wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, Company* silent);
   bool sleep(uint64_t limit_ns, bool (*done)(void*), void* argument);

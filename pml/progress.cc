@@ -250,7 +250,7 @@ struct Lane::Correspondents final : Company {
       ties = {ties.leaves || here.leaves, ties.here || here.here, ties.apart || here.apart};
     }
     if (Household* const all = lane.household()) all->lends(cpu, ties, now);
-    return ties.leaves && !ties.apart;
+    return ties.had_better_leave();
   }
   std::optional<uint32_t> way_out(uint32_t cpu, std::span<const uint32_t> cpus, uint64_t now) override {
     if (Household* const all = lane.household()) return all->way_out(ties, cpus, now);
@@ -269,12 +269,13 @@ void Lane::yield(uint64_t now, Company* silent, bool naps) {
   sched_yield();
   for (Wire* wire : busy_wires_) wire->transport->rests(false);
   if (naps) return;
-  Correspondents wires{*this};
   if (!silent && watches_) silent = watches_->company;
-  if (!silent) return rover_.yielded(now, wires);
-  tell_wires();
-  Household* const all = household();
-  rover_.yielded(now, all ? *all : *silent);
+  if (silent) {
+    tell_wires();
+    return rover_.yielded(now, *those_beside(silent));
+  }
+  Correspondents wires{*this};
+  rover_.yielded(now, wires);
 }
 
 /// Messages are not what is waited for any more.
@@ -286,10 +287,7 @@ void Lane::tell_wires() {
 /// Tells those who may count on it that no CPU is lent any more.
 void Lane::fall_asleep(Company* silent) {
   tell_wires();
-  if (Household* const all = household())
-    all->sleeps();
-  else if (silent)
-    silent->sleeps();
+  if (Company* const others = those_beside(silent)) others->sleeps();
 }
 
 Status Lane::wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, Company* silent) {

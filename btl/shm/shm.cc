@@ -174,10 +174,7 @@ class ShmEndpoint final : public Endpoint {
   }
 
   /// The CPU that the peer has lent lately.
-  std::optional<uint32_t> lent(uint64_t now) const {
-    const auto lent = segment_.head().lent.lately(now);
-    return lent ? std::optional(lent->cpu) : std::nullopt;
-  }
+  std::optional<topo::Lent> lent(uint64_t now) const { return segment_.head().lent.lately(now); }
 
   /// Does the peer stay where both wait on the same CPU?
   bool is_first() const;
@@ -544,8 +541,8 @@ topo::Ties ShmTransport::lends(uint32_t cpu, uint64_t now_ns) {
   for (const auto& [who, endpoint] : endpoints_) {
     const auto lent = endpoint->lent(now_ns);
     if (!lent) continue;
-    (lent == cpu ? ties.here : ties.apart) = true;
-    ties.leaves |= lent == cpu && endpoint->is_first() && latest_ < inbound_.size() && inbound_[latest_].from == who;
+    (lent->cpu == cpu ? ties.here : ties.apart) = true;
+    ties.leaves |= lent->cpu == cpu && endpoint->is_first() && latest_ < inbound_.size() && inbound_[latest_].from == who;
   }
   return ties;
 }

@@ -11,7 +11,6 @@ bool even(int32_t size) { return size % 2 == 0; }
 
 bool any_hosts(const Hosts& hosts, const Parameters& p) { return hosts.two_levels() && (p.commutative || hosts.in_blocks()); }
 bool hosts_alike(const Hosts& hosts, const Parameters&) { return hosts.two_levels() && hosts.alike(); }
-bool several(const Hosts& hosts, const Parameters&) { return hosts.two_levels(); }
 bool equal_blocks(const Hosts& hosts, const Parameters&) { return hosts.two_levels() && hosts.alike() && hosts.in_blocks(); }
 
 constexpr Algorithm kTable[] = {
@@ -28,10 +27,10 @@ constexpr Algorithm kTable[] = {
     {.pattern = Pattern::bcast, .name = "two_level_pipeline", .build = bcast_two_level_pipeline, .segmented = true, .spans = any_hosts},
     {.pattern = Pattern::gather, .name = "linear", .build = gather_linear, .uneven = true},
     {.pattern = Pattern::gather, .name = "binomial", .build = gather_binomial},
-    {.pattern = Pattern::gather, .name = "two_level", .build = gather_two_level, .spans = several},
+    {.pattern = Pattern::gather, .name = "two_level", .build = gather_two_level, .spans = any_hosts},
     {.pattern = Pattern::scatter, .name = "linear", .build = scatter_linear, .uneven = true},
     {.pattern = Pattern::scatter, .name = "binomial", .build = scatter_binomial},
-    {.pattern = Pattern::scatter, .name = "two_level", .build = scatter_two_level, .spans = several},
+    {.pattern = Pattern::scatter, .name = "two_level", .build = scatter_two_level, .spans = any_hosts},
     {.pattern = Pattern::allgather, .name = "ring", .build = allgather_ring, .uneven = true, .goes_by_hosts = true},
     {.pattern = Pattern::allgather, .name = "recursive_doubling", .build = allgather_recursive_doubling, .fits = power_of_two},
     {.pattern = Pattern::allgather, .name = "bruck", .build = allgather_bruck, .uneven = true},

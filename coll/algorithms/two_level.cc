@@ -45,9 +45,9 @@ Kin place_in_pipeline(const Hosts& hosts, Rank me, int32_t size, Rank root) {
 /// of that row, where they lie in scratch memory.
 class HostTree {
  public:
-  HostTree(const Levels& l, Rank root) : top(l.hosts.of(root)), kin(kin_of(l.hosts, l.host)), levels_(l), starts_(starts(0)) {
-    const int32_t first = l.hosts.on(top).front();
-    if (in_order_ = starts_from_rank(first); in_order_) starts_ = starts(first);
+  HostTree(const Levels& l, Rank root)
+      : top(l.hosts.of(root)), kin(kin_of(l.hosts, l.host)), levels_(l), starts_(starts(l.hosts.on(top).front())), in_order_(by_ranks()) {
+    if (!in_order_) starts_ = starts(0);
   }
   const int32_t top;  ///< the root's host
   const Kin kin;      ///< of this rank's host
@@ -56,6 +56,8 @@ class HostTree {
   Rank leader(int32_t host) const { return levels_.leaders[static_cast<size_t>(host)]; }
   /// The place of a host's first block.
   int32_t start(int32_t host) const { return starts_[static_cast<size_t>(host)]; }
+  /// That of a rank's block.
+  int32_t place(Rank r) const { return start(levels_.hosts.of(r)) + levels_.hosts.seat(r); }
   /// How many there are of the host and those below it.
   int32_t blocks(int32_t host) const {
     auto sum = static_cast<int32_t>(levels_.hosts.on(host).size());
@@ -74,16 +76,16 @@ class HostTree {
     }
     return all;
   }
-  bool starts_from_rank(int32_t first) const {
-    const std::vector<int32_t> all = starts(first);
+  /// Are the places those of the ranks?
+  bool by_ranks() const {
     for (int32_t host = 0; host < levels_.hosts.count(); ++host)
-      if (all[static_cast<size_t>(host)] != levels_.hosts.on(host).front()) return false;
+      if (start(host) != levels_.hosts.on(host).front()) return false;
     return levels_.hosts.in_blocks();
   }
 
   const Levels& levels_;
   std::vector<int32_t> starts_;
-  bool in_order_;
+  const bool in_order_;
 };
 
 /// What leaders do with their hosts' blocks, in place: a ring. Behind several switches with as many hosts each, those in the same seat do
@@ -139,7 +141,7 @@ Schedule bcast_two_level_pipeline(const Topology& topology, Rank me, int32_t siz
 Schedule gather_two_level(const Topology& topology, Rank me, int32_t size, const Parameters& p) {
   const Levels levels(*topology.hosts, me, p.root);
   const HostTree tree(levels, p.root);
-  const int32_t start = tree.start(levels.host), blocks = tree.blocks(levels.host);
+  const int32_t start = tree.start(levels.host);
   Builder b(size);
   if (levels.host == tree.top) {  // whose leader may sit anywhere
     if (me != p.root) return b.send(p.root, {buffer_in, me}).done();
@@ -150,19 +152,19 @@ Schedule gather_two_level(const Topology& topology, Rank me, int32_t size, const
   const bool scattered = me == p.root && !tree.in_order();
   const uint8_t all = scattered      ? b.full_region()
                       : me == p.root ? uint8_t{buffer_out}
-                      : levels.leads ? b.region(start, blocks)
+                      : levels.leads ? b.region(start, tree.blocks(levels.host))
                                      : uint8_t{buffer_in};
   if (levels.host != tree.top) {
-    const uint8_t own = tree.in_order() ? uint8_t{buffer_in} : b.region(start + levels.seat, 1);
-    if (!tree.in_order()) b.copy({buffer_in, me}, {own, start + levels.seat});
+    const uint8_t own = tree.in_order() ? uint8_t{buffer_in} : b.region(tree.place(me), 1);
+    if (!tree.in_order()) b.copy({buffer_in, me}, {own, tree.place(me)});
     append(b, gather_binomial({}, levels.seat, levels.ranks_here(), {}), levels.here, {own, all}, {1, start});
   }
   if (!levels.leads) return b.done();
   for (const int32_t child : tree.kin.children) b.receive_around(tree.leader(child), all, tree.start(child), tree.blocks(child));
   b.next();
-  if (me != p.root) b.send_around(tree.leader(tree.kin.parent), all, start, blocks);
+  if (me != p.root) b.send_around(tree.leader(tree.kin.parent), all, start, tree.blocks(levels.host));
   for (Rank r = 0; scattered && r < size; ++r)
-    if (const int32_t host = levels.hosts.of(r); host != tree.top) b.copy({all, tree.start(host) + levels.hosts.seat(r)}, {buffer_out, r});
+    if (levels.hosts.of(r) != tree.top) b.copy({all, tree.place(r)}, {buffer_out, r});
   return b.done();
 }
 
@@ -170,25 +172,25 @@ Schedule gather_two_level(const Topology& topology, Rank me, int32_t size, const
 Schedule scatter_two_level(const Topology& topology, Rank me, int32_t size, const Parameters& p) {
   const Levels levels(*topology.hosts, me, p.root);
   const HostTree tree(levels, p.root);
-  const int32_t start = tree.start(levels.host), blocks = tree.blocks(levels.host);
+  const int32_t start = tree.start(levels.host);
   Builder b(size);
   if (levels.host == tree.top && me != p.root) return b.receive(p.root, {buffer_out, me}).done();
   const bool scattered = me == p.root && !tree.in_order();
   const uint8_t all = scattered      ? b.full_region()
                       : me == p.root ? uint8_t{buffer_in}
-                      : levels.leads ? b.region(start, blocks)
+                      : levels.leads ? b.region(start, tree.blocks(levels.host))
                                      : uint8_t{buffer_out};
   for (Rank r = 0; scattered && r < size; ++r)
-    if (const int32_t host = levels.hosts.of(r); host != tree.top) b.copy({buffer_in, r}, {all, tree.start(host) + levels.hosts.seat(r)});
+    if (levels.hosts.of(r) != tree.top) b.copy({buffer_in, r}, {all, tree.place(r)});
   if (levels.leads) {
-    if (me != p.root) b.receive_around(tree.leader(tree.kin.parent), all, start, blocks);
+    if (me != p.root) b.receive_around(tree.leader(tree.kin.parent), all, start, tree.blocks(levels.host));
     b.next();
     for (const int32_t child : tree.kin.children) b.send_around(tree.leader(child), all, tree.start(child), tree.blocks(child));
   }
   if (levels.host != tree.top) {
-    const uint8_t own = tree.in_order() ? uint8_t{buffer_out} : b.region(start + levels.seat, 1);
+    const uint8_t own = tree.in_order() ? uint8_t{buffer_out} : b.region(tree.place(me), 1);
     append(b, scatter_binomial({}, levels.seat, levels.ranks_here(), {}), levels.here, {all, own}, {1, start});
-    if (!tree.in_order()) b.copy({own, start + levels.seat}, {buffer_out, me});
+    if (!tree.in_order()) b.copy({own, tree.place(me)}, {buffer_out, me});
     return b.done();
   }
   for (const Rank r : levels.here)

@@ -71,7 +71,7 @@ Segment::Segment(pml::Team& team, std::byte* memory, bool roomy, const Plan& pla
 std::optional<uint32_t> Segment::way_out(topo::Ties ties, std::span<const uint32_t> cpus, uint64_t now) {
   std::vector<std::optional<topo::Lent>> lent(size_);
   for (uint32_t r = 0; r < size_; ++r) lent[r] = desk(r).lent.lately(now);
-  return topo::better_cpu(lent, rank_, ties.leaves && !ties.apart, cpus);
+  return topo::better_cpu(lent, rank_, ties.had_better_leave(), cpus);
 }
 
 Status Segment::barrier() {

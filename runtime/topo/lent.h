@@ -14,6 +14,9 @@ struct Ties {
   bool leaves = false;  ///< whoever has sent the latest message lends it, too, and counts on this process to leave
   bool here = false;    ///< somebody lends it, too
   bool apart = false;   ///< somebody lends another CPU
+
+  /// Who works with somebody elsewhere, too, would not be nearer to all by leaving.
+  bool had_better_leave() const { return leaves && !apart; }
 };
 
 /// A CPU that a process lends, and where those are that it exchanges messages with: nowhere, on another CPU too, or on this one alone.
