@@ -153,6 +153,12 @@ class Endpoint {
   /// Of less than caps.get_from: would put() by its sender take less of both sides' processors than messages in a row, as far as known?
   /// That is what counts while both send.
   virtual bool put_spares() { return false; }
+  /// Memory that was exposed to the peer may be changed before the peer has said that it has read it: then recall() comes before. Who has
+  /// read asks whether peer_recalls() is still what recalls() was at the owner's when it was exposed; if not, what has been read is not
+  /// to be trusted. Only if caps.weighs.
+  virtual void recall() {}
+  virtual uint32_t recalls() const { return 0; }
+  virtual uint32_t peer_recalls() const { return 0; }
 
   /// A message to be received past poll(): its header, but for the length, which is at most that, and for the tag where any will do. Filled
   /// in when it has been found.

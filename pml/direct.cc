@@ -227,6 +227,7 @@ void Lane::move_on(Transfer& t) {
 
 void Lane::end_direct(Transfer& t) {
   const Bulkwork& bulk = *t.bulk;
+  if (recalled(t)) return ask_for_data(t);
   if (t.stage == Stage::writing)
     control(*t.peer, MessageKind::written, bulk.remote, bulk.direct);
   else

@@ -32,6 +32,7 @@ const obs::Figures<Counters> figures(
         {"held_up", Gauge::counter, &Counters::held_up, "times that a peer had no room even for announcements, and messages waited here"},
         {"lent", Gauge::counter, &Counters::lent, "times that a peer was lent room because a receive waited for what it held back"},
         {"no_room", Gauge::counter, &Counters::no_room, "sends that found the wire full"},
+        {"lapsed", Gauge::counter, &Counters::lapsed, "sends offered to be read that have ended by leaving a copy, as nobody came"},
         {"rendezvous", Gauge::counter, &Counters::rendezvous, "sends that waited for their receiver, whatever the reason"},
         {"early", Gauge::counter, &Counters::early, "messages that arrived before an earlier one of the same sender"},
         {"overtaking", Gauge::counter, &Counters::overtaking, "early messages matched at once, since their communicator allows it"},
@@ -272,6 +273,7 @@ Transfer* Lane::make_transfer(RequestKind kind) { return transfers().make(kind, 
 /// Gives the bulk part back, as far as the transport does not work with it any more.
 void Lane::release_bulk(Transfer& t) {
   Bulkwork& bulk = *t.bulk;
+  if (bulk.offered || bulk.copy) forget_copy(t);
   for (const auto& [wire, region] : bulk.exposed) wires_[wire]->transport->conceal(region);
   operations_.remove(bulk.id);
   if (bulk.in_flight) {

@@ -71,6 +71,7 @@ struct Counters {
   uint64_t held_up = 0;              ///< times that messages waited here because a peer had no room even for their announcements
   uint64_t lent = 0;                 ///< times that a peer was given room beyond its window: a receive waited for what is behind
   uint64_t no_room = 0;              ///< sends that found the wire full
+  uint64_t lapsed = 0;               ///< sends offered to be read that have ended by leaving a copy, as nobody came
   uint64_t rendezvous = 0;           ///< sends that waited for their receiver, whatever the reason
   uint64_t early = 0;                ///< messages that arrived before an earlier one
   uint64_t overtaking = 0;           ///< those of them that were matched at once, as their communicator allows
@@ -435,6 +436,8 @@ class Lane final : private btl::Sink {
     ++from->expected;
     ring_.add(obs::What::receive, next.header.context, source, tag, room).type = buffer.type->abi_handle;
     take_credit(*from, next.header.length);
+    if (next.header.length >= kOfferFrom) [[unlikely]]
+      weigh(*from, next.header.length);
     outcome = {source, next.header.tag, 0, false, next.header.length};
     return true;
   }
@@ -531,6 +534,17 @@ class Lane final : private btl::Sink {
   auto ask(Answer answer);
   Message* take_out(Unexpected&);
   Status wait_for_message(Team&, int source, int tag, Outcome&, Message**);
+
+  // what could be eager, offered to be read (offer.cc)
+  bool offers(const Transfer&, Peer&, const Protocols&);
+  void weigh(Peer& from, uint64_t bytes);
+  void let_lapse(Transfer&, const Peer&);
+  void on_wish(Peer&, bool reads);
+  bool recalled(const Transfer&) const;
+  void look_after_offers();
+  void leave_copies(uint8_t least_age);
+  void leave_copy(Transfer&);
+  void forget_copy(Transfer&);
 
   // large messages (rendezvous.cc)
   static constexpr uint64_t kStripeFrom = 256 << 10;  // bytes that are worth waking the other ways for
@@ -794,6 +808,9 @@ class Lane final : private btl::Sink {
   std::unordered_map<Context, Team*> teams_;
   Operations<Transfer> operations_;
   uint64_t owed_ = 0;             // sends begun and not complete
+  uint32_t offers_ = 0;           // of those, such as may end by leaving a copy
+  uint32_t offers_looked_ = 0;    // times that they have been looked after
+  uint32_t offers_idle_ = 0;      // of those, since one has been taken up
   Transfer* resident_ = nullptr;  // for blocking receives
   Transfer* sent_ = nullptr;      // the completed send that quick sends share
   Transfer* nowhere_ = nullptr;   // the completed receive from MPI_PROC_NULL

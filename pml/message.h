@@ -33,7 +33,8 @@ enum class MessageKind : uint8_t {
   held_up,      ///< messages wait at the sender because the receiver has no room, not even for announcements
   withdrawn,    ///< the message had not been matched, and is not there any more
   received,     ///< the eager_sync message of the number in `context` has been matched
-  last = received,
+  offer,        ///< the receiver would rather read messages of kOfferFrom bytes and more than be sent them unasked
+  last = offer,
 };
 inline bool is(const btl::Header& h, MessageKind kind) { return h.kind == static_cast<uint8_t>(kind); }
 constexpr bool in_order(uint8_t kind) { return kind <= static_cast<uint8_t>(MessageKind::withdraw); }
@@ -49,11 +50,11 @@ constexpr size_t kMaxRegions = 64;  ///< pieces times ways: over many ways a mes
 /// How the other side can reach memory of this one: over each of some ways by `pieces` regions, which follow the message; those of the
 /// way with the lowest rail come first.
 struct Exposure {
-  uint32_t wire = 0;    ///< name of the ways' kind
-  uint32_t rails = 0;   ///< btl::Endpoint::rail() of each way, as a bit; 0: it cannot be reached
-  uint16_t pieces = 0;  ///< in the order of the data
-  uint16_t zero = 0;
-  uint32_t zeros = 0;
+  uint32_t wire = 0;     ///< name of the ways' kind
+  uint32_t rails = 0;    ///< btl::Endpoint::rail() of each way, as a bit; 0: it cannot be reached
+  uint16_t pieces = 0;   ///< in the order of the data
+  uint16_t lapses = 0;   ///< 1: its owner may change it without asking: what is read is good while Endpoint::peer_recalls() is
+  uint32_t recalls = 0;  ///< this
 
   size_t ways() const { return static_cast<size_t>(std::popcount(rails)); }
   bool has(uint8_t rail) const { return rail < kMaxStripes && rails >> rail & 1; }

@@ -29,6 +29,10 @@ class Operations {
     if (index >= slots_.size() || slots_[index].generation != id >> 32) return nullptr;
     return slots_[index].operation;
   }
+  /// Another one takes over the number.
+  void pass_on(OperationId id, T& heir) {
+    if (find(id)) slots_[static_cast<uint32_t>(id)].operation = &heir;
+  }
   void remove(OperationId id) {
     if (!find(id)) return;
     const auto index = static_cast<uint32_t>(id);

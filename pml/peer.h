@@ -42,6 +42,9 @@ struct Protocols {
   uint64_t get_from = 0;  ///< Bulk::get: less than this is offered to be read only to who asked for it
 };
 
+/// Bytes from which what would be eager may be read instead (offer.cc).
+constexpr uint64_t kOfferFrom = 32 << 10;
+
 /// Synchronous sends whose data has left, by the numbers of their messages, which the receiver's answers name.
 class Unanswered {
  public:
@@ -77,7 +80,7 @@ struct Peer {
   bool failed = false;
   bool queued = false;   ///< stands in the lane's list of peers with something to send
   bool held_up = false;  ///< `pending` waits for credit, as the peer has been told
-  bool reads = false;    ///< it would rather read what is shorter than Protocols::get_from, too (ClearToSend::offer)
+  bool reads = false;    ///< it would rather read what is shorter than Protocols::get_from, too (ClearToSend::offer, MessageKind::offer)
 
   // Small messages that may leave together (batch.cc).
   bool gathers = false;      ///< the wire can hold them back
@@ -88,6 +91,9 @@ struct Peer {
   Peer* next_holding = nullptr;
 
   ProcessId id;                            ///< its seat
+  bool asked = false;                      ///< it has been told the same of this side
+  uint8_t lapses = 0;                      ///< offers that it did not take up lately, twice, less those that it did
+  uint16_t shy = 0;                        ///< messages that are sent unasked before the next offer
   uint32_t confined = kNoWire;             ///< number of the only wire that is used while it is measured
   uint32_t lanes = 0;                      ///< of the peer's process, at its first lane; 0: not asked for yet
   Addresses addresses;                     ///< read when asking for the number of lanes, until connected

@@ -92,6 +92,8 @@ int Lane::round(bool thorough, bool waits) {
   phase_ = Phase::working;
   if (quiet_too && mend_at_) [[unlikely]]
     if (const uint64_t now = now_ns(); now >= mend_at_) mend_rails(now);
+  if (quiet_too && offers_) [[unlikely]]
+    look_after_offers();
   if (to_flush_ || deferred_ || !to_move_.empty() || alarm_->raised.load(std::memory_order_relaxed)) [[unlikely]]
     events += run_later_work();
   if (watches_) [[unlikely]]
@@ -367,6 +369,7 @@ struct Lane::Sleep {
 /// Adds what ends the sleep, and counts among the sleepers. False if there is something to do.
 bool Lane::lie_down(Sleep& s) {
   std::lock_guard hold(lock_);
+  if (offers_) leave_copies(0);
   if (mend_at_) s.limit_ns = std::min(s.limit_ns, std::max(mend_at_, now_ns() + 1) - now_ns());
   if (to_flush_ || deferred_ || !to_move_.empty()) s.limit_ns = std::min(s.limit_ns, kShortSleep_ns / 10);
   if (watches_) s.limit_ns = std::min(s.limit_ns, kShortSleep_ns);

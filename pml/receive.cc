@@ -317,6 +317,7 @@ void Lane::after_arrival(Peer& from) {
     case MessageKind::held_up: return on_held_up(from);
     case MessageKind::withdrawn: return on_withdrawn(from, h);
     case MessageKind::received: return on_received(from, h);
+    case MessageKind::offer: return on_wish(from, true);
   }
 }
 
@@ -343,6 +344,7 @@ void Lane::landed(Peer& from, const btl::Header& h) {
   t.outcome.bytes = h.length;
   end(t);
   take_credit(from, h.length);
+  if (h.length >= kOfferFrom) weigh(from, h.length);
   if (is(h, MessageKind::eager_sync)) control(from, MessageKind::received, h.sequence);
 }
 
@@ -367,6 +369,8 @@ void Lane::matched(Transfer& t, const btl::Header& h, Peer& from, const std::byt
     default:
       deliver(t, h, payload, h.length);
       take_credit(from, h.length);
+      if (h.length >= kOfferFrom) [[unlikely]]
+        weigh(from, h.length);
       if (is(h, MessageKind::eager_sync)) control(from, MessageKind::received, h.sequence);
   }
 }

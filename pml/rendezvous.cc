@@ -87,7 +87,8 @@ void Lane::ask_for_data(Transfer& t) {
   word.header.context = bulk.remote;
   word.header.kind = static_cast<uint8_t>(MessageKind::clear);
   word.header.length = static_cast<uint32_t>(sizeof word.clear + bulk.exposed.size() * sizeof(btl::Region));
-  word.clear = {bulk.id, bulk.total, bulk.mine, better_offered(t)};
+  t.peer->asked = better_offered(t);
+  word.clear = {bulk.id, bulk.total, bulk.mine, t.peer->asked};
   for (const auto& [wire, region] : bulk.exposed) word.regions.push_back(region);
   answer(*t.peer, word);
 }
@@ -153,7 +154,7 @@ void Lane::on_clear(Peer& from, const btl::Header& h, const std::byte* payload) 
   ClearToSend clear;
   memcpy(&clear, payload, sizeof clear);
   Bulkwork& bulk = *t->bulk;
-  from.reads = clear.offer;
+  on_wish(from, clear.offer);
   bulk.remote = clear.receiver;
   bulk.total = std::min(clear.wanted, t->capacity);
   bulk.moved = 0;

@@ -76,6 +76,7 @@ void Lane::start_send(Transfer& t) {
 Status Lane::emit(Transfer& t) {
   Peer& to = *t.peer;
   const Protocols& protocols = to.protocols[static_cast<size_t>(t.buffer.memory)];
+  if (to.reads && offers(t, to, protocols)) return emit_announcement(t, to);
   if (t.mode == Mode::synchronous) {
     const bool ambiguous = to.unanswered && to.unanswered->has(to.next_sequence);
     if (t.capacity < protocols.eager_below && has_room(to, t.capacity) && !ambiguous) return emit_eager(t, to);
@@ -174,6 +175,7 @@ Status Lane::emit_announcement(Transfer& t, Peer& to) {
     bulk.total = t.capacity;
     const Protocols& protocols = to.protocols[static_cast<size_t>(t.buffer.memory)];
     if (protocols.bulk == Bulk::get && (t.capacity >= protocols.get_from || to.reads)) bulk.mine = expose(t, to, t.capacity, kMaxPieces);
+    if (bulk.mine.rails && t.capacity < protocols.eager_below && t.mode != Mode::synchronous) let_lapse(t, to);
   }
   const Announcement head{bulk.id, t.capacity, bulk.mine};
   std::byte* at = static_cast<std::byte*>(memcpy(payload.data(), &head, sizeof head)) + sizeof head;
@@ -259,7 +261,8 @@ void Lane::queue(Peer& peer) {
 void Lane::restore_quick(Peer& peer) {
   const bool free = peer.connected && !peer.failed && !peer.rails && peer.pending.empty() && peer.reserve && peer.credit > 0;
   const auto most = static_cast<uint64_t>(peer.reserve - kMessageCost);  // quick sends do not look whether the last one still fits
-  peer.quick_below = free ? std::min({peer.protocols[0].inline_below, peer.protocols[0].eager_below, most}) : 0;
+  const uint64_t unasked = peer.reads ? kOfferFrom : most;
+  peer.quick_below = free ? std::min({peer.protocols[0].inline_below, peer.protocols[0].eager_below, most, unasked}) : 0;
 }
 
 /// True if none is left. A peer that has taken its leave needs none of them; one that is lost is about to fail.

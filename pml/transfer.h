@@ -71,6 +71,9 @@ struct Bulkwork {
   bool failed = false;                                    ///< a transport operation ended with an error, and there is no other way
   bool moving = false;                                    ///< stands in the lane's list of those that can go on
   bool counted = false;                                   ///< fragments have come over several ways: the sender waits for `finished`
+  bool offered = false;                                   ///< a send that may leave a copy behind and end (offer.cc)
+  uint8_t age = 0;                                        ///< of that: looks since it was announced
+  std::unique_ptr<std::byte[]> copy;                      ///< what a send that has ended has left; the peer's room is charged with it
   Exposure mine;                                          ///< own memory that the other side can reach
   Exposure theirs;                                        ///< memory of the other side
   std::vector<btl::Region> regions;                       ///< of `theirs`
@@ -109,7 +112,9 @@ struct Bulkwork {
     sequence = -1;
     total = moved = direct = 0;
     in_flight = stranded = broken = 0;
-    used = issuing = failed = moving = counted = false;
+    used = issuing = failed = moving = counted = offered = false;
+    age = 0;
+    copy.reset();
     mine = theirs = {};
     regions.clear();
     exposed.clear();

@@ -22,6 +22,7 @@ enum class Direction : uint8_t { read, write };
 /// keep a process from its other messages.
 class Transfer {
  public:
+  /// `peer`: 0 for this process, whose ranks are threads.
   Transfer(Direction, pid_t peer, uint64_t remote, std::span<const iovec> local, Operation&);
 
   /// Moves up to `most` bytes; `again` while something is left.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 
 namespace weft::btl::shm {
@@ -25,7 +26,7 @@ class Pace {
  private:
   static constexpr uint64_t kLeast = 16 << 10, kEveryAtFirst = 2, kEvery = 16;
   static constexpr uint32_t kFew = 6;
-  static constexpr double kMostAtOnce = 3, kOf = 8;
+  static constexpr double kMostAtOnce = 1.5, kOf = 8;
   double mean_ns_ = 0;
   uint64_t asked_ = 0;
   uint32_t samples_ = 0;
@@ -43,12 +44,19 @@ class Contest {
   };
   explicit Contest(const Habits& habits) : habits_(habits), wait_(habits.first_wait), look_after_(habits.first_look) {}
 
-  /// Does the next message go the other way? `open`: enough is known of the usual one, and the other can be faster; `ahead`: as far as
-  /// known, it is. `can`: this message can; else it takes the usual way, and the answer is about those to come.
-  bool takes_other(bool open, bool ahead, bool can = true) {
-    ahead_ = open && ahead;
+  /// Of the other way, as far as known.
+  struct Standing {
+    bool ahead;
+    bool hopeless = false;  ///< so far behind that a trial may end
+  };
+  /// Does the next message go the other way? `open`: enough is known of the usual one, and the other can be faster. `can`: this message
+  /// can; else it takes the usual way, and the answer is about those to come.
+  bool takes_other(bool open, Standing other, bool can = true) {
+    ahead_ = open && other.ahead;
     if (!open) return false;
+    if (to_try_ > 0 && tried_ >= kFewTried && other.hopeless) to_try_ = 0;
     if (to_try_ > 0) {
+      tried_ += can;
       to_try_ -= can;
       return true;
     }
@@ -71,13 +79,15 @@ class Contest {
   }
   bool begin_trial() {
     to_try_ = habits_.trial;
+    tried_ = 0;
     asked_ = 0;
     wait_ = std::clamp(2 * wait_, habits_.wait, habits_.most_wait);
     return true;
   }
 
   const Habits habits_;
-  uint64_t asked_ = 0, to_try_ = 0, to_look_ = 0;
+  static constexpr uint64_t kFewTried = 8;
+  uint64_t asked_ = 0, to_try_ = 0, tried_ = 0, to_look_ = 0;
   uint64_t wait_, look_after_;
   bool ahead_ = false;
 };
@@ -96,47 +106,69 @@ class Contest {
 class Paces {
  public:
   Pace in, out;  ///< into a ring, and out of one
-  Pace get, put;
+  Pace put;
+  /// Of reading a message of so many bytes: what of it is near depends on that.
+  Pace& get(uint64_t bytes) { return reading(bytes).pace; }
 
   /// Does reading a message of so many bytes out of its sender's memory take less time? `offered`: this one can be read; else the answer
   /// is about those to come.
   bool get_spares(uint64_t bytes, bool both_send, bool offered) {
+    Reading& way = reading(bytes);
     const double ring = both_send ? in_and_out() : one_way(bytes);
-    const bool ahead = faster(get, kAheadToRead * ring) && !(both_send && faster(put, kAhead * get.ns_per_byte()));
-    return settle(get_contest_, out.known() && ring >= kBestOfGet, ahead, offered);
+    const double asking = bytes <= kUnasked ? kAsking_ns / static_cast<double>(bytes) : 0;
+    const double least = (bytes <= kUnasked ? kAhead : kAheadToRead) * ring - asking;
+    const bool put_instead = both_send && faster(put, kFarAhead * way.pace.ns_per_byte());
+    return settle(way.contest, out.known() && ring >= kBestOfGet + asking,
+                  {.ahead = faster(way.pace, least) && !put_instead, .hopeless = way.pace.known() && !faster(way.pace, kHopeless * least)},
+                  offered);
   }
 
   /// While both send: does writing into the receiver's memory take less of both sides' time?
   bool put_spares() {
     const double ring = in_and_out();
-    return settle(put_contest_, in.known() && out.known() && ring >= kBestOfPut, faster(put, kAhead * ring));
+    return settle(put_contest_, in.known() && out.known() && ring >= kBestOfPut, {.ahead = faster(put, kAhead * ring)});
   }
 
  private:
+  struct Reading {
+    Pace pace;
+    Contest contest{kReading};
+  };
   static constexpr double kBestOfGet = 0.05, kBestOfPut = 0.07;  // no kernel is known to be much faster
-  static constexpr double kAhead = 0.85;
+  static constexpr double kAhead = 0.85, kFarAhead = 0.6;
+  static constexpr double kHopeless = 2;
   static constexpr double kAheadToRead =
       0.75;                                   // what was read is no longer in its sender's cache alone, who pays for it when writing again
   static constexpr double kPiece = 64 << 10;  // of what goes through a ring
   static constexpr double kWaiting = 1.3;     // as its two sides wait for each other (1 MiB on a Zen 5 and on an Emerald Rapids)
+  static constexpr uint64_t kUnasked = 64 << 10;     // up to this a message is sent unasked
+  static constexpr uint64_t kFirstKind = 128 << 10;  // shorter messages are of one kind, up to four times that of the next
+  static constexpr double kAsking_ns = 400;          // what announcing one costs, and saying that it has been read
 
+  Reading& reading(uint64_t bytes) {
+    size_t kind = 0;
+    for (uint64_t end = kFirstKind; bytes >= end && kind + 1 < readings_.size(); end *= 4) ++kind;
+    return readings_[kind];
+  }
   double in_and_out() const { return in.ns_per_byte() + out.ns_per_byte(); }
   double one_way(uint64_t bytes) const {
-    const double first = in.ns_per_byte(), second = out.ns_per_byte();
+    const double first = in.known() ? in.ns_per_byte() : out.ns_per_byte() / 2, second = out.ns_per_byte();
+    if (bytes <= kUnasked) return std::max(first, second) + std::min(first, second) / 2;
     return kWaiting * (std::max(first, second) + std::min(first, second) * std::min(1.0, kPiece / static_cast<double>(bytes)));
   }
   static bool faster(const Pace& other, double than) { return other.known() && other.ns_per_byte() < than; }
-  bool settle(Contest& contest, bool open, bool ahead, bool can = true) {
-    const bool other = contest.takes_other(open, ahead, can);
-    in.rare = out.rare = get_contest_.ahead() || put_contest_.ahead();
-    return other;
+  bool settle(Contest& contest, bool open, Contest::Standing other, bool can = true) {
+    const bool takes = contest.takes_other(open, other, can);
+    in.rare = out.rare = put_contest_.ahead() || std::ranges::any_of(readings_, [](const Reading& one) { return one.contest.ahead(); });
+    return takes;
   }
 
   static constexpr Contest::Habits kReading{
-      .trial = 6, .first_wait = 8, .wait = 1024, .most_wait = 1 << 14, .looks = 2, .first_look = 16, .look_every = 256};
+      .trial = 16, .first_wait = 8, .wait = 1024, .most_wait = 1 << 14, .looks = 1, .first_look = 32, .look_every = 512};
   static constexpr Contest::Habits kWriting{
       .trial = 12, .first_wait = 64, .wait = 512, .most_wait = 1 << 14, .looks = 8, .first_look = 128, .look_every = 128};
-  Contest get_contest_{kReading}, put_contest_{kWriting};
+  std::array<Reading, 4> readings_;
+  Contest put_contest_{kWriting};
 };
 
 }  // namespace weft::btl::shm

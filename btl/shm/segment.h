@@ -40,7 +40,8 @@ class Fd {
 struct alignas(kLine) RingEntry {
   std::atomic<uint32_t> state;  ///< 0: not there yet, 1: complete
   uint32_t rank;
-  uint64_t job;  ///< hash of the sender's job name
+  uint64_t job;                   ///< hash of the sender's job name
+  std::atomic<uint32_t> recalls;  ///< times that the sender may have changed memory which the owner of this segment was to read
 };
 
 /// Start of a segment. Written by the owner, but for the counters of the rings, which senders advance.

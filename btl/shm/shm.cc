@@ -48,9 +48,9 @@ config::Choice exchange_variable(
     "How messages below get_from go while both processes send: ring, put (copied once, by the kernel for the sender), or "
     "auto, by what has taken less of both sides' time.");
 config::Choice read_variable(
-    "shm", "read", "auto", "auto, no",
-    "Are messages below get_from, but too long to be sent unasked, read out of the sender's memory: auto, while that takes less time "
-    "than a ring, or no.");
+    "shm", "read", "auto", "auto, always, no",
+    "Are messages of 32K and more, but below get_from, read out of the sender's memory: auto, while that takes less time than a ring, "
+    "always, or no.");
 config::Text folder_variable("shm", "folder", "",
                              "A tmpfs folder to place shared memory in; empty: anonymous memory, which has no name and no quota.");
 
@@ -153,10 +153,10 @@ class ShmEndpoint final : public Endpoint {
     return push(h, [&](std::byte* to, uint32_t, uint32_t n) { cursor.pack(to, n); });
   }
   Status get(const Region& remote, uint64_t offset, std::span<const iovec> local, Operation& op) override {
-    return start({copy::Direction::read, peer_.pid, remote.address + offset, local, op});
+    return start({copy::Direction::read, other_process(), remote.address + offset, local, op});
   }
   Status put(const Region& remote, uint64_t offset, std::span<const iovec> local, Operation& op) override {
-    return start({copy::Direction::write, peer_.pid, remote.address + offset, local, op});
+    return start({copy::Direction::write, other_process(), remote.address + offset, local, op});
   }
   bool receive_next(Next& next, void* to, int looks) override;
   bool peek_next(Next& next, int looks) override;
@@ -164,11 +164,20 @@ class ShmEndpoint final : public Endpoint {
   size_t receive_several(const Header& first, std::span<Place>) override;
   bool can_get() const override { return direct_; }
   bool can_put() const override { return direct_; }
-  bool get_spares(uint64_t bytes, bool both_send, bool offered) override { return paces_.get_spares(bytes, both_send, offered); }
+  bool get_spares(uint64_t bytes, bool both_send, bool offered) override {
+    return read_variable.get() == "always" || paces_.get_spares(bytes, both_send, offered);
+  }
   bool put_spares() override {
     const std::string& wish = exchange_variable.get();
     return wish == "put" || (wish == "auto" && paces_.put_spares());
   }
+  void recall() override {
+    if (!entry_) return;
+    entry_->recalls.store(entry_->recalls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_release);  // before what the program stores into that memory
+  }
+  uint32_t recalls() const override { return entry_ ? entry_->recalls.load(std::memory_order_relaxed) : 0; }
+  uint32_t peer_recalls() const override;
   std::string describe() const override {
     return "shm to " + text_of(who_) + " (process " + std::to_string(peer_.pid) + (direct_ ? ", cma)" : ", no cma)");
   }
@@ -218,6 +227,8 @@ class ShmEndpoint final : public Endpoint {
   }
   /// Whoever has heard something since it sent its latest long message here does not send a stream of them.
   bool alone(const Header& h);
+  /// 0: none, the peer is a thread of this one.
+  pid_t other_process() const;
   Status start(copy::Transfer&& transfer);
   [[gnu::cold, gnu::noinline]] Status no_room();
   [[gnu::noinline]] Status wake() {
@@ -227,6 +238,7 @@ class ShmEndpoint final : public Endpoint {
   Result<void> make_ring();
 
   Producer producer_;
+  RingEntry* entry_ = nullptr;  ///< of its ring
   const uint64_t& arrivals_;
   uint64_t heard_ = ~uint64_t{0};  // of these when the latest message was sent
   bool streams_ = false;           // none has come since the one before
@@ -251,6 +263,7 @@ struct Inbound {
   ProcessId from;
   void* cookie;
   const ShmEndpoint* back;  ///< the way to the sender; null: not connected
+  const RingEntry* entry;
 };
 
 class ShmTransport final : public Transport {
@@ -289,6 +302,7 @@ class ShmTransport final : public Transport {
     latest_ = ring;
     return true;
   }
+  uint32_t recalls_of(uint32_t ring) const { return inbound_[ring].entry->recalls.load(std::memory_order_relaxed); }
   size_t take_several(uint32_t ring, const Header& first, std::span<Endpoint::Place> places) {
     const size_t taken = idle() ? inbound_[ring].ring.take_several(first, places) : 0;
     arrivals_ += taken;
@@ -335,6 +349,11 @@ bool ShmEndpoint::receive_next(Next& next, void* to, int looks) {
 
 bool ShmEndpoint::peek_next(Next& next, int looks) { return inbound && transport_.peek_next(*inbound, next, looks); }
 
+uint32_t ShmEndpoint::peer_recalls() const {
+  std::atomic_thread_fence(std::memory_order_acquire);  // after what has been read
+  return inbound ? transport_.recalls_of(*inbound) : 0;
+}
+
 size_t ShmEndpoint::receive_several(const Header& first, std::span<Place> places) {
   return inbound ? transport_.take_several(*inbound, first, places) : 0;
 }
@@ -352,8 +371,10 @@ std::optional<bool> ShmEndpoint::rests() const {
   return told ? std::optional(told == 2) : std::nullopt;
 }
 
+pid_t ShmEndpoint::other_process() const { return peer_.pid == transport_.self().pid ? 0 : peer_.pid; }
+
 Status ShmEndpoint::start(copy::Transfer&& transfer) {
-  Pace& pace = transfer.direction() == copy::Direction::write ? paces_.put : paces_.get;
+  Pace& pace = transfer.direction() == copy::Direction::write ? paces_.put : paces_.get(transfer.left());
   const uint64_t begin = now_ns(), bytes = std::min(transfer.left(), kCopyPiece);
   const Status status = transfer.advance(kCopyPiece);
   if (status == Status::ok || status == Status::again) pace.took(bytes, now_ns() - begin);
@@ -375,6 +396,7 @@ Result<void> ShmEndpoint::make_ring() {
   cells.add(Cells::Home::sent_on, *ring + shape.cells_offset(), shape.cells);
   shape.populate_slots(*ring);
   producer_ = Producer(*ring, peer_.ring_bytes, &cells);
+  entry_ = &segment_.head().directory()[number];
   segment_.announce(number, transport_.self().job, transport_.self().rank);
   return {};
 }
@@ -420,7 +442,7 @@ ShmTransport::ShmTransport(const boot::Job& job, Segment segment, Doorbell bell)
   caps_.get = caps_.put = cma_variable.get() != "no";
   const bool crowded = topo::crowded(job.node_ranks.size(), job.cpus);
   caps_.get_from = get_from(crowded);
-  caps_.weighs = caps_.get && read_variable.get() == "auto";
+  caps_.weighs = caps_.get && read_variable.get() != "no";
   if (!crowded) looks_ = kLooks;
   caps_.same_node = caps_.polls_memory = caps_.light = true;
   caps_.alpha_ns = 200;  // estimates, not measured here
@@ -477,7 +499,7 @@ void ShmTransport::adopt(Sink& sink) {
     shape.populate_slots(segment_.ring(i));
     if (known != endpoints_.end()) known->second->inbound = static_cast<uint32_t>(inbound_.size());
     inbound_.push_back({Consumer(segment_.ring(i), head_->ring_bytes, &cells, &paces_with(from).out), from, cookie,
-                        known != endpoints_.end() ? known->second.get() : nullptr});
+                        known != endpoints_.end() ? known->second.get() : nullptr, &entry});
   }
 }
 

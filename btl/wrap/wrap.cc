@@ -43,6 +43,9 @@ class WrappedEndpoint final : public Endpoint {
   bool can_get() const override { return inner_->can_get(); }
   bool get_spares(uint64_t bytes, bool both_send, bool offered) override { return inner_->get_spares(bytes, both_send, offered); }
   bool put_spares() override { return inner_->put_spares(); }
+  void recall() override { inner_->recall(); }
+  uint32_t recalls() const override { return inner_->recalls(); }
+  uint32_t peer_recalls() const override { return inner_->peer_recalls(); }
   bool can_put() const override { return inner_->can_put(); }
   size_t backlog() const override { return held_bytes_ + (failed_ ? 0 : inner_->backlog()); }
   std::string describe() const override { return inner_->describe() + " (faults injected)"; }

@@ -542,20 +542,44 @@ TEST_CASE("shm: messages are read out of their sender's memory while that takes 
   const int tried = reads(paces, 100);
   CHECK(tried > 0);
   CHECK(tried < 20);
-  measure(paces.get, 0.2);  // data that its sender has just written
+  measure(paces.get(kBytes), 0.2);  // data that its sender has just written
   CHECK(reads(paces, 100) == 0);
   CHECK(reads(paces, 1 << 16) > 0);
   CHECK(reads(paces, 1 << 16) < 1 << 10);
-  measure(paces.get, 0.06);
+  measure(paces.get(kBytes), 0.06);
   CHECK(reads(paces, 1000) > 950);
   CHECK(reads(paces, 1000) < 1000);  // the ring is not forgotten
   measure(paces.in, 0.04);
   measure(paces.out, 0.045);
   CHECK(reads(paces, 1000) < 50);         // one way, both sides of the ring copy at once
   CHECK(reads(paces, 1000, true) > 900);  // both ways, each has both to do
-  measure(paces.put, 0.04);
+  measure(paces.put, 0.03);
   CHECK(reads(paces, 1000, true) < 50);  // writing is faster still
   CHECK(paces.put_spares());
+}
+
+TEST_CASE("shm: what is known of reading goes for messages of similar length", "[shm]") {
+  const auto measure = [](shm::Pace& pace, double ns_per_byte) {
+    for (int i = 0; i < 40; ++i) pace.took(64 << 10, static_cast<uint64_t>(ns_per_byte * (64 << 10)));
+  };
+  const auto reads = [](shm::Paces& paces, uint64_t bytes, int of) {
+    int count = 0;
+    for (int i = 0; i < of; ++i) count += paces.get_spares(bytes, false, true);
+    return count;
+  };
+  shm::Paces paces;
+  measure(paces.in, 0.04);
+  measure(paces.out, 0.06);
+  measure(paces.get(64 << 10), 0.04);
+  measure(paces.get(256 << 10), 0.05);
+  measure(paces.get(1 << 20), 0.2);
+  CHECK(reads(paces, 64 << 10, 1000) > 950);
+  CHECK(reads(paces, 100 << 10, 1000) > 950);
+  CHECK(reads(paces, 256 << 10, 1000) > 950);
+  CHECK(reads(paces, 1 << 20, 1000) < 50);
+  CHECK(reads(paces, 16 << 20, 1000) < 50);  // tried, and not measured
+  measure(paces.get(64 << 10), 0.065);
+  CHECK(reads(paces, 64 << 10, 1000) < 50);  // announcing what could be sent at once costs something, too
 }
 
 TEST_CASE("shm: a copy that was interrupted does not count for much", "[shm]") {
