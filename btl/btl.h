@@ -107,6 +107,10 @@ class Sink {
   virtual void lost(void* cookie, const std::string& why) = 0;
 };
 
+/// How long messages go between two processes just now: one at a time, several one way, or both ways at once; in the last case the other
+/// one reads those that it gets.
+enum class Flow : uint8_t { alone, stream, both_ways, both_while_read };
+
 /// The way to one peer over one transport. Owned by its Transport. Calls are made under the lane's lock.
 class Endpoint {
  public:
@@ -149,7 +153,7 @@ class Endpoint {
   virtual bool can_put() const { return true; }
   /// Of less than caps.get_from: would get() take less time than messages in a row, as far as known? Only if caps.weighs. `offered`: this
   /// message can be read; else the answer is about those to come.
-  virtual bool get_spares(uint64_t /*bytes*/, bool /*both_send*/, bool /*offered*/) { return false; }
+  virtual bool get_spares(uint64_t /*bytes*/, Flow, bool /*offered*/) { return false; }
   /// Of less than caps.get_from: would put() by its sender take less of both sides' processors than messages in a row, as far as known?
   /// That is what counts while both send.
   virtual bool put_spares() { return false; }

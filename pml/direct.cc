@@ -111,21 +111,21 @@ size_t Lane::open_ways(Transfer& t, std::array<Outlet, kMaxStripes>& out) {
 
 /// Is reading faster than what comes in messages?
 bool Lane::better_read(const Transfer& t, const Outlet& way) const {
-  return t.bulk->total >= way.caps->get_from || !way.caps->weighs || way.endpoint->get_spares(t.bulk->total, owed_ > 0, true);
+  return t.bulk->total >= way.caps->get_from || !way.caps->weighs || way.endpoint->get_spares(t.bulk->total, t.bulk->flow, true);
 }
 
-/// Would it be, if this message had been offered?
+/// Would it be, of messages to come?
 bool Lane::better_offered(const Transfer& t) const {
-  const Way* way = t.bulk->theirs.rails || t.peer->rails ? nullptr : reading_way(*t.peer);
-  return way && way->caps->weighs && way->endpoint->get_spares(t.bulk->total, owed_ > 0, false);
+  const Way* way = t.peer->rails ? nullptr : reading_way(*t.peer);
+  return way && way->caps->weighs && way->endpoint->get_spares(t.bulk->total, t.bulk->flow, false);
 }
 
 /// Shall the receiver rather let the sender write?
 bool Lane::better_written(const Transfer& t, const Outlet& way) { return takes_writes(t, way) && t.bulk->total >= way.caps->put_from; }
 
-/// Or rather than send, as both sides have much to do?
+/// Or rather than send, as both sides have much to do? Who reads has both copies to do already.
 bool Lane::spared_if_written(const Transfer& t) const {
-  const Way* way = owed_ > 0 && !t.peer->rails ? reading_way(*t.peer) : nullptr;
+  const Way* way = owed_ > 0 && !t.peer->rails && !t.peer->reads ? reading_way(*t.peer) : nullptr;
   return way && takes_writes(t, *way) && way->endpoint->put_spares();
 }
 

@@ -27,9 +27,16 @@ constexpr uint8_t kOld = 16;            // in these: some ms
 void Lane::weigh(Peer& from, uint64_t bytes) {
   if (from.asked || from.rails) return;
   const Way* way = reading_way(from);
-  if (!way || !way->caps->weighs || !way->endpoint->get_spares(bytes, owed_ > 0, false)) return;
+  if (!way || !way->caps->weighs || !way->endpoint->get_spares(bytes, flow_from(from), false)) return;
   from.asked = true;
   control(from, MessageKind::offer, 0);
+}
+
+/// By what has been sent to the peer since its long message before this one.
+btl::Flow Lane::flow_from(Peer& from) const {
+  const bool silent = std::exchange(from.sent_before, from.next_sequence) == from.next_sequence;
+  if (owed_ > 0) return from.reads ? btl::Flow::both_while_read : btl::Flow::both_ways;
+  return silent ? btl::Flow::stream : btl::Flow::alone;
 }
 
 /// Was what has been read changed meanwhile, as far as can be known?

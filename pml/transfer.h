@@ -71,6 +71,7 @@ struct Bulkwork {
   bool failed = false;                                    ///< a transport operation ended with an error, and there is no other way
   bool moving = false;                                    ///< stands in the lane's list of those that can go on
   bool counted = false;                                   ///< fragments have come over several ways: the sender waits for `finished`
+  btl::Flow flow = btl::Flow::alone;                      ///< of a receive's messages from its peer
   bool offered = false;                                   ///< a send that may leave a copy behind and end (offer.cc)
   uint8_t age = 0;                                        ///< of that: looks since it was announced
   std::unique_ptr<std::byte[]> copy;                      ///< what a send that has ended has left; the peer's room is charged with it

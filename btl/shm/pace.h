@@ -5,6 +5,8 @@
 #include <array>
 #include <cstdint>
 
+#include "btl/btl.h"
+
 namespace weft::btl::shm {
 
 /// Nanoseconds a byte of one kind of copy: the best of a few, then a mean of the latest ones.
@@ -48,6 +50,7 @@ class Contest {
   struct Standing {
     bool ahead;
     bool hopeless = false;  ///< so far behind that a trial may end
+    bool likely = false;    ///< worth a trial soon
   };
   /// Does the next message go the other way? `open`: enough is known of the usual one, and the other can be faster. `can`: this message
   /// can; else it takes the usual way, and the answer is about those to come.
@@ -63,7 +66,7 @@ class Contest {
     if (to_look_ > 0) return !to_look_--;
     if (ahead_) return stay();
     look_after_ = habits_.first_look;
-    return ++asked_ > wait_ && begin_trial();
+    return ++asked_ > (other.likely ? wait_ / kSooner : wait_) && begin_trial();
   }
   /// Was it when last asked about?
   bool ahead() const { return ahead_; }
@@ -86,7 +89,7 @@ class Contest {
   }
 
   const Habits habits_;
-  static constexpr uint64_t kFewTried = 8;
+  static constexpr uint64_t kFewTried = 8, kSooner = 16;
   uint64_t asked_ = 0, to_try_ = 0, tried_ = 0, to_look_ = 0;
   uint64_t wait_, look_after_;
   bool ahead_ = false;
@@ -112,15 +115,16 @@ class Paces {
 
   /// Does reading a message of so many bytes out of its sender's memory take less time? `offered`: this one can be read; else the answer
   /// is about those to come.
-  bool get_spares(uint64_t bytes, bool both_send, bool offered) {
+  bool get_spares(uint64_t bytes, Flow flow, bool offered) {
     Reading& way = reading(bytes);
-    const double ring = both_send ? in_and_out() : one_way(bytes);
+    const double ring = through_ring(bytes, flow);
     const double asking = bytes <= kUnasked ? kAsking_ns / static_cast<double>(bytes) : 0;
-    const double least = (bytes <= kUnasked ? kAhead : kAheadToRead) * ring - asking;
-    const bool put_instead = both_send && faster(put, kFarAhead * way.pace.ns_per_byte());
+    const double least = (bytes <= kUnasked ? kAheadUnasked : kAheadToRead) * ring - asking;
+    const bool both = flow >= Flow::both_ways, while_read = flow == Flow::both_while_read;
+    const bool put_instead = both && faster(put, kFarAhead * way.pace.ns_per_byte());
+    const bool hopeless = way.pace.known() && !faster(way.pace, kHopeless * least);
     return settle(way.contest, out.known() && ring >= kBestOfGet + asking,
-                  {.ahead = faster(way.pace, least) && !put_instead, .hopeless = way.pace.known() && !faster(way.pace, kHopeless * least)},
-                  offered);
+                  {.ahead = faster(way.pace, least) && !put_instead, .hopeless = hopeless, .likely = while_read}, offered);
   }
 
   /// While both send: does writing into the receiver's memory take less of both sides' time?
@@ -135,7 +139,7 @@ class Paces {
     Contest contest{kReading};
   };
   static constexpr double kBestOfGet = 0.05, kBestOfPut = 0.07;  // no kernel is known to be much faster
-  static constexpr double kAhead = 0.85, kFarAhead = 0.6;
+  static constexpr double kAhead = 0.85, kFarAhead = 0.6, kAheadUnasked = 0.95;
   static constexpr double kHopeless = 2;
   static constexpr double kAheadToRead =
       0.75;                                   // what was read is no longer in its sender's cache alone, who pays for it when writing again
@@ -151,10 +155,15 @@ class Paces {
     return readings_[kind];
   }
   double in_and_out() const { return in.ns_per_byte() + out.ns_per_byte(); }
-  double one_way(uint64_t bytes) const {
+  /// What a byte takes. Who only receives does not know the other side's pace, which is mostly ahead of its own.
+  double through_ring(uint64_t bytes, Flow flow) const {
+    if (flow == Flow::both_ways) return in_and_out();
+    if (flow == Flow::both_while_read) return in_and_out() + in.ns_per_byte();  // who reads all and sends all is what both wait for
     const double first = in.known() ? in.ns_per_byte() : out.ns_per_byte() / 2, second = out.ns_per_byte();
-    if (bytes <= kUnasked) return std::max(first, second) + std::min(first, second) / 2;
-    return kWaiting * (std::max(first, second) + std::min(first, second) * std::min(1.0, kPiece / static_cast<double>(bytes)));
+    const double slower = std::max(first, second), faster = std::min(first, second);
+    if (flow == Flow::stream) return slower;
+    if (bytes <= kUnasked) return slower + faster / 2;  // as it grows
+    return kWaiting * (slower + faster * std::min(1.0, kPiece / static_cast<double>(bytes)));
   }
   static bool faster(const Pace& other, double than) { return other.known() && other.ns_per_byte() < than; }
   bool settle(Contest& contest, bool open, Contest::Standing other, bool can = true) {

@@ -420,7 +420,10 @@ class Consumer {
   }
 
   /// As Transport::set_aside(), within `deliver`.
-  bool set_aside(const std::byte* payload) { return cell_ != kNoCell && payload == payload_ && cells_->set_aside(cell_); }
+  bool set_aside(const std::byte* payload) {
+    aside_ = cell_ != kNoCell && payload == payload_ && cells_->set_aside(cell_);
+    return aside_;
+  }
 
  private:
   uint32_t phase() const { return head_ & shape_.slots ? 0 : kPhaseBit; }
@@ -550,13 +553,14 @@ class Consumer {
     else
       copy_out(to, from, n);
   }
-  /// Times what copies so many bytes, now and then.
+  /// Times what copies so many bytes, now and then, unless they have been set aside.
   template <class Copy>
-  void timed(size_t bytes, Copy&& copy) const {
+  void timed(size_t bytes, Copy&& copy) {
     const bool due = pace_ && pace_->due(bytes);
     const uint64_t begin = due ? now_ns() : 0;
+    aside_ = false;
     copy();
-    if (due) [[unlikely]]
+    if (due && !aside_) [[unlikely]]
       pace_->took(bytes, now_ns() - begin);
   }
   /// Copies what has been added to a payload to where it belongs. True when that was the rest, and the message is delivered.
@@ -603,6 +607,7 @@ class Consumer {
   std::byte* payload_ = nullptr;
   Placement::Place place_{};  // unless it lies in a cell
   uint8_t cell_ = kNoCell;
+  bool aside_ = false;    // the latest one has been set aside
   bool growing_ = false;  // the next one has begun to be copied
   uint64_t head_ = 0;
   uint64_t grown_bytes_ = 0;  // of messages taken

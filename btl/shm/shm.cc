@@ -164,8 +164,8 @@ class ShmEndpoint final : public Endpoint {
   size_t receive_several(const Header& first, std::span<Place>) override;
   bool can_get() const override { return direct_; }
   bool can_put() const override { return direct_; }
-  bool get_spares(uint64_t bytes, bool both_send, bool offered) override {
-    return read_variable.get() == "always" || paces_.get_spares(bytes, both_send, offered);
+  bool get_spares(uint64_t bytes, Flow flow, bool offered) override {
+    return read_variable.get() == "always" || paces_.get_spares(bytes, flow, offered);
   }
   bool put_spares() override {
     const std::string& wish = exchange_variable.get();

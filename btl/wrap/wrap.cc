@@ -41,7 +41,7 @@ class WrappedEndpoint final : public Endpoint {
   Status put(const Region& region, uint64_t offset, std::span<const iovec> local, Operation& op) override;
   Status atomic(const Region& region, uint64_t offset, const Atomic& what, uint64_t* before, Operation& op) override;
   bool can_get() const override { return inner_->can_get(); }
-  bool get_spares(uint64_t bytes, bool both_send, bool offered) override { return inner_->get_spares(bytes, both_send, offered); }
+  bool get_spares(uint64_t bytes, Flow flow, bool offered) override { return inner_->get_spares(bytes, flow, offered); }
   bool put_spares() override { return inner_->put_spares(); }
   void recall() override { inner_->recall(); }
   uint32_t recalls() const override { return inner_->recalls(); }

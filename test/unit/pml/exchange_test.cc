@@ -134,9 +134,12 @@ TEST_CASE("short of what is always read, messages are offered to who wants to re
     if (me.rank == 1) reading.spares = true;
     messages(4);
     NEED(me.rank == 0 || reading.reads == 3);  // the first has told that the next ones had better be offered
+    if (me.rank == 1) reading.declines = 1;
+    messages(4);
+    NEED(me.rank == 0 || (reading.reads == 6 && reading.offers == 7));  // who looks how the other way does wants to read on
     if (me.rank == 1) reading.spares = false;
     messages(4);
-    NEED(me.rank == 0 || (reading.reads == 3 && reading.offers == 4));  // as it has told that they need not
+    NEED(me.rank == 0 || (reading.reads == 6 && reading.offers == 8));  // as it has told that they need not
   });
 }
 

@@ -17,6 +17,7 @@ namespace weft::test {
 /// A receiver's mind about reading (Endpoint::get_spares()), and what it has seen.
 struct Reading {
   std::atomic<bool> spares = false;
+  std::atomic<int> declines = 0;  ///< offers that it does not take up, though it wants more
   std::atomic<int> offers = 0, reads = 0;
 };
 
@@ -160,10 +161,12 @@ class ThreadTransport final : public btl::Transport {
       transport_.complete(op);
       return Status::ok;
     }
-    bool get_spares(uint64_t, bool, bool offered) override {
+    bool get_spares(uint64_t, btl::Flow, bool offered) override {
       Reading& reading = *transport_.post_->abilities.reading;
       reading.offers += offered;
-      return reading.spares;
+      if (!offered || reading.declines == 0) return reading.spares;
+      --reading.declines;
+      return false;
     }
     bool put_spares() override { return transport_.post_->abilities.written; }
     std::string describe() const override { return "thread " + std::to_string(to_); }
