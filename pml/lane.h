@@ -538,7 +538,8 @@ class Lane final : private btl::Sink {
   // what could be eager, offered to be read (offer.cc)
   bool offers(const Transfer&, Peer&, const Protocols&);
   void weigh(Peer& from, uint64_t bytes);
-  btl::Flow flow_from(Peer&) const;
+  btl::Flow flow_from(Peer&, bool contended) const;
+  bool contended();
   void let_lapse(Transfer&, const Peer&);
   void on_wish(Peer&, bool reads);
   bool recalled(const Transfer&) const;
@@ -812,6 +813,7 @@ class Lane final : private btl::Sink {
   uint32_t offers_ = 0;           // of those, such as may end by leaving a copy
   uint32_t offers_looked_ = 0;    // times that they have been looked after
   uint32_t offers_idle_ = 0;      // of those, since one has been taken up
+  uint32_t contended_ = 0;        // long messages to come for which CPUs count as contended
   Transfer* resident_ = nullptr;  // for blocking receives
   Transfer* sent_ = nullptr;      // the completed send that quick sends share
   Transfer* nowhere_ = nullptr;   // the completed receive from MPI_PROC_NULL

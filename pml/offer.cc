@@ -26,16 +26,21 @@ constexpr uint8_t kOld = 16;            // in these: some ms
 /// So many bytes have come unasked: would they better be read? If so, their sender is told once.
 void Lane::weigh(Peer& from, uint64_t bytes) {
   if (from.asked || from.rails) return;
-  const Way* way = reading_way(from);
-  if (!way || !way->caps->weighs || !way->endpoint->get_spares(bytes, flow_from(from), false)) return;
+  const btl::Flow flow = flow_from(from, false);
+  const Way* way = contended() ? nullptr : reading_way(from);
+  if (!way || !way->caps->weighs || !way->endpoint->get_spares(bytes, flow, false)) return;
   from.asked = true;
   control(from, MessageKind::offer, 0);
 }
 
+/// Have waits left their CPU to others lately? To be asked of each long message. Then no side's copies go on beside the other's: what
+/// counts is the work of both, and whoever sends had better not have to come back for an answer.
+bool Lane::contended() { return contended_ > 0 && contended_-- > 0; }
+
 /// By what has been sent to the peer since its long message before this one.
-btl::Flow Lane::flow_from(Peer& from) const {
+btl::Flow Lane::flow_from(Peer& from, bool contended) const {
   const bool silent = std::exchange(from.sent_before, from.next_sequence) == from.next_sequence;
-  if (owed_ > 0) return from.reads ? btl::Flow::both_while_read : btl::Flow::both_ways;
+  if (owed_ > 0 || contended) return from.reads ? btl::Flow::both_while_read : btl::Flow::both_ways;
   return silent ? btl::Flow::stream : btl::Flow::alone;
 }
 

@@ -40,7 +40,8 @@ void Lane::on_announcement(Transfer& t, const btl::Header& h, Peer& from, const 
   bulk.remote = head.sender;
   bulk.total = std::min(head.total, t.capacity);
   take_exposure(t, head.memory, payload + sizeof head, h.length - sizeof head);
-  bulk.flow = flow_from(from);
+  bulk.contended = contended();
+  bulk.flow = flow_from(from, bulk.contended);
   t.peer = &from;
   t.outcome.source = h.source;
   t.outcome.tag = h.tag;

@@ -72,6 +72,7 @@ struct Bulkwork {
   bool moving = false;                                    ///< stands in the lane's list of those that can go on
   bool counted = false;                                   ///< fragments have come over several ways: the sender waits for `finished`
   btl::Flow flow = btl::Flow::alone;                      ///< of a receive's messages from its peer
+  bool contended = false;                                 ///< a receive, while CPUs are
   bool offered = false;                                   ///< a send that may leave a copy behind and end (offer.cc)
   uint8_t age = 0;                                        ///< of that: looks since it was announced
   std::unique_ptr<std::byte[]> copy;                      ///< what a send that has ended has left; the peer's room is charged with it
@@ -113,7 +114,7 @@ struct Bulkwork {
     sequence = -1;
     total = moved = direct = 0;
     in_flight = stranded = broken = 0;
-    used = issuing = failed = moving = counted = offered = false;
+    used = issuing = failed = moving = counted = contended = offered = false;
     age = 0;
     copy.reset();
     mine = theirs = {};
