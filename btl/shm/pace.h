@@ -147,7 +147,7 @@ class Paces {
   static constexpr double kWaiting = 1.3;     // as its two sides wait for each other (1 MiB on a Zen 5 and on an Emerald Rapids)
   static constexpr uint64_t kUnasked = 64 << 10;     // up to this a message is sent unasked
   static constexpr uint64_t kFirstKind = 128 << 10;  // shorter messages are of one kind, up to four times that of the next
-  static constexpr double kAsking_ns = 400;          // what announcing one costs, and saying that it has been read
+  static constexpr double kAsking_ns = 700;          // what announcing one costs, and saying that it has been read
 
   Reading& reading(uint64_t bytes) {
     size_t kind = 0;
