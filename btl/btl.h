@@ -235,6 +235,8 @@ class Transport {
   virtual bool set_aside(const std::byte* /*payload*/) { return false; }
   /// `from`: as in connect() and Sink::meet().
   virtual void give_back(ProcessId /*from*/, const std::byte* /*payload*/) {}
+  /// So many bytes of what had been set aside have been copied to where they belong, in so long: for transports that weigh (Caps::weighs).
+  virtual void copied_out(ProcessId /*from*/, uint64_t /*bytes*/, uint64_t /*ns*/) {}
 
   /// File descriptor that becomes readable when something arrives while armed; -1: none (the waiter then sleeps shortly).
   virtual int event_fd() const { return -1; }

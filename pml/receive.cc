@@ -4,6 +4,7 @@
 
 #include "include/mpi.h"
 #include "pml/lane.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/copy.h"
 #include "runtime/base/error.h"
 
@@ -46,7 +47,11 @@ uint64_t message_bytes(const btl::Header& h, const std::byte* payload) {
 
 /// A receive has found its message.
 void Lane::take_up(Transfer& t, Unexpected& found) {
+  const bool timed = found.keeper && found.header.length >= kOfferFrom;
+  const uint64_t begin = timed ? now_ns() : 0, bytes = std::min<uint64_t>(found.header.length, t.capacity);
   matched(t, found.header, *found.peer, found.payload);
+  if (timed) [[unlikely]]
+    found.keeper->copied_out(found.peer->id, bytes, now_ns() - begin);
   discard(found);
 }
 

@@ -57,7 +57,7 @@ class Contest {
   bool takes_other(bool open, Standing other, bool can = true) {
     ahead_ = open && other.ahead;
     if (!open) return false;
-    if (to_try_ > 0 && tried_ >= kFewTried && other.hopeless) to_try_ = 0;
+    if (to_try_ > 0 && tried_ >= kFewTried && other.hopeless) give_up();
     if (to_try_ > 0) {
       tried_ += can;
       to_try_ -= can;
@@ -79,6 +79,10 @@ class Contest {
     look_after_ = std::min(2 * look_after_, habits_.look_every);
     to_look_ = habits_.looks;
     return true;
+  }
+  void give_up() {
+    to_try_ = 0;
+    wait_ = std::min(4 * wait_, habits_.most_wait);
   }
   bool begin_trial() {
     to_try_ = habits_.trial;
@@ -119,7 +123,7 @@ class Paces {
     Reading& way = reading(bytes);
     const double ring = through_ring(bytes, flow);
     const double asking = bytes <= kUnasked ? kAsking_ns / static_cast<double>(bytes) : 0;
-    const double least = (bytes <= kUnasked ? kAheadUnasked : kAheadToRead) * ring - asking;
+    const double least = (bytes > kUnasked ? kAheadToRead : flow == Flow::stream ? kLevel : kAheadUnasked) * ring - asking;
     const bool both = flow >= Flow::both_ways, while_read = flow == Flow::both_while_read;
     const bool put_instead = both && faster(put, kFarAhead * way.pace.ns_per_byte());
     const bool hopeless = way.pace.known() && !faster(way.pace, kHopeless * least);
@@ -138,8 +142,9 @@ class Paces {
     Pace pace;
     Contest contest{kReading};
   };
-  static constexpr double kBestOfGet = 0.05, kBestOfPut = 0.07;  // no kernel is known to be much faster
+  static constexpr double kBestOfGet = 0.035, kBestOfPut = 0.07;  // no kernel is known to be much faster
   static constexpr double kAhead = 0.85, kFarAhead = 0.6, kAheadUnasked = 0.95;
+  static constexpr double kLevel = 1.1;  // of a stream: the other side is spared a copy, which measurements of one side do not show
   static constexpr double kHopeless = 2;
   static constexpr double kAheadToRead =
       0.75;                                   // what was read is no longer in its sender's cache alone, who pays for it when writing again
@@ -147,7 +152,7 @@ class Paces {
   static constexpr double kWaiting = 1.3;     // as its two sides wait for each other (1 MiB on a Zen 5 and on an Emerald Rapids)
   static constexpr uint64_t kUnasked = 64 << 10;     // up to this a message is sent unasked
   static constexpr uint64_t kFirstKind = 128 << 10;  // shorter messages are of one kind, up to four times that of the next
-  static constexpr double kAsking_ns = 700;          // what announcing one costs, and saying that it has been read
+  static constexpr double kAsking_ns = 500;          // what announcing one costs, and saying that it has been read
 
   Reading& reading(uint64_t bytes) {
     size_t kind = 0;

@@ -284,6 +284,7 @@ class ShmTransport final : public Transport {
   }
   bool set_aside(const std::byte* payload) override { return inbound_[first_ - 1].ring.set_aside(payload); }
   void give_back(ProcessId from, const std::byte* payload) override { cells_with(from).give_back(payload); }
+  void copied_out(ProcessId from, uint64_t bytes, uint64_t ns) override { paces_with(from).out.took(bytes, ns); }
   int event_fd() const override { return bell_.read_end(); }
   bool arm() override;
   void disarm() override;

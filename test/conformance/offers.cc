@@ -1,5 +1,7 @@
 // Messages that could be eager, and whose receiver would rather read them in their sender's memory: a standard send ends without its
 // receive, as an eager one does, and what its program writes there next is not what is received.
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -134,6 +136,20 @@ void matched_late() {
   }
 }
 
+/// Memory that is gone when its message is received.
+void unmapped() {
+  Data in(kBytes);
+  for (int i = 0; i < 20; ++i) {
+    const auto value = static_cast<unsigned char>(i);
+    void* const memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    std::memset(memory, value, kBytes);
+    MPI_Send(memory, kBytes, MPI_BYTE, peer(), kTag, MPI_COMM_WORLD);
+    munmap(memory, kBytes);
+    receive(in);
+    CHECK(all_are(in, value));
+  }
+}
+
 /// A cancelled one is gone, or its send has ended.
 void cancelled() {
   Data out(kBytes, 1), in(kBytes);
@@ -179,7 +195,8 @@ int main(int argc, char** argv) {
     if (has_peer()) part();
     MPI_Barrier(MPI_COMM_WORLD);
   };
-  for (const auto part : {warm_up, both_send_first, warm_up, requests_end_first, warm_up, late_receivers, cancelled, more_than_room})
+  for (const auto part :
+       {warm_up, both_send_first, warm_up, requests_end_first, warm_up, late_receivers, warm_up, unmapped, cancelled, more_than_room})
     with_peer(part);
   if (ranks % 2 == 0) matched_late();
   return check::end("offers");

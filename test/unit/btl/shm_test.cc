@@ -536,7 +536,7 @@ TEST_CASE("shm: messages are read out of their sender's memory while that takes 
   };
   shm::Paces paces;
   CHECK(reads(paces, 1000) == 0);  // nothing is known
-  measure(paces.out, 0.03);
+  measure(paces.out, 0.02);
   CHECK(reads(paces, 1000) == 0);  // the ring is fast
   measure(paces.out, 0.08);        // who only receives knows nothing of the other side
   const int tried = reads(paces, 100);
