@@ -66,10 +66,14 @@ int SendBuffer::send(Team& team, int dest, int tag, const Buffer& buffer) {
     if (block) by_number_[block->number] = block;
     return block != nullptr;
   };
-  if (!make_room()) {
+  const auto find_room = [&] {
+    if (make_room()) return true;
     lane_.progress_all();  // messages that have just left make room
-    if (!make_room()) return no_room(bytes);
-  }
+    if (make_room()) return true;
+    lane_.leave_all_copies();
+    return make_room();
+  };
+  if (!find_room()) return no_room(bytes);
   type::pack(*buffer.type, buffer.count, buffer.address, block->data);
   post(team, dest, tag, block, bytes);
   return MPI_SUCCESS;

@@ -234,6 +234,8 @@ class Lane final : private btl::Sink {
   int progress();
   /// The same on all lanes of this process.
   int progress_all() { return progress() + help_others(); }
+  /// Ends sends, of all lanes of the process, that wait to be read and may leave copies instead, as far as there is room for these.
+  void leave_all_copies();
 
   /// Waits (spin, yield, sleep by how crowded the node is) until `done` returns true or the job aborts. `done` is called under
   /// the lane's lock, and not again once it has returned true. Operations with a failed peer complete with an error, so that waiting for

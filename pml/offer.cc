@@ -95,6 +95,15 @@ void Lane::leave_copies(uint8_t least_age) {
     if (has_room(*t->peer, t->capacity)) leave_copy(*t);
 }
 
+void Lane::leave_all_copies() {
+  const auto leave = [](Lane& lane) {
+    std::lock_guard hold(lane.lock_);
+    if (lane.offers_) lane.leave_copies(0);
+  };
+  leave(*this);
+  for (Lane* other : others_) leave(*other);
+}
+
 void Lane::leave_copy(Transfer& t) {
   std::unique_ptr<std::byte[]> copy(new (std::nothrow) std::byte[t.capacity]);
   if (!copy) return;

@@ -142,17 +142,17 @@ class Paces {
     Pace pace;
     Contest contest{kReading};
   };
-  static constexpr double kBestOfGet = 0.035, kBestOfPut = 0.07;  // no kernel is known to be much faster
-  static constexpr double kAhead = 0.85, kFarAhead = 0.6, kAheadUnasked = 0.95;
-  static constexpr double kLevel = 1.1;  // of a stream: the other side is spared a copy, which measurements of one side do not show
+  // ns a byte: no kernel is known to be much faster.
+  static constexpr double kBestOfGet = 0.035, kBestOfPut = 0.07;
+  // What another way may take of the ring's time, to be taken. What was read is no longer in its sender's cache alone, who pays for it when
+  // writing again. Of a stream the other side is spared a copy, which measurements of one side do not show.
+  static constexpr double kAhead = 0.85, kFarAhead = 0.6, kAheadToRead = 0.75, kAheadUnasked = 0.95, kLevel = 1.1;
   static constexpr double kHopeless = 2;
-  static constexpr double kAheadToRead =
-      0.75;                                   // what was read is no longer in its sender's cache alone, who pays for it when writing again
-  static constexpr double kPiece = 64 << 10;  // of what goes through a ring
-  static constexpr double kWaiting = 1.3;     // as its two sides wait for each other (1 MiB on a Zen 5 and on an Emerald Rapids)
+  static constexpr double kPiece = 64 << 10;         // bytes of what goes through a ring
+  static constexpr double kWaiting = 1.3;            // as its two sides wait for each other (1 MiB on a Zen 5 and on an Emerald Rapids)
   static constexpr uint64_t kUnasked = 64 << 10;     // up to this a message is sent unasked
-  static constexpr uint64_t kFirstKind = 128 << 10;  // shorter messages are of one kind, up to four times that of the next
   static constexpr double kAsking_ns = 500;          // what announcing one costs, and saying that it has been read
+  static constexpr uint64_t kFirstKind = 128 << 10;  // shorter messages are of one kind, up to four times that of the next
 
   Reading& reading(uint64_t bytes) {
     size_t kind = 0;

@@ -150,6 +150,25 @@ void unmapped() {
   }
 }
 
+/// Room for one buffered message is enough for one after another, as what is eager leaves it at once. (MPI promises less.)
+void buffered() {
+  constexpr int messages = 8;
+  std::vector<char> room(kBytes + MPI_BSEND_OVERHEAD);
+  Data out(kBytes), in(kBytes);
+  MPI_Buffer_attach(room.data(), int(room.size()));
+  for (int i = 0; i < messages; ++i) {
+    std::fill(out.begin(), out.end(), static_cast<unsigned char>(i));
+    MPI_Bsend(out.data(), kBytes, MPI_BYTE, peer(), kTag, MPI_COMM_WORLD);
+  }
+  for (int i = 0; i < messages; ++i) {
+    receive(in);
+    CHECK(all_are(in, static_cast<unsigned char>(i)));
+  }
+  void* was = nullptr;
+  int bytes = 0;
+  MPI_Buffer_detach(&was, &bytes);
+}
+
 /// A cancelled one is gone, or its send has ended.
 void cancelled() {
   Data out(kBytes, 1), in(kBytes);
@@ -195,8 +214,8 @@ int main(int argc, char** argv) {
     if (has_peer()) part();
     MPI_Barrier(MPI_COMM_WORLD);
   };
-  for (const auto part :
-       {warm_up, both_send_first, warm_up, requests_end_first, warm_up, late_receivers, warm_up, unmapped, cancelled, more_than_room})
+  for (const auto part : {warm_up, both_send_first, warm_up, requests_end_first, warm_up, late_receivers, warm_up, unmapped, warm_up,
+                          buffered, cancelled, more_than_room})
     with_peer(part);
   if (ranks % 2 == 0) matched_late();
   return check::end("offers");
