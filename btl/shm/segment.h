@@ -64,7 +64,7 @@ struct SegmentHead {
 
 /// Published by each process; all that peers need to connect.
 struct Address {
-  static constexpr uint32_t kVersion = 2;
+  static constexpr uint32_t kVersion = 3;
   uint32_t version = kVersion;
   uint32_t user = 0;
   std::array<char, 40> boot_id{};  ///< of the kernel
