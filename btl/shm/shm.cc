@@ -164,7 +164,9 @@ class ShmEndpoint final : public Endpoint {
   size_t receive_several(const Header& first, std::span<Place>) override;
   bool can_get() const override { return direct_; }
   bool can_put() const override { return direct_; }
+  /// What has come unasked could lapse while it is read: to a thread of the sender's process that memory may be gone.
   bool get_spares(uint64_t bytes, Flow flow, bool offered) override {
+    if (!offered && other_process() == 0) return false;
     return read_variable.get() == "always" || paces_.get_spares(bytes, flow, offered);
   }
   bool put_spares() override {

@@ -488,6 +488,14 @@ TEST_CASE("shm: direct access can be turned off", "[shm]") {
   CHECK(config::find("WEFT_SHM_CMA")->text() == "no");
 }
 
+TEST_CASE("shm: what could lapse is not read out of a thread's memory, where nothing notices that it is gone", "[shm]") {
+  Setting always("WEFT_SHM_READ", "always");
+  Node node(2);
+  Endpoint& peer = *node.connect(0, 1);
+  CHECK(peer.get_spares(64 << 10, Flow::alone, true));
+  CHECK_FALSE(peer.get_spares(64 << 10, Flow::alone, false));
+}
+
 TEST_CASE("shm: while both send, what has taken less time is taken, and the other one is tried again", "[shm]") {
   constexpr uint64_t kBytes = 128 << 10;
   const auto measure = [](shm::Pace& pace, double ns_per_byte) {
