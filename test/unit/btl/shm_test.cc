@@ -593,7 +593,7 @@ TEST_CASE("shm: what is known of reading goes for messages of similar length", "
 
 TEST_CASE("shm: a copy that was interrupted does not count for much", "[shm]") {
   shm::Pace pace;
-  for (int i = 0; i < 20; ++i) pace.took(1000, 100);
+  for (int i = 0; i < 70; ++i) pace.took(1000, 100);
   pace.took(1000, 1000000);
   CHECK(pace.ns_per_byte() < 0.2);
   int due = 0;
@@ -603,6 +603,24 @@ TEST_CASE("shm: a copy that was interrupted does not count for much", "[shm]") {
   CHECK(pace.due(64 << 10));
   CHECK(pace.due(64 << 10));
   CHECK_FALSE(pace.due(100));
+}
+
+TEST_CASE("shm: what is only looked at now and then counts as it was while it was used", "[shm]") {
+  shm::Pace pace;
+  int due = 0;
+  for (int i = 0; i < 64; ++i) {
+    due += pace.due(64 << 10);
+    pace.took(1000, i < 16 ? 400 : 50);  // memory that is new
+  }
+  CHECK(due == 32);
+  CHECK(pace.ns_per_byte() < 0.055);
+  pace.rare = true;
+  for (int i = 0; i < 16; ++i) pace.took(1000, 200);
+  CHECK(pace.ns_per_byte() < 0.06);
+  for (int i = 0; i < 16; ++i) pace.took(1000, 50);
+  CHECK(pace.ns_per_byte() < 0.051);
+  for (int i = 0; i < 1000; ++i) pace.took(1000, 200);  // it has changed
+  CHECK(pace.ns_per_byte() > 0.19);
 }
 
 TEST_CASE("shm: payloads fit the rings of all who have been met", "[shm]") {
