@@ -19,6 +19,13 @@ constexpr uint32_t kIdleLooks = 200;    // quiet rounds: some 0.3 ms
 constexpr uint32_t kLooksPerAge = 256;  // the same
 constexpr uint8_t kOld = 16;            // in these: some ms
 
+/// A message offered to the peer has lapsed. A whole window of them is one event, as when the peer was interrupted.
+void grow_shy(Peer& peer) {
+  if (peer.shy > 0) return;
+  peer.lapses = std::min<uint8_t>(static_cast<uint8_t>(peer.lapses + 2), kMostLapses);
+  peer.shy = static_cast<uint16_t>(1u << peer.lapses);
+}
+
 }  // namespace
 
 // Receiver
@@ -111,8 +118,7 @@ void Lane::leave_copy(Transfer& t) {
   Peer& to = *t.peer;
   to.way(t.bulk->mine.wire)->endpoint->recall();
   ++counters_.lapsed;
-  to.lapses = std::min<uint8_t>(static_cast<uint8_t>(to.lapses + 2), kMostLapses);
-  to.shy = static_cast<uint16_t>(1u << to.lapses);
+  grow_shy(to);
 
   Transfer& heir = *take_transfer(RequestKind::send);
   heir.match_context = t.match_context;

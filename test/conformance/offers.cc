@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "check.h"
+#include "counter.h"
 
 using check::rank;
 using check::ranks;
@@ -187,6 +188,28 @@ void cancelled() {
   }
 }
 
+/// A receiver that has been away once, while a window of messages was offered to it, is soon asked again.
+void away_once() {
+  constexpr int messages = 64, soon = 200;
+  Data out(kBytes, 1), in(kBytes);
+  if (rank % 2 == 0) {
+    std::vector<MPI_Request> requests(messages);
+    for (int i = 0; i < messages; ++i) MPI_Isend(out.data(), kBytes, MPI_BYTE, peer(), kTag, MPI_COMM_WORLD, &requests[i]);
+    MPI_Waitall(messages, requests.data(), MPI_STATUSES_IGNORE);
+  } else {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    for (int i = 0; i < messages; ++i) receive(in);
+  }
+  const check::Counter offered("pml_rendezvous");
+  const unsigned long long before = offered.value();
+  for (int i = 0; i < soon; ++i) {
+    if (rank % 2 == 0) send(out);
+    receive(in);
+    if (rank % 2 != 0) send(out);
+  }
+  if (ranks == 2) CHECK(offered.value() > before);  // more of them share CPUs, where nothing is offered
+}
+
 /// More than there is room for: sends wait for receives then, and nothing is lost.
 void more_than_room() {
   constexpr int messages = 400;
@@ -209,13 +232,15 @@ void more_than_room() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  int provided = 0;
+  MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
   check::begin(argc, argv);
   const auto with_peer = [](void (*part)()) {
     if (has_peer()) part();
     MPI_Barrier(MPI_COMM_WORLD);
   };
   for (const auto part : {warm_up, both_send_first, warm_up, requests_end_first, warm_up, late_receivers, warm_up, unmapped, warm_up,
-                          buffered, cancelled, more_than_room})
+                          buffered, cancelled, warm_up, away_once, more_than_room})
     with_peer(part);
   if (ranks % 2 == 0) matched_late();
   return check::end("offers");

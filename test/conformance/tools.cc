@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "check.h"
+#include "counter.h"
 
 using namespace check;
 
@@ -403,23 +404,6 @@ void test_events_of_threads() {
   MPI_T_event_handle_free(registration, nullptr, nullptr);
 }
 
-/// A counter of receives, asked before the end of MPI and after it.
-struct Counter {
-  MPI_T_pvar_session session = MPI_T_PVAR_SESSION_NULL;
-  MPI_T_pvar_handle handle = MPI_T_PVAR_HANDLE_NULL;
-  Counter() {
-    int index = 0, count = 0;
-    CHECK(MPI_T_pvar_get_index("pml_operations", MPI_T_PVAR_CLASS_COUNTER, &index) == MPI_SUCCESS);
-    MPI_T_pvar_session_create(&session);
-    MPI_T_pvar_handle_alloc(session, index, nullptr, &handle, &count);
-  }
-  unsigned long long value() const {
-    unsigned long long now = 0;
-    CHECK(MPI_T_pvar_read(session, handle, &now) == MPI_SUCCESS);
-    return now;
-  }
-};
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -438,7 +422,7 @@ int main(int argc, char** argv) {
   test_events_of_threads();
   CHECK(MPI_T_finalize() == MPI_SUCCESS);
   CHECK(MPI_T_cvar_get_num(&n) == MPI_SUCCESS);
-  const Counter counter;
+  const check::Counter counter("pml_operations");  // of receives, asked before the end of MPI and after it
   const unsigned long long had = counter.value();
   MPI_T_pvar_reset(counter.session, counter.handle);
   const int failed = end("tools");
