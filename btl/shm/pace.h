@@ -47,6 +47,7 @@ class Contest {
     /// Of those that go the other way some take the usual one, whose pace may have changed: soon after it has been left, then seldomer.
     uint64_t looks, first_look, look_every;
   };
+  /// `habits` stay where they are.
   explicit Contest(const Habits& habits) : habits_(habits), wait_(habits.first_wait), look_after_(habits.first_look) {}
 
   /// Of the other way, as far as known.
@@ -95,7 +96,7 @@ class Contest {
     return true;
   }
 
-  const Habits habits_;
+  const Habits& habits_;
   static constexpr uint64_t kFewTried = 8, kSooner = 16;
   uint64_t asked_ = 0, to_try_ = 0, tried_ = 0, to_look_ = 0;
   uint64_t wait_, look_after_;
@@ -117,21 +118,27 @@ class Paces {
  public:
   Pace in, out;  ///< into a ring, and out of one
   Pace put;
-  /// Of reading a message of so many bytes: what of it is near depends on that.
-  Pace& get(uint64_t bytes) { return reading(bytes).pace; }
+  /// Of reading a message of so many bytes that goes as those did that get_spares() was last asked about: what of it is near depends on
+  /// that.
+  Pace& get(uint64_t bytes) {
+    const size_t length = length_of(bytes);
+    return readings_[length][latest_[length]].pace;
+  }
 
   /// Does reading a message of so many bytes out of its sender's memory take less time? `offered`: this one can be read; else the answer
   /// is about those to come.
   bool get_spares(uint64_t bytes, Flow flow, bool offered) {
-    Reading& way = reading(bytes);
+    const size_t length = length_of(bytes);
+    auto& similar = readings_[length];
+    Reading& way = similar[latest_[length] = course_of(flow)];
     const double ring = through_ring(bytes, flow);
     const double asking = bytes <= kUnasked ? kAsking_ns / static_cast<double>(bytes) : 0;
     const double least = (bytes > kUnasked ? kAheadToRead : flow == Flow::stream ? kLevel : kAheadUnasked) * ring - asking;
-    const bool both = flow >= Flow::both_ways, while_read = flow == Flow::both_while_read;
-    const bool put_instead = both && faster(put, kFarAhead * way.pace.ns_per_byte());
+    const bool put_instead = flow >= Flow::both_ways && faster(put, kFarAhead * way.pace.ns_per_byte());
+    const bool likely = flow == Flow::both_while_read || std::ranges::any_of(similar, &Reading::ahead);
     const bool hopeless = way.pace.known() && !faster(way.pace, kHopeless * least);
     return settle(way.contest, out.known() && ring >= kBestOfGet + asking,
-                  {.ahead = faster(way.pace, least) && !put_instead, .hopeless = hopeless, .likely = while_read}, offered);
+                  {.ahead = faster(way.pace, least) && !put_instead, .hopeless = hopeless, .likely = likely}, offered);
   }
 
   /// While both send: does writing into the receiver's memory take less of both sides' time?
@@ -144,6 +151,7 @@ class Paces {
   struct Reading {
     Pace pace;
     Contest contest{kReading};
+    bool ahead() const { return contest.ahead(); }
   };
   // ns a byte: no kernel is known to be much faster.
   static constexpr double kBestOfGet = 0.035, kBestOfPut = 0.07;
@@ -151,17 +159,18 @@ class Paces {
   // writing again. Of a stream the other side is spared a copy, which measurements of one side do not show.
   static constexpr double kAhead = 0.85, kFarAhead = 0.6, kAheadToRead = 0.75, kAheadUnasked = 0.95, kLevel = 1.1;
   static constexpr double kHopeless = 2;
-  static constexpr double kPiece = 64 << 10;         // bytes of what goes through a ring
-  static constexpr double kWaiting = 1.3;            // as its two sides wait for each other (1 MiB on a Zen 5 and on an Emerald Rapids)
-  static constexpr uint64_t kUnasked = 64 << 10;     // up to this a message is sent unasked
-  static constexpr double kAsking_ns = 500;          // what announcing one costs, and saying that it has been read
-  static constexpr uint64_t kFirstKind = 128 << 10;  // shorter messages are of one kind, up to four times that of the next
+  static constexpr double kPiece = 64 << 10;        // bytes of what goes through a ring
+  static constexpr double kWaiting = 1.3;           // as its two sides wait for each other (1 MiB on a Zen 5 and on an Emerald Rapids)
+  static constexpr uint64_t kUnasked = 64 << 10;    // up to this a message is sent unasked
+  static constexpr double kAsking_ns = 500;         // what announcing one costs, and saying that it has been read
+  static constexpr uint64_t kShortest = 128 << 10;  // shorter messages are alike, those up to four times that, and so on
 
-  Reading& reading(uint64_t bytes) {
-    size_t kind = 0;
-    for (uint64_t end = kFirstKind; bytes >= end && kind + 1 < readings_.size(); end *= 4) ++kind;
-    return readings_[kind];
+  static size_t length_of(uint64_t bytes) {
+    size_t length = 0;
+    for (uint64_t end = kShortest; bytes >= end && length + 1 < kLengths; end *= 4) ++length;
+    return length;
   }
+  static uint8_t course_of(Flow flow) { return std::min<uint8_t>(static_cast<uint8_t>(flow), kCourses - 1); }
   double in_and_out() const { return in.ns_per_byte() + out.ns_per_byte(); }
   /// What a byte takes. Who only receives does not know the other side's pace, which is mostly ahead of its own.
   double through_ring(uint64_t bytes, Flow flow) const {
@@ -176,7 +185,8 @@ class Paces {
   static bool faster(const Pace& other, double than) { return other.known() && other.ns_per_byte() < than; }
   bool settle(Contest& contest, bool open, Contest::Standing other, bool can = true) {
     const bool takes = contest.takes_other(open, other, can);
-    in.rare = out.rare = put_contest_.ahead() || std::ranges::any_of(readings_, [](const Reading& one) { return one.contest.ahead(); });
+    in.rare = out.rare = put_contest_.ahead() ||
+                         std::ranges::any_of(readings_, [](const auto& similar) { return std::ranges::any_of(similar, &Reading::ahead); });
     return takes;
   }
 
@@ -184,7 +194,10 @@ class Paces {
       .trial = 16, .first_wait = 8, .wait = 1024, .most_wait = 1 << 14, .looks = 1, .first_look = 32, .look_every = 512};
   static constexpr Contest::Habits kWriting{
       .trial = 12, .first_wait = 64, .wait = 512, .most_wait = 1 << 14, .looks = 8, .first_look = 128, .look_every = 128};
-  std::array<Reading, 4> readings_;
+  // One by one, as who sends data that its receiver has not read before may do so both ways, and stream what is known to it.
+  static constexpr size_t kLengths = 4, kCourses = 3;  // alone, in a stream, both ways
+  std::array<std::array<Reading, kCourses>, kLengths> readings_;
+  std::array<uint8_t, kLengths> latest_ = {};  // course
   Contest put_contest_{kWriting};
 };
 
