@@ -47,7 +47,7 @@ uint64_t message_bytes(const btl::Header& h, const std::byte* payload) {
 
 /// A receive has found its message.
 void Lane::take_up(Transfer& t, Unexpected& found) {
-  const bool timed = found.keeper && found.header.length >= kOfferFrom;
+  const bool timed = found.keeper && t.base && found.header.length >= kOfferFrom;  // copied as it is
   const uint64_t begin = timed ? now_ns() : 0, bytes = std::min<uint64_t>(found.header.length, t.capacity);
   matched(t, found.header, *found.peer, found.payload);
   if (timed) [[unlikely]]

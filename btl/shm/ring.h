@@ -420,10 +420,7 @@ class Consumer {
   }
 
   /// As Transport::set_aside(), within `deliver`.
-  bool set_aside(const std::byte* payload) {
-    aside_ = cell_ != kNoCell && payload == payload_ && cells_->set_aside(cell_);
-    return aside_;
-  }
+  bool set_aside(const std::byte* payload) { return cell_ != kNoCell && payload == payload_ && cells_->set_aside(cell_); }
 
  private:
   uint32_t phase() const { return head_ & shape_.slots ? 0 : kPhaseBit; }
@@ -487,7 +484,7 @@ class Consumer {
         return false;
       }
       if (!(word & kGrowsBit))
-        timed(length, [&] { pass(h, deliver, land); });
+        pass(h, deliver, land);
       else if (!take_growing(h, deliver, land))
         return false;
       leave();
@@ -506,11 +503,12 @@ class Consumer {
     while (--row > 0) slots_[++head_ & (shape_.slots - 1)].word.store(phase(), std::memory_order_relaxed);
     return true;
   }
-  /// Delivers a longer message that is complete.
+  /// Delivers a longer message that is complete. What is unpacked or set aside says nothing of a copy's pace.
   template <class Deliver, class Land>
   void pass(const Header& h, Deliver& deliver, Land& land) {
-    std::byte* const to = touching_pays && h.length >= kTouchesFrom ? land(h) : nullptr;
-    if (to) take_part(to, payload_, h.length);
+    const bool timed = due(h.length);
+    std::byte* const to = timed || (touching_pays && h.length >= kTouchesFrom) ? land(h) : nullptr;
+    if (to) copy_timed(timed, h.length, [&] { take_part(to, payload_, h.length); });
     deliver(h, to ? to : payload_);
   }
   /// Copies a payload that does not fit a slot, if all of it is there, and leaves it. False: it is not, or no Producer would write such a
@@ -519,7 +517,7 @@ class Consumer {
     if (word & kGrowsBit) return false;
     if (word & kRowBit) return length <= kRowPayload && take_row(length, [&](std::byte* from) { copy_few(to, from, length); });
     if (!locate(slot, word, length)) return false;
-    timed(length, [&] { length < kTouchesFrom ? copy_few(to, payload_, length) : take_part(to, payload_, length); });
+    copy_timed(due(length), length, [&] { length < kTouchesFrom ? copy_few(to, payload_, length) : take_part(to, payload_, length); });
     leave();
     return true;
   }
@@ -553,14 +551,13 @@ class Consumer {
     else
       copy_out(to, from, n);
   }
-  /// Times what copies so many bytes, now and then, unless they have been set aside.
+  /// Is a copy of so many bytes to be timed?
+  bool due(size_t bytes) { return pace_ && pace_->due(bytes); }
   template <class Copy>
-  void timed(size_t bytes, Copy&& copy) {
-    const bool due = pace_ && pace_->due(bytes);
-    const uint64_t begin = due ? now_ns() : 0;
-    aside_ = false;
+  void copy_timed(bool timed, size_t bytes, Copy&& copy) {
+    const uint64_t begin = timed ? now_ns() : 0;
     copy();
-    if (due && !aside_) [[unlikely]]
+    if (timed) [[unlikely]]
       pace_->took(bytes, now_ns() - begin);
   }
   /// Copies what has been added to a payload to where it belongs. True when that was the rest, and the message is delivered.
@@ -578,7 +575,7 @@ class Consumer {
     }
     if (growth_.landing) {
       const uint32_t from = growth_.copied, added = there - from;
-      timed(added, [&] { take_part(growth_.landing + from, payload_ + from, added); });
+      copy_timed(due(added), added, [&] { take_part(growth_.landing + from, payload_ + from, added); });
       growth_.copied = there;
     }
     if (!whole) return false;
@@ -607,7 +604,6 @@ class Consumer {
   std::byte* payload_ = nullptr;
   Placement::Place place_{};  // unless it lies in a cell
   uint8_t cell_ = kNoCell;
-  bool aside_ = false;    // the latest one has been set aside
   bool growing_ = false;  // the next one has begun to be copied
   uint64_t head_ = 0;
   uint64_t grown_bytes_ = 0;  // of messages taken

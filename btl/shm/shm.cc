@@ -150,7 +150,7 @@ class ShmEndpoint final : public Endpoint {
       return status;
     }
     note_pace();
-    return push(h, [&](std::byte* to, uint32_t, uint32_t n) { cursor.pack(to, n); });
+    return push(h, false, [&](std::byte* to, uint32_t, uint32_t n) { cursor.pack(to, n); });
   }
   Status get(const Region& remote, uint64_t offset, std::span<const iovec> local, Operation& op) override {
     return start({copy::Direction::read, other_process(), remote.address + offset, local, op});
@@ -198,9 +198,10 @@ class ShmEndpoint final : public Endpoint {
   bool awaits_answer() const { return heard_ == arrivals_; }
 
  private:
+  /// `copies`: nothing else is written, so that it says how long a copy takes.
   template <class Write>
-  [[gnu::noinline]] Status push(const Header& h, Write&& write) {
-    const bool goes_alone = alone(h), timed = paces_.in.due(h.length);
+  [[gnu::noinline]] Status push(const Header& h, bool copies, Write&& write) {
+    const bool goes_alone = alone(h), timed = copies && paces_.in.due(h.length);
     const uint64_t begin = timed ? now_ns() : 0;
     if (!producer_.push(h, goes_alone, streams_, write)) [[unlikely]] {
       if (const Status status = no_room(); status != Status::ok) return status;
@@ -212,7 +213,7 @@ class ShmEndpoint final : public Endpoint {
   }
   [[gnu::noinline]] Status push_longer(const Header& h, const void* payload) {
     if (producer_.push_row(h, streams_, payload)) return tell();
-    return push(h, [payload](std::byte* to, uint32_t from, uint32_t n) {
+    return push(h, true, [payload](std::byte* to, uint32_t from, uint32_t n) {
       if (n) copy_long(to, static_cast<const std::byte*>(payload) + from, n);  // of no data there may be no address
     });
   }

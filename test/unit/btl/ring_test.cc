@@ -441,6 +441,28 @@ TEST_CASE("cells: two threads that send each other whatever comes", "[shm]") {
   CHECK(wrong[0] + wrong[1] == 0);
 }
 
+TEST_CASE("ring: what is copied to where it belongs is timed, what is unpacked or kept is not", "[shm]") {
+  constexpr uint32_t bytes = 1 << 20, length = 32 << 10;
+  Memory memory(bytes);
+  Pace pace;
+  Producer producer(memory.data(), bytes);
+  Consumer consumer(memory.data(), bytes, nullptr, &pace);
+  std::vector<std::byte> there(length);
+  uint64_t number = 0;
+  const auto pass_on = [&](std::byte* landing) {
+    for (int i = 0; i < 100; ++i, ++number) {
+      REQUIRE(push(producer, number, length));
+      const auto deliver = [&](const Header& h, const std::byte* payload) { REQUIRE(same(h, number, length, payload)); };
+      REQUIRE(consumer.take(
+                  1, deliver, [&](const Header&) { return landing; }, [] { FAIL("the ring is broken"); }) == 1);
+    }
+  };
+  pass_on(nullptr);
+  CHECK_FALSE(pace.known());
+  pass_on(there.data());
+  CHECK(pace.known());
+}
+
 TEST_CASE("ring: a length that no sender writes breaks it, and nothing is read", "[shm]") {
   constexpr uint32_t bytes = 16 << 10;
   Memory memory(bytes);

@@ -566,9 +566,11 @@ TEST_CASE("shm: messages are read out of their sender's memory while that takes 
     return reads(paces, 1000, flow);
   };
   CHECK(reads_of(Flow::stream, 0.06) < 50);      // in a stream neither waits for the other
-  CHECK(reads_of(Flow::both_ways, 0.06) > 900);  // both ways, each has both to do
-  CHECK(reads(paces, 1000) < 100);               // tried again sooner than if nothing was read
-  measure(paces.put, 0.03);
+  CHECK(reads_of(Flow::both_ways, 0.062) < 50);  // so slow as it has been written since, which will take its sender as long next time
+  measure(paces.get(kBytes), 0.05);
+  CHECK(reads(paces, 1000, Flow::both_ways) > 900);  // both ways, each has both to do
+  CHECK(reads(paces, 1000) < 100);                   // tried again sooner than if nothing was read
+  measure(paces.put, 0.025);
   CHECK(reads(paces, 1000, Flow::both_ways) < 50);  // writing is faster still
   CHECK(paces.put_spares());
 }
