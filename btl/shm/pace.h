@@ -137,10 +137,11 @@ class Paces {
     const bool put_instead = flow >= Flow::both_ways && faster(put, kFarAhead * way.pace.ns_per_byte());
     const bool likely = flow == Flow::both_while_read || std::ranges::any_of(similar, &Reading::ahead);
     const bool hopeless = way.pace.known() && !faster(way.pace, kHopeless * least);
-    return settle(
-        way.contest, out.known() && ring >= kBestOfGet + asking,
-        {.ahead = way.pace.known() && price(way.pace.ns_per_byte(), flow) < least && !put_instead, .hopeless = hopeless, .likely = likely},
-        offered);
+    return settle(way.contest, out.known() && ring >= kBestOfGet + asking,
+                  {.ahead = way.pace.known() && price(way.pace.ns_per_byte(), length, flow) < least && !put_instead,
+                   .hopeless = hopeless,
+                   .likely = likely},
+                  offered);
   }
 
   /// While both send: does writing into the receiver's memory take less of both sides' time?
@@ -160,7 +161,7 @@ class Paces {
   // What another way may take of the ring's time, to be taken. What was read is no longer in its sender's cache alone, who pays for it when
   // writing again. Of a stream the other side is spared a copy, which measurements of one side do not show.
   static constexpr double kAhead = 0.85, kFarAhead = 0.6, kAheadToRead = 0.75, kAheadUnasked = 0.95, kLevel = 1.1;
-  static constexpr double kHopeless = 2, kFamiliar = 0.05;
+  static constexpr double kHopeless = 2;
   static constexpr double kPiece = 64 << 10;        // bytes of what goes through a ring
   static constexpr double kWaiting = 1.3;           // as its two sides wait for each other (1 MiB on a Zen 5 and on an Emerald Rapids)
   static constexpr uint64_t kUnasked = 64 << 10;    // up to this a message is sent unasked
@@ -176,8 +177,8 @@ class Paces {
   /// Of reading, and of what it does to the sender. What takes long has been written since it was read last; writing it again, in lines
   /// that others hold, then takes at least as long (64 KiB both ways of fresh data on an Intel Granite Rapids: read in 7 us, a call in 21;
   /// by rings 8). What is streamed is rarely written meanwhile.
-  static double price(double ns_per_byte, Flow flow) {
-    return flow == Flow::stream ? ns_per_byte : ns_per_byte + std::max(0.0, ns_per_byte - kFamiliar);
+  static double price(double ns_per_byte, size_t length, Flow flow) {
+    return flow == Flow::stream ? ns_per_byte : ns_per_byte + std::max(0.0, ns_per_byte - kUnchanged[length]);
   }
   double in_and_out() const { return in.ns_per_byte() + out.ns_per_byte(); }
   /// What a byte takes. Who only receives does not know the other side's pace, which is mostly ahead of its own.
@@ -204,6 +205,8 @@ class Paces {
       .trial = 12, .first_wait = 64, .wait = 512, .most_wait = 1 << 14, .looks = 8, .first_look = 128, .look_every = 128};
   // One by one, as who sends data that its receiver has not read before may do so both ways, and stream what is known to it.
   static constexpr size_t kLengths = 4, kCourses = 3;  // alone, in a stream, both ways
+  // Reading what has not been written since takes no longer, ns a byte; the longest do not stay in caches anyway.
+  static constexpr std::array<double, kLengths> kUnchanged = {0.05, 0.05, 0.08, 1};
   std::array<std::array<Reading, kCourses>, kLengths> readings_;
   std::array<uint8_t, kLengths> latest_ = {};  // course
   Contest put_contest_{kWriting};

@@ -597,6 +597,13 @@ TEST_CASE("shm: what is known of reading goes for messages of similar length", "
   CHECK(reads(paces, 16 << 20, 1000) < 50);  // tried, and not measured
   measure(paces.get(64 << 10), 0.072);
   CHECK(reads(paces, 64 << 10, 1000) < 50);  // announcing what could be sent at once costs something, too
+  shm::Paces others;
+  measure(others.in, 0.1);
+  measure(others.out, 0.1);
+  measure(others.get(1 << 20), 0.095);
+  measure(others.get(4 << 20), 0.095);
+  CHECK(reads(others, 1 << 20, 1000) < 50);   // slow as it has been written
+  CHECK(reads(others, 4 << 20, 1000) > 950);  // as it does not stay in caches
 }
 
 TEST_CASE("shm: a copy that was interrupted does not count for much", "[shm]") {
