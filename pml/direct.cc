@@ -111,14 +111,14 @@ size_t Lane::open_ways(Transfer& t, std::array<Outlet, kMaxStripes>& out) {
 
 /// Is reading faster than what comes in messages?
 bool Lane::better_read(const Transfer& t, const Outlet& way) const {
-  if (t.bulk->contended && t.bulk->theirs.lapses) return false;
+  if (t.bulk->better_unasked()) return false;
   return t.bulk->total >= way.caps->get_from || !way.caps->weighs || way.endpoint->get_spares(t.bulk->total, t.bulk->flow, true);
 }
 
-/// Would it be, of messages to come?
-bool Lane::better_offered(const Transfer& t) const {
-  const Way* way = t.peer->rails || (t.bulk->contended && t.bulk->theirs.lapses) ? nullptr : reading_way(*t.peer);
-  return way && way->caps->weighs && way->endpoint->get_spares(t.bulk->total, t.bulk->flow, false);
+/// Would it be, of messages of so many bytes to come?
+bool Lane::better_offered(Peer& from, uint64_t bytes, btl::Flow flow) const {
+  const Way* way = from.rails ? nullptr : reading_way(from);
+  return way && way->caps->weighs && way->endpoint->get_spares(bytes, flow, false);
 }
 
 /// Shall the receiver rather let the sender write?

@@ -437,9 +437,7 @@ class Lane final : private btl::Sink {
     if (!from->endpoint->receive_next(next, static_cast<std::byte*>(buffer.address) + buffer.type->origin, direct_looks())) return false;
     ++from->expected;
     ring_.add(obs::What::receive, next.header.context, source, tag, room).type = buffer.type->abi_handle;
-    take_credit(*from, next.header.length);
-    if (next.header.length >= kOfferFrom) [[unlikely]]
-      weigh(*from, next.header.length);
+    came_unasked(*from, next.header.length);
     outcome = {source, next.header.tag, 0, false, next.header.length};
     return true;
   }
@@ -516,6 +514,12 @@ class Lane final : private btl::Sink {
     from.consumed += static_cast<int64_t>(bytes) + kMessageCost;
     if (from.consumed >= give_back_at_) [[unlikely]]
       give_credit(from);
+  }
+  /// A message whose data has come with it has been received.
+  void came_unasked(Peer& from, uint64_t bytes) {
+    take_credit(from, bytes);
+    if (bytes >= kOfferFrom) [[unlikely]]
+      weigh(from, bytes);
   }
   void keep(Peer&, const btl::Header&, const std::byte* payload);
   Unexpected& store(Peer&, const btl::Header&, const std::byte* payload);
@@ -596,7 +600,7 @@ class Lane final : private btl::Sink {
   static bool is_open(const Transfer&, const Outlet&);
   size_t open_ways(Transfer&, std::array<Outlet, kMaxStripes>&);
   bool better_read(const Transfer&, const Outlet&) const;
-  bool better_offered(const Transfer&) const;
+  bool better_offered(Peer& from, uint64_t bytes, btl::Flow) const;
   static bool better_written(const Transfer&, const Outlet&);
   bool spared_if_written(const Transfer&) const;
   void advance(Transfer&);

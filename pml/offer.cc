@@ -34,8 +34,7 @@ void grow_shy(Peer& peer) {
 void Lane::weigh(Peer& from, uint64_t bytes) {
   if (from.asked || from.rails) return;
   const btl::Flow flow = flow_from(from, false);
-  const Way* way = contended() ? nullptr : reading_way(from);
-  if (!way || !way->caps->weighs || !way->endpoint->get_spares(bytes, flow, false)) return;
+  if (contended() || !better_offered(from, bytes, flow)) return;
   from.asked = true;
   control(from, MessageKind::offer, 0);
 }

@@ -348,8 +348,7 @@ void Lane::landed(Peer& from, const btl::Header& h) {
   t.outcome.tag = h.tag;
   t.outcome.bytes = h.length;
   end(t);
-  take_credit(from, h.length);
-  if (h.length >= kOfferFrom) weigh(from, h.length);
+  came_unasked(from, h.length);
   if (is(h, MessageKind::eager_sync)) control(from, MessageKind::received, h.sequence);
 }
 
@@ -373,9 +372,7 @@ void Lane::matched(Transfer& t, const btl::Header& h, Peer& from, const std::byt
     case MessageKind::announce: take_credit(from, h.length); return on_announcement(t, h, from, payload);
     default:
       deliver(t, h, payload, h.length);
-      take_credit(from, h.length);
-      if (h.length >= kOfferFrom) [[unlikely]]
-        weigh(from, h.length);
+      came_unasked(from, h.length);
       if (is(h, MessageKind::eager_sync)) control(from, MessageKind::received, h.sequence);
   }
 }

@@ -89,7 +89,7 @@ void Lane::ask_for_data(Transfer& t) {
   word.header.context = bulk.remote;
   word.header.kind = static_cast<uint8_t>(MessageKind::clear);
   word.header.length = static_cast<uint32_t>(sizeof word.clear + bulk.exposed.size() * sizeof(btl::Region));
-  t.peer->asked = better_offered(t);
+  t.peer->asked = !bulk.better_unasked() && better_offered(*t.peer, bulk.total, bulk.flow);
   word.clear = {bulk.id, bulk.total, bulk.mine, t.peer->asked};
   for (const auto& [wire, region] : bulk.exposed) word.regions.push_back(region);
   answer(*t.peer, word);

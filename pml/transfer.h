@@ -89,6 +89,8 @@ struct Bulkwork {
     operations.resize(count);
     for (TransferOperation& operation : operations) operation.transfer = &t, operation.bulk = this;
   }
+  /// Had what comes better come unasked? On contended CPUs its sender would have to come back for an answer.
+  bool better_unasked() const { return contended && theirs.lapses; }
   /// Is there anything that has not been handed over?
   bool left() const { return moved < total || !again.empty(); }
   /// The next bytes to hand over, `limit` at most.
