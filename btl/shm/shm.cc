@@ -112,13 +112,15 @@ bool process_alive(pid_t pid) {
   return !state || (state[2] != 'Z' && state[2] != 'X');
 }
 
-void full_fence() {
+template <std::memory_order order>
+void fence() {
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wpragmas"
 #pragma GCC diagnostic ignored "-Wtsan"
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  std::atomic_thread_fence(order);
 #pragma GCC diagnostic pop
 }
+void full_fence() { fence<std::memory_order_seq_cst>(); }
 
 class ShmTransport;
 
@@ -176,7 +178,7 @@ class ShmEndpoint final : public Endpoint {
   void recall() override {
     if (!entry_) return;
     entry_->recalls.store(entry_->recalls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_release);  // before what the program stores into that memory
+    fence<std::memory_order_release>();  // before what the program stores into that memory
   }
   uint32_t recalls() const override { return entry_ ? entry_->recalls.load(std::memory_order_relaxed) : 0; }
   uint32_t peer_recalls() const override;
@@ -354,7 +356,7 @@ bool ShmEndpoint::receive_next(Next& next, void* to, int looks) {
 bool ShmEndpoint::peek_next(Next& next, int looks) { return inbound && transport_.peek_next(*inbound, next, looks); }
 
 uint32_t ShmEndpoint::peer_recalls() const {
-  std::atomic_thread_fence(std::memory_order_acquire);  // after what has been read
+  fence<std::memory_order_acquire>();  // after what has been read
   return inbound ? transport_.recalls_of(*inbound) : 0;
 }
 
