@@ -1,6 +1,7 @@
 // Messages that could be eager, and whose receiver would rather read them in their sender's memory: a standard send ends without its
 // receive, as an eager one does, and what its program writes there next is not what is received.
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
@@ -188,9 +189,16 @@ void cancelled() {
   }
 }
 
+/// How often the CPU has been given to others.
+long interruptions() {
+  rusage used{};
+  getrusage(RUSAGE_SELF, &used);
+  return used.ru_nivcsw + used.ru_nvcsw;
+}
+
 /// A receiver that has been away once, while a window of messages was offered to it, is soon asked again.
 void away_once() {
-  constexpr int messages = 64, soon = 200;
+  constexpr int messages = 64, soon = 1000;
   Data out(kBytes, 1), in(kBytes);
   if (rank % 2 == 0) {
     std::vector<MPI_Request> requests(messages);
@@ -202,12 +210,14 @@ void away_once() {
   }
   const check::Counter offered("pml_rendezvous");
   const unsigned long long before = offered.value();
+  const long switches = interruptions();
   for (int i = 0; i < soon; ++i) {
     if (rank % 2 == 0) send(out);
     receive(in);
     if (rank % 2 != 0) send(out);
   }
-  if (ranks == 2) CHECK(offered.value() > before);  // more of them share CPUs, where nothing is offered
+  const bool shares_cpu = ranks > 2 || interruptions() > switches + 10;  // with other ranks or other programs: then nothing is offered
+  CHECK(shares_cpu || offered.value() > before);
 }
 
 /// More than there is room for: sends wait for receives then, and nothing is lost.
@@ -239,8 +249,8 @@ int main(int argc, char** argv) {
     if (has_peer()) part();
     MPI_Barrier(MPI_COMM_WORLD);
   };
-  for (const auto part : {warm_up, both_send_first, warm_up, requests_end_first, warm_up, late_receivers, warm_up, unmapped, warm_up,
-                          buffered, cancelled, warm_up, away_once, more_than_room})
+  for (const auto part : {warm_up, away_once, warm_up, both_send_first, warm_up, requests_end_first, warm_up, late_receivers, warm_up,
+                          unmapped, warm_up, buffered, cancelled, more_than_room})
     with_peer(part);
   if (ranks % 2 == 0) matched_late();
   return check::end("offers");
