@@ -135,13 +135,10 @@ class Paces {
     const double asking = bytes <= kUnasked ? kAsking_ns / static_cast<double>(bytes) : 0;
     const double least = (bytes > kUnasked ? kAheadToRead : flow == Flow::stream ? kLevel : kAheadUnasked) * ring - asking;
     const bool put_instead = flow >= Flow::both_ways && faster(put, kFarAhead * way.pace.ns_per_byte());
-    const bool likely = flow == Flow::both_while_read || std::ranges::any_of(similar, &Reading::ahead);
-    const bool hopeless = way.pace.known() && !faster(way.pace, kHopeless * least);
-    return settle(way.contest, out.known() && ring >= kBestOfGet + asking,
-                  {.ahead = way.pace.known() && price(way.pace.ns_per_byte(), length, flow) < least && !put_instead,
-                   .hopeless = hopeless,
-                   .likely = likely},
-                  offered);
+    const Contest::Standing reading{.ahead = way.pace.known() && price(way.pace.ns_per_byte(), length, flow) < least && !put_instead,
+                                    .hopeless = way.pace.known() && !faster(way.pace, kHopeless * least),
+                                    .likely = flow == Flow::both_while_read || std::ranges::any_of(similar, &Reading::ahead)};
+    return settle(way.contest, out.known() && ring >= kBestOfGet + asking, reading, offered);
   }
 
   /// While both send: does writing into the receiver's memory take less of both sides' time?
@@ -159,7 +156,8 @@ class Paces {
   // ns a byte: no kernel is known to be much faster.
   static constexpr double kBestOfGet = 0.035, kBestOfPut = 0.07;
   // What another way may take of the ring's time, to be taken. What was read is no longer in its sender's cache alone, who pays for it when
-  // writing again. Of a stream the other side is spared a copy, which measurements of one side do not show.
+  // writing again; price() adds what shows of that, and 0.9 was still no better than 0.75 to read. Of a stream the other side is spared a
+  // copy, which measurements of one side do not show.
   static constexpr double kAhead = 0.85, kFarAhead = 0.6, kAheadToRead = 0.75, kAheadUnasked = 0.95, kLevel = 1.1;
   static constexpr double kHopeless = 2;
   static constexpr double kPiece = 64 << 10;        // bytes of what goes through a ring
