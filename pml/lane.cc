@@ -41,6 +41,7 @@ const obs::Figures<Counters> figures(
         {"ways_lost", Gauge::counter, &Counters::ways_lost, "ways to a peer lost where there were several"},
         {"ways_back", Gauge::counter, &Counters::ways_back, "lost ways that work again"},
         {"sent_again", Gauge::counter, &Counters::sent_again, "messages and fragments that went over another way"},
+        {"read_in_place", Gauge::counter, &Counters::read_in_place, "blocks of collectives that were read out of their owners' memory"},
     });
 /// What waits now, and all that was recorded.
 struct Queues {

@@ -76,10 +76,11 @@ struct Counters {
   uint64_t early = 0;                ///< messages that arrived before an earlier one
   uint64_t overtaking = 0;           ///< those of them that were matched at once, as their communicator allows
   uint64_t sleeps = 0;
-  uint64_t helped = 0;      ///< events that the helper took
-  uint64_t ways_lost = 0;   ///< of several to a peer
-  uint64_t ways_back = 0;   ///< of those, that work again
-  uint64_t sent_again = 0;  ///< messages and fragments that went over another way
+  uint64_t helped = 0;         ///< events that the helper took
+  uint64_t ways_lost = 0;      ///< of several to a peer
+  uint64_t ways_back = 0;      ///< of those, that work again
+  uint64_t sent_again = 0;     ///< messages and fragments that went over another way
+  uint64_t read_in_place = 0;  ///< blocks of collectives that were read out of their owners' memory
 };
 
 /// News from other threads: the one word that every round of progress looks at, and what stands behind it. Shared with the
@@ -293,6 +294,11 @@ class Lane final : private btl::Sink {
   /// A fresh context id led by this process, of a session if `like` is; see Context. With a `number` its traffic goes over the lane of that
   /// number, modulo how many there are (a power of two).
   Context new_context(Context like, std::optional<uint32_t> number = {});
+
+  /// A collective has read so many blocks out of their owners' memory.
+  void note_read(uint64_t blocks) {
+    locked([&] { counters_.read_in_place += blocks; });
+  }
 
   /// True if a team member shares memory with this process (same node, shm works).
   bool same_node(const Team&, uint32_t rank);

@@ -6,9 +6,13 @@
 
 #include "include/mpi.h"
 #include "runtime/base/error.h"
+#include "runtime/config/config.h"
 
 namespace weft::btl::copy {
 namespace {
+
+config::Choice cma_variable("shm", "cma", "auto", "auto, no",
+                            "Copy large messages straight between the memories of two processes: auto (where the system allows it), no.");
 
 constexpr size_t kRuns = 64;  // iovecs a system call; the kernel takes 1024 and copies them to its stack or heap
 
@@ -18,7 +22,32 @@ Status failure(pid_t peer, int error) {
   return Status::failed;
 }
 
+/// Bytes moved between remote memory and local runs that hold so many, or -1 with errno.
+ssize_t move(Direction direction, pid_t peer, uint64_t remote_address, std::span<const iovec> local, size_t bytes) {
+  const iovec remote{reinterpret_cast<void*>(remote_address), bytes};
+  if (peer == 0) {
+    auto* at = reinterpret_cast<std::byte*>(remote_address);
+    for (const iovec& run : local) {
+      if (direction == Direction::read)
+        std::memcpy(run.iov_base, at, run.iov_len);
+      else
+        std::memcpy(at, run.iov_base, run.iov_len);
+      at += run.iov_len;
+    }
+    return ssize_t(bytes);
+  }
+  ssize_t n;
+  do
+    n = direction == Direction::read ? process_vm_readv(peer, local.data(), local.size(), &remote, 1, 0)
+                                     : process_vm_writev(peer, local.data(), local.size(), &remote, 1, 0);
+  while (n < 0 && errno == EINTR);
+  if (n == 0) errno = EFAULT;
+  return n > 0 ? n : -1;
+}
+
 }  // namespace
+
+bool allowed() { return cma_variable.get() != "no"; }
 
 bool can_read(pid_t pid, uint64_t address, std::span<const std::byte> expected) {
   std::byte seen[64] = {};
@@ -27,6 +56,16 @@ bool can_read(pid_t pid, uint64_t address, std::span<const std::byte> expected) 
   const iovec remote{reinterpret_cast<void*>(address), expected.size()};
   return process_vm_readv(pid, &local, 1, &remote, 1, 0) == ssize_t(expected.size()) &&
          std::memcmp(seen, expected.data(), expected.size()) == 0;
+}
+
+Status read(pid_t peer, const std::byte* remote, std::span<std::byte> local) {
+  for (size_t done = 0; done < local.size();) {
+    const iovec rest{local.data() + done, local.size() - done};
+    const ssize_t n = move(Direction::read, peer, reinterpret_cast<uint64_t>(remote) + done, {&rest, 1}, rest.iov_len);
+    if (n < 0) return failure(peer, errno);
+    done += size_t(n);
+  }
+  return Status::ok;
 }
 
 Transfer::Transfer(Direction direction, pid_t peer, uint64_t remote, std::span<const iovec> local, Operation& operation)
@@ -47,27 +86,6 @@ void Transfer::skip(size_t bytes) {
   }
 }
 
-ssize_t Transfer::move(std::span<iovec> local, size_t bytes) {
-  const iovec remote{reinterpret_cast<void*>(remote_), bytes};
-  if (peer_ == 0) {
-    auto* at = reinterpret_cast<std::byte*>(remote_);
-    for (const iovec& run : local) {
-      if (direction_ == Direction::read)
-        std::memcpy(run.iov_base, at, run.iov_len);
-      else
-        std::memcpy(at, run.iov_base, run.iov_len);
-      at += run.iov_len;
-    }
-    return ssize_t(bytes);
-  }
-  ssize_t n;
-  do
-    n = direction_ == Direction::read ? process_vm_readv(peer_, local.data(), local.size(), &remote, 1, 0)
-                                      : process_vm_writev(peer_, local.data(), local.size(), &remote, 1, 0);
-  while (n < 0 && errno == EINTR);
-  return n;
-}
-
 Status Transfer::advance(size_t most) {
   while (left_ && most) {
     iovec runs[kRuns];
@@ -78,9 +96,8 @@ Status Transfer::advance(size_t most) {
       runs[count].iov_len = std::min(runs[count].iov_len, most - bytes);
       bytes += runs[count++].iov_len;
     }
-    const ssize_t n = move({runs, count}, bytes);
+    const ssize_t n = move(direction_, peer_, remote_, {runs, count}, bytes);
     if (n < 0) return failure(peer_, errno);
-    if (n == 0) return failure(peer_, EFAULT);
     skip(size_t(n));
     most -= std::min(most, size_t(n));
   }

@@ -13,8 +13,14 @@
 
 namespace weft::btl::copy {
 
+/// Has the user not forbidden it (WEFT_SHM_CMA)?
+bool allowed();
+
 /// Can this process read the memory of `pid`? Tried on the very peer: `expected` bytes known to lie at `address`.
 bool can_read(pid_t pid, uint64_t address, std::span<const std::byte> expected);
+
+/// Reads all of it, in one go; 0 stands for this process, whose ranks are threads.
+Status read(pid_t peer, const std::byte* remote, std::span<std::byte> local);
 
 enum class Direction : uint8_t { read, write };
 
@@ -32,7 +38,6 @@ class Transfer {
   size_t left() const { return left_; }
 
  private:
-  ssize_t move(std::span<iovec> local, size_t bytes);
   void skip(size_t bytes);
 
   Direction direction_;

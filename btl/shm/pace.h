@@ -6,102 +6,9 @@
 #include <cstdint>
 
 #include "btl/btl.h"
+#include "runtime/base/contest.h"
 
 namespace weft::btl::shm {
-
-/// Nanoseconds a byte of one kind of copy: the best of a few, then a mean of the latest ones.
-class Pace {
- public:
-  /// Shall this copy be timed? One in some is: that costs as much as copying a KiB.
-  bool due(uint64_t bytes) { return bytes >= kLeast && ++asked_ % (rare ? 1 : samples_ >= kMany ? kEvery : kEveryAtFirst) == 0; }
-  void took(uint64_t bytes, uint64_t ns) {
-    const double now = static_cast<double>(ns) / static_cast<double>(bytes);
-    if (known())
-      mean_ns_ += (std::min(now, (rare ? kMostWhileRare : kMostAtOnce) * mean_ns_) - mean_ns_) / kOf;
-    else
-      mean_ns_ = samples_ == 0 ? now : std::min(now, mean_ns_);
-    samples_ += samples_ < kMany;
-  }
-  bool known() const { return samples_ >= kFew; }
-  double ns_per_byte() const { return mean_ns_; }
-  bool rare = false;  ///< few of these copies are made: each is timed
-
- private:
-  static constexpr uint64_t kLeast = 16 << 10, kEveryAtFirst = 2, kEvery = 16;
-  static constexpr uint32_t kFew = 6, kMany = 64;  // the first lap of a ring, whose memory is new, takes several times as long
-  // One that lasted far longer was interrupted. A ring that is seldom used is not in the caches by then, and takes longer than it would:
-  // MPI_Sendrecv of 1 MiB of fresh data 190 instead of 100 us (Intel Granite Rapids), as whoever had begun to read read on.
-  static constexpr double kMostAtOnce = 1.5, kMostWhileRare = 1.05, kOf = 8;
-  double mean_ns_ = 0;
-  uint64_t asked_ = 0;
-  uint32_t samples_ = 0;
-};
-
-/// Of two ways the usual one and another one, which is tried now and then, and taken while it is ahead.
-class Contest {
- public:
-  struct Habits {
-    uint64_t trial;  ///< messages of a trial
-    /// Messages before it: at first, until the usual way has been in use for a while; then twice as long each time.
-    uint64_t first_wait, wait, most_wait;
-    /// Of those that go the other way some take the usual one, whose pace may have changed: soon after it has been left, then seldomer.
-    uint64_t looks, first_look, look_every;
-  };
-  /// `habits` stay where they are.
-  explicit Contest(const Habits& habits) : habits_(habits), wait_(habits.first_wait), look_after_(habits.first_look) {}
-
-  /// Of the other way, as far as known.
-  struct Standing {
-    bool ahead;
-    bool hopeless = false;  ///< so far behind that a trial may end
-    bool likely = false;    ///< worth a trial soon
-  };
-  /// Does the next message go the other way? `open`: enough is known of the usual one, and the other can be faster. `can`: this message
-  /// can; else it takes the usual way, and the answer is about those to come.
-  bool takes_other(bool open, Standing other, bool can = true) {
-    ahead_ = open && other.ahead;
-    if (!open) return false;
-    if (to_try_ > 0 && tried_ >= kFewTried && other.hopeless) give_up();
-    if (to_try_ > 0) {
-      tried_ += can;
-      to_try_ -= can;
-      return true;
-    }
-    if (to_look_ > 0) return !to_look_--;
-    if (ahead_) return stay();
-    look_after_ = habits_.first_look;
-    return ++asked_ > (other.likely ? wait_ / kSooner : wait_) && begin_trial();
-  }
-  /// Was it when last asked about?
-  bool ahead() const { return ahead_; }
-
- private:
-  bool stay() {
-    wait_ = 0;
-    if (++asked_ < look_after_) return true;
-    asked_ = 0;
-    look_after_ = std::min(2 * look_after_, habits_.look_every);
-    to_look_ = habits_.looks;
-    return true;
-  }
-  void give_up() {
-    to_try_ = 0;
-    wait_ = std::min(4 * wait_, habits_.most_wait);
-  }
-  bool begin_trial() {
-    to_try_ = habits_.trial;
-    tried_ = 0;
-    asked_ = 0;
-    wait_ = std::clamp(2 * wait_, habits_.wait, habits_.most_wait);
-    return true;
-  }
-
-  const Habits& habits_;
-  static constexpr uint64_t kFewTried = 8, kSooner = 16;
-  uint64_t asked_ = 0, to_try_ = 0, tried_ = 0, to_look_ = 0;
-  uint64_t wait_, look_after_;
-  bool ahead_ = false;
-};
 
 /// Long messages between two processes go through a ring, both of them copying at once; or the kernel copies them once, for the receiver
 /// (get) or for the sender (put).
@@ -135,7 +42,7 @@ class Paces {
     const double asking = bytes <= kUnasked ? kAsking_ns / static_cast<double>(bytes) : 0;
     const double least = (bytes > kUnasked ? kAheadToRead : flow == Flow::stream ? kLevel : kAheadUnasked) * ring - asking;
     const bool put_instead = flow >= Flow::both_ways && faster(put, kFarAhead * way.pace.ns_per_byte());
-    const Contest::Standing reading{.ahead = way.pace.known() && price(way.pace.ns_per_byte(), length, flow) < least && !put_instead,
+    const Contest::Standing reading{.ahead = way.pace.known() && price(way.pace.ns_per_byte(), bytes, flow) < least && !put_instead,
                                     .hopeless = way.pace.known() && !faster(way.pace, kHopeless * least),
                                     .likely = flow == Flow::both_while_read || std::ranges::any_of(similar, &Reading::ahead)};
     return settle(way.contest, out.known() && ring >= kBestOfGet + asking, reading, offered);
@@ -172,11 +79,9 @@ class Paces {
     return length;
   }
   static uint8_t course_of(Flow flow) { return std::min<uint8_t>(static_cast<uint8_t>(flow), kCourses - 1); }
-  /// Of reading, and of what it does to the sender. What takes long has been written since it was read last; writing it again, in lines
-  /// that others hold, then takes at least as long (64 KiB both ways of fresh data on an Intel Granite Rapids: read in 7 us, a call in 21;
-  /// by rings 8). What is streamed is rarely written meanwhile.
-  static double price(double ns_per_byte, size_t length, Flow flow) {
-    return flow == Flow::stream ? ns_per_byte : ns_per_byte + std::max(0.0, ns_per_byte - kUnchanged[length]);
+  /// Of reading, and of what it does to the sender: see unchanged_ns(). What is streamed is rarely written meanwhile.
+  static double price(double ns_per_byte, uint64_t bytes, Flow flow) {
+    return flow == Flow::stream ? ns_per_byte : ns_per_byte + std::max(0.0, ns_per_byte - unchanged_ns(bytes));
   }
   double in_and_out() const { return in.ns_per_byte() + out.ns_per_byte(); }
   /// What a byte takes. Who only receives does not know the other side's pace, which is mostly ahead of its own.
@@ -203,8 +108,6 @@ class Paces {
       .trial = 12, .first_wait = 64, .wait = 512, .most_wait = 1 << 14, .looks = 8, .first_look = 128, .look_every = 128};
   // One by one, as who sends data that its receiver has not read before may do so both ways, and stream what is known to it.
   static constexpr size_t kLengths = 4, kCourses = 3;  // alone, in a stream, both ways
-  // Reading what has not been written since takes no longer, ns a byte; the longest do not stay in caches anyway.
-  static constexpr std::array<double, kLengths> kUnchanged = {0.05, 0.05, 0.08, 1};
   std::array<std::array<Reading, kCourses>, kLengths> readings_;
   std::array<uint8_t, kLengths> latest_ = {};  // course
   Contest put_contest_{kWriting};

@@ -41,8 +41,6 @@ config::Bytes get_from_variable(
     "Bytes from which a message between two processes of a node is copied once, by the kernel, instead of twice, by both of them; 0: 64M. "
     "weft tune measures it.");
 config::Bytes get_from_crowded_variable("shm", "get_from_crowded", "0", "The same where there are more than two ranks a CPU.");
-config::Choice cma_variable("shm", "cma", "auto", "auto, no",
-                            "Copy large messages straight between the memories of two processes: auto (where the system allows it), no.");
 config::Choice exchange_variable(
     "shm", "exchange", "auto", "auto, put, ring",
     "How messages below get_from go while both processes send: ring, put (copied once, by the kernel for the sender), or "
@@ -445,7 +443,7 @@ ShmTransport::ShmTransport(const boot::Job& job, Segment segment, Doorbell bell)
 
   caps_.name = "shm";
   caps_.max_inline = caps_.max_buffered = Shape::of(head_->ring_bytes).max_payload();
-  caps_.get = caps_.put = cma_variable.get() != "no";
+  caps_.get = caps_.put = copy::allowed();
   const bool crowded = topo::crowded(job.node_ranks.size(), job.cpus);
   caps_.get_from = get_from(crowded);
   caps_.weighs = caps_.get && read_variable.get() != "no";
@@ -594,7 +592,7 @@ Result<std::unique_ptr<Transport>> open_shm(const Site& site) {
   if (!segment) return segment.failure();
   // Sleeping is frequent where ranks outnumber CPUs: senders' fences are cheaper there than sleepers' barriers.
   segment->head().asymmetric = ranks <= job.cpus && register_membarrier();
-  if (cma_variable.get() == "auto") allow_direct_access();
+  if (copy::allowed()) allow_direct_access();
   return std::unique_ptr<Transport>(std::make_unique<ShmTransport>(job, std::move(*segment), std::move(*bell)));
 }
 

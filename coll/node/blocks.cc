@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "coll/node/inside.h"
+#include "coll/node/showing.h"
 #include "include/mpi.h"
 #include "runtime/base/error.h"
 #include "runtime/type/cursor.h"
@@ -51,28 +52,36 @@ void take_own(type::Cursor& to, type::Cursor& mine, uint64_t position, uint64_t 
 }  // namespace
 
 /// To each rank a block, all of them of the same length.
-Status Segment::exchange_blocks(type::Cursor mine, const pml::Buffer& out, uint64_t block) {
+template <class Shows>
+Status Segment::exchange_blocks(type::Cursor mine, const pml::Buffer& out, uint64_t block, Shows showing) {
   const uint64_t most = std::min(block, plan_.chunk / size_);
   const int64_t step = static_cast<int64_t>(out.count) * out.type->extent;
-  for (uint64_t done = 0; done < block; done += most) {
+  Status status = Status::ok;
+  for (uint64_t done = 0; done < block && status == Status::ok && (done == 0 || !showing.all()); done += most) {
     const uint64_t n = std::min(most, block - done);
     const bool direct = mine.contiguous() && n > Brief::most;
     const auto give = [&](std::byte*) {
-      for (uint32_t i = 0; i < size_; ++i) {
+      if (done == 0) showing.tell();
+      for (uint32_t i = 0; i < size_ && !showing.own(); ++i) {
         if (direct && i == rank_) continue;
         mine.seek(i * block + done);
         mine.pack(between(rank_, i, n), n);
       }
     };
     const auto take = [&](uint32_t r, const std::byte*) {
+      if (done == 0) showing.hear(r);
       type::Cursor theirs(static_cast<std::byte*>(out.address) + r * step, out.count, *out.type);
+      if (showing.of(r)) {
+        if (done > 0) return;
+        return r == rank_ ? take_own(theirs, mine, rank_ * block, block) : showing.read(r, rank_ * block, theirs, block);
+      }
       theirs.seek(done);
       if (r == rank_ && direct) return take_own(theirs, mine, rank_ * block + done, n);
       theirs.unpack(between(r, rank_, n), n);
     };
-    if (const Status s = exchange(n * size_, give, take); s != Status::ok) return s;
+    status = exchange(n * size_, give, take);
   }
-  return Status::ok;
+  return showing.finish(status);
 }
 
 /// Of contiguous data of at most Brief::most bytes a rank. What a rank has for itself stays where it is.
@@ -98,17 +107,27 @@ Status Segment::allgather(const pml::Buffer& in, const pml::Buffer& out) {
 }
 
 Status Segment::allgather(const pml::Buffer& in, const View& out) {
+  uint64_t longest = 0;
+  for (uint32_t r = 0; r < size_; ++r) longest = std::max(longest, bytes_of(out.at(static_cast<int32_t>(r), 1)));
+  if (longest < Readings::kLeast) return allgather(in, out, longest, Hidden());
+  const type::Cursor mine = cursor_of(in);
+  const std::byte* const data = mine.left() > 0 ? mine.data() : memory_;  // of no data there may be no address
+  return allgather(in, out, longest, Showing(*this, Readings::Kernel::allgather, longest, mine.contiguous() ? data : nullptr));
+}
+
+template <class Shows>
+Status Segment::allgather(const pml::Buffer& in, const View& out, uint64_t longest, Shows showing) {
   type::Cursor mine = cursor_of(in);
   const auto block = [&](uint32_t r) { return out.at(static_cast<int32_t>(r), 1); };
-  uint64_t longest = 0;
-  for (uint32_t r = 0; r < size_; ++r) longest = std::max(longest, bytes_of(block(r)));
   const bool pairs = by_pairs(longest);
   const auto direct = [&](uint64_t n) { return mine.contiguous() && n > Brief::most; };  // past the own slot
   const uint64_t most = std::min(longest, pairs ? plan_.chunk / size_ : plan_.chunk);
-  for (uint64_t done = 0; done < longest; done += most) {
+  Status status = Status::ok;
+  for (uint64_t done = 0; done < longest && status == Status::ok && (done == 0 || !showing.all()); done += most) {
     const auto length = [&](const pml::Buffer& b) { return next_part(bytes_of(b), done, most); };
     const auto give = [&](std::byte*) {
-      const uint64_t n = length(block(rank_));
+      if (done == 0) showing.tell();
+      const uint64_t n = showing.own() ? 0 : length(block(rank_));
       for (uint32_t r = 0; n > 0 && r < (pairs ? size_ : 1); ++r) {
         if (pairs && r == rank_ && direct(n)) continue;
         mine.seek(std::min(done, bytes_of(in)));
@@ -116,24 +135,29 @@ Status Segment::allgather(const pml::Buffer& in, const View& out) {
       }
     };
     const auto take = [&](uint32_t r, const std::byte*) {
+      if (done == 0) showing.hear(r);
       const pml::Buffer to = block(r);
-      const uint64_t n = length(to);
+      const uint64_t n = showing.of(r) ? done == 0 ? bytes_of(to) : 0 : length(to);
       if (n == 0) return;
       type::Cursor theirs = cursor_of(to);
+      if (r != rank_ && showing.of(r)) return showing.read(r, 0, theirs, n);
       theirs.seek(done);
       if (r == rank_ && direct(n)) return take_own(theirs, mine, done, n);
       theirs.unpack(pairs ? between(r, rank_, most) : offered(r, n), n);
     };
-    if (const Status s = exchange(most, give, take); s != Status::ok) return s;
+    status = exchange(most, give, take);
   }
-  return Status::ok;
+  return showing.finish(status);
 }
 
 Status Segment::alltoall(const pml::Buffer& in, const pml::Buffer& out) {
   const uint64_t block = bytes_of(in);
   if (is_brief(block * size_) && in.type->contiguous && out.type->contiguous)
     return exchange_brief(start_of(in), start_of(out), block, true);
-  return exchange_blocks(type::Cursor(in.address, in.count * size_, *in.type), out, block);
+  const type::Cursor mine(in.address, in.count * size_, *in.type);
+  if (block < Readings::kLeast) return exchange_blocks(mine, out, block, Hidden());
+  const bool stays = mine.contiguous() && mine.data() != start_of(out);
+  return exchange_blocks(mine, out, block, Showing(*this, Readings::Kernel::alltoall, block, stays ? mine.data() : nullptr));
 }
 
 /// Where a block of unknown length from one rank to another one lies: its length, and it if it is short, in a line that is looked at
@@ -149,7 +173,7 @@ struct Segment::Letter {
 Segment::Letter Segment::letter(uint32_t from, uint32_t to) {
   std::byte* const area = between(from, to, letter_bytes());
   std::byte* const head = size_ == 2 ? offer(from).data : area;
-  return {head, head + 8, (size_ == 2 ? kInline : sizeof(Line)) - 8, area + sizeof(Line)};
+  return {head, head + 8, (size_ == 2 ? Showing::kWhere : sizeof(Line)) - 8, area + sizeof(Line)};
 }
 
 /// Two ranks know how long both blocks are when they have met once: they meet as often as the longer one takes.
@@ -157,24 +181,31 @@ Status Segment::alltoall_of_two(const View& in, const View& out) {
   const auto me = static_cast<int32_t>(rank_);
   const pml::Buffer from = in.at(1 - me, 1), to = out.at(1 - me, 1);
   const uint64_t given = bytes_of(from), most = letter_bytes() - sizeof(Line);
+  const type::Cursor mine = cursor_of(from);
+  Showing showing(*this, Readings::Kernel::between_two, given, mine.contiguous() ? mine.data() : nullptr);
   uint64_t coming = 0, done = 0;
   const auto give = [&](std::byte*) {
     const Letter there = letter(rank_, 1 - rank_);
     if (done == 0) std::memcpy(there.length, &given, sizeof given);
-    const uint64_t n = next_part(given, done, most);
+    if (done == 0) showing.tell();
+    const uint64_t n = showing.own() ? 0 : next_part(given, done, most);
     if (n > 0) put_part(there.place(n), from, done, n);
   };
   const auto take = [&](uint32_t r, const std::byte*) {
+    if (done == 0) showing.hear(r);
     if (r == rank_) return done == 0 ? copy_data(in.at(me, 1), out.at(me, 1)) : void();
     const Letter here = letter(r, rank_);
     if (done == 0) std::memcpy(&coming, here.length, sizeof coming);
-    const uint64_t n = next_part(coming, done, most);
-    if (n > 0 && coming <= bytes_of(to)) get_part(to, done, here.place(n), n);
+    if (coming > bytes_of(to)) return;
+    if (showing.of(r)) return done == 0 ? showing.read(r, 0, cursor_of(to), coming) : void();
+    if (const uint64_t n = next_part(coming, done, most); n > 0) get_part(to, done, here.place(n), n);
   };
+  Status status = Status::ok;
   do {
-    if (const Status s = exchange(size_ * letter_bytes(), give, take); s != Status::ok) return s;
+    status = exchange(size_ * letter_bytes(), give, take);
     done += most;
-  } while (done < std::max(given, coming));
+  } while (status == Status::ok && done < std::max(showing.own() ? 0 : given, showing.of(1 - rank_) ? 0 : coming));
+  if (status = showing.finish(status); status != Status::ok) return status;
   return coming <= bytes_of(to) ? Status::ok : too_long(to, coming, 1 - rank_);
 }
 

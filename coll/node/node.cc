@@ -1,5 +1,7 @@
 #include "coll/node/node.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <bit>
 
@@ -57,13 +59,16 @@ Segment::Segment(pml::Team& team, std::byte* memory, bool roomy, const Plan& pla
       boards_{Board(lane_, memory + plan.heads(size_, 0), rank_, size_, plan.boards()[0], *this),
               Board(lane_, memory + plan.heads(size_, 1), rank_, size_, plan.boards()[1], *this),
               Board(lane_, memory + plan.heads(size_, 2), rank_, size_, plan.boards()[2], *this)},
-      patience_(crowded(team.lane().boot().job()) ? 4 : kLooks, kLooks) {
+      patience_(crowded(team.lane().boot().job()) ? 4 : kLooks, kLooks),
+      nonce_(header().nonce),
+      shown_(size_) {
   desks_ = reinterpret_cast<Desk*>(memory + sizeof(Header));
   pieces_ = reinterpret_cast<Line*>(desks_ + size_);
   shares_ = pieces_ + plan_.pieces();
   briefs_ = reinterpret_cast<Brief*>(shares_ + size_ * plan_.shares());
   piece_areas_ = memory + plan_.slots(size_);
   areas_ = piece_areas_ + plan_.piece_bytes();
+  desk(rank_).owner = {getpid(), &nonce_};
   if (size_ == lane_.boot().job().node_ranks.size()) lane_.joins(*this, team);
 }
 

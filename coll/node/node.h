@@ -1,6 +1,8 @@
 // Collectives among ranks of one node, by flags and slots in a shared segment: matching messages would cost more than the work.
 #pragma once
 
+#include <sys/types.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -14,6 +16,7 @@
 
 #include "coll/hosts.h"
 #include "coll/node/board.h"
+#include "coll/node/readings.h"
 #include "coll/order.h"
 #include "coll/view.h"
 #include "pml/lane.h"
@@ -151,7 +154,7 @@ class Segment final : private pml::Household {
   /// A cache line that one rank writes and others read: the sequence number says that the data before it is there.
   struct alignas(64) Line {
     std::atomic<uint64_t> sequence;
-    uint64_t unused;
+    uint64_t note;  ///< for Readings
     std::byte data[48];
   };
   /// Something short on its own, many of which may stand for others to take: who is ahead need not wait for their turns on a shared CPU.
@@ -183,9 +186,15 @@ class Segment final : private pml::Household {
   uint64_t share_slots(Size size) const { return size == Size::brief ? plan_.briefs : slots_of(size).shares; }
   static_assert(std::has_single_bit(kBriefs) && std::has_single_bit(kMostBriefs) && std::has_single_bit(kLongs) &&
                 std::has_single_bit(kMostLongs));
+  /// Whose memory the others may read, and where what shows that they can lies in it: the segment's nonce.
+  struct Owner {
+    pid_t process;
+    const uint64_t* nonce;
+  };
   /// What a rank writes.
   struct Desk {
     alignas(64) topo::LentCpu lent;
+    Owner owner;
     Line barrier;
     Line offer[2];           ///< its operand of an allreduce, or what it gives to an exchange
     Line partial[2];         ///< a leader's: what its group gives to an allreduce
@@ -292,7 +301,14 @@ class Segment final : private pml::Household {
   struct Contents;
   Status send_contents(const Contents&, const View& in, Post&);
   Status take_contents(const Contents&, const pml::Buffer& out, uint32_t root, Post&);
-  Status exchange_blocks(type::Cursor mine, const pml::Buffer& out, uint64_t block);
+  struct Showing;
+  struct Hidden;
+  template <class Shows>
+  Status exchange_blocks(type::Cursor mine, const pml::Buffer& out, uint64_t block, Shows);
+  template <class Shows>
+  Status allgather(const pml::Buffer& in, const View& out, uint64_t longest, Shows);
+  bool can_read_all();
+  Status read_from(uint32_t rank, const std::byte* where, type::Cursor to, uint64_t bytes);
   struct Letter;
   Letter letter(uint32_t from, uint32_t to);
   Status alltoall_of_two(const View& in, const View& out);
@@ -355,6 +371,9 @@ class Segment final : private pml::Household {
   std::vector<std::byte> spare_;    // partial results of orders that have several at once
   std::vector<std::byte> scratch_;  // a share's result
   pml::Patience patience_;          // looks at a line before others may run
+  Readings readings_;
+  const uint64_t nonce_;                 // where others look whether they can read it
+  std::vector<const std::byte*> shown_;  // by rank: what it gives to the exchange at hand, to be read there; null: it goes through slots
   // How far this rank is, equal on all ranks between calls.
   uint64_t barriers_ = 0, allreduces_ = 0;  // and exchanges
   /// Reduces and their like of a size: each rank has something for another one.

@@ -498,7 +498,7 @@ TEST_CASE("shm: what could lapse is not read out of a thread's memory, where not
 
 TEST_CASE("shm: while both send, what has taken less time is taken, and the other one is tried again", "[shm]") {
   constexpr uint64_t kBytes = 128 << 10;
-  const auto measure = [](shm::Pace& pace, double ns_per_byte) {
+  const auto measure = [](Pace& pace, double ns_per_byte) {
     for (int i = 0; i < 40; ++i) pace.took(kBytes, static_cast<uint64_t>(ns_per_byte * kBytes));
   };
   const auto writes = [](shm::Paces& paces, int of) {
@@ -530,7 +530,7 @@ TEST_CASE("shm: while both send, what has taken less time is taken, and the othe
 
 TEST_CASE("shm: messages are read out of their sender's memory while that takes less time", "[shm]") {
   constexpr uint64_t kBytes = 256 << 10;
-  const auto measure = [](shm::Pace& pace, double ns_per_byte) {
+  const auto measure = [](Pace& pace, double ns_per_byte) {
     for (int i = 0; i < 40; ++i) pace.took(kBytes, static_cast<uint64_t>(ns_per_byte * kBytes));
   };
   bool offered = false;  // as the last answer has asked
@@ -576,7 +576,7 @@ TEST_CASE("shm: messages are read out of their sender's memory while that takes 
 }
 
 TEST_CASE("shm: what is known of reading goes for messages of similar length", "[shm]") {
-  const auto measure = [](shm::Pace& pace, double ns_per_byte) {
+  const auto measure = [](Pace& pace, double ns_per_byte) {
     for (int i = 0; i < 40; ++i) pace.took(64 << 10, static_cast<uint64_t>(ns_per_byte * (64 << 10)));
   };
   const auto reads = [](shm::Paces& paces, uint64_t bytes, int of) {
@@ -604,38 +604,6 @@ TEST_CASE("shm: what is known of reading goes for messages of similar length", "
   measure(others.get(4 << 20), 0.095);
   CHECK(reads(others, 1 << 20, 1000) < 50);   // slow as it has been written
   CHECK(reads(others, 4 << 20, 1000) > 950);  // as it does not stay in caches
-}
-
-TEST_CASE("shm: a copy that was interrupted does not count for much", "[shm]") {
-  shm::Pace pace;
-  for (int i = 0; i < 70; ++i) pace.took(1000, 100);
-  pace.took(1000, 1000000);
-  CHECK(pace.ns_per_byte() < 0.2);
-  int due = 0;
-  for (int i = 0; i < 80; ++i) due += pace.due(64 << 10);
-  CHECK(due == 5);
-  pace.rare = true;
-  CHECK(pace.due(64 << 10));
-  CHECK(pace.due(64 << 10));
-  CHECK_FALSE(pace.due(100));
-}
-
-TEST_CASE("shm: what is only looked at now and then counts as it was while it was used", "[shm]") {
-  shm::Pace pace;
-  int due = 0;
-  for (int i = 0; i < 64; ++i) {
-    due += pace.due(64 << 10);
-    pace.took(1000, i < 16 ? 400 : 50);  // memory that is new
-  }
-  CHECK(due == 32);
-  CHECK(pace.ns_per_byte() < 0.055);
-  pace.rare = true;
-  for (int i = 0; i < 16; ++i) pace.took(1000, 200);
-  CHECK(pace.ns_per_byte() < 0.06);
-  for (int i = 0; i < 16; ++i) pace.took(1000, 50);
-  CHECK(pace.ns_per_byte() < 0.051);
-  for (int i = 0; i < 1000; ++i) pace.took(1000, 200);  // it has changed
-  CHECK(pace.ns_per_byte() > 0.19);
 }
 
 TEST_CASE("shm: payloads fit the rings of all who have been met", "[shm]") {

@@ -543,6 +543,37 @@ TEST_CASE("kernels in shared memory follow each other with changing roots and si
 
 TEST_CASE("kernels in shared memory, in several steps") { run_kernels_in_steps({2, 3}); }
 
+/// Exchanges of long blocks, of which some ranks' do not lie in one piece, so that nobody can read them there; how many have been read.
+uint64_t exchange_long_blocks(uint32_t size) {
+  std::atomic<uint64_t> read = 0;
+  CHECK(on_ranks(size, [&](RankWorld& w) {
+          for (uint32_t i = 0; i < 48; ++i) {
+            const Collective what = i % 2 ? Collective::allgather : Collective::alltoall;
+            const bool some = i / 4 % 3 == 1, mine = some && static_cast<uint32_t>(w.rank) == i % w.size;
+            const bool gappy_out = i / 4 % 4 == 2 && w.rank % 2;
+            const Case c{what, 1100 + i % 7 * 2000, 0, i % 16 == 13, false, mine, gappy_out, Mode::blocking, i};
+            if (const std::string wrong = perform(w, c); !wrong.empty()) return wrong;
+          }
+          read += w.lane.counters().read_in_place;
+          return std::string();
+        }) == "");
+  return read;
+}
+
+TEST_CASE("what ranks exchange is read where it lies, but for what does not lie in one piece") {
+  force(all_by_kernels());
+  force("always", "WEFT_COLL_READ");
+  for (const uint32_t size : {2u, 3u, 5u}) {
+    INFO(size << " ranks");
+    CHECK(exchange_long_blocks(size) > 24 * size * (size - 1));
+  }
+  run_kernels_in_steps({2, 4});
+  force("no", "WEFT_COLL_READ");
+  CHECK(exchange_long_blocks(2) == 0);
+  force("auto", "WEFT_COLL_READ");
+  force("");
+}
+
 TEST_CASE("kernels in shared memory where each rank has a CPU") {
   const Roomy roomy;
   run_kernels_in_turn({3, 5});
@@ -676,6 +707,7 @@ std::string exchange_of_two(Collective what, int64_t sends, int64_t room, bool& 
 
 TEST_CASE("blocks whose lengths only two ranks know, where these do not agree") {
   force(all_by_kernels());
+  force(GENERATE("auto", "always"), "WEFT_COLL_READ");
   constexpr int64_t kSlots = 40'000, kLong = 200'000;
   for (const Collective what : {Collective::alltoallv, Collective::scatterv, Collective::gatherv})
     for (const int64_t sends : {int64_t{0}, int64_t{3}, int64_t{600}, kSlots, kLong})
@@ -685,6 +717,7 @@ TEST_CASE("blocks whose lengths only two ranks know, where these do not agree") 
         CHECK(exchange_of_two(what, sends, room, truncated) == "");
         CHECK(truncated == (sends > room));
       }
+  force("auto", "WEFT_COLL_READ");
   force("");
 }
 

@@ -1,0 +1,63 @@
+// Exchanges in which what a rank gives may stay where it is.
+#pragma once
+
+#include <cstring>
+
+#include "coll/node/inside.h"
+#include "runtime/type/cursor.h"
+
+namespace weft::coll::node {
+
+/// One of them: each rank says in its line of the first meeting whether the others are to read what it gives, and where. Then that does not
+/// go through its slots. Nobody returns before all have read.
+struct Segment::Showing {
+  /// What this rank gives: `block` bytes for each other one, which, unless null, can be read at `data`.
+  Showing(Segment& s, Readings::Kernel kernel, uint64_t block, const std::byte* data)
+      : segment(s), own_data(s.readings_.begin(kernel, block, s.size_ - 1) ? data : nullptr) {}
+
+  /// In the first meeting, in this rank's line.
+  void tell() const {
+    Line& line = segment.offer(segment.rank_);
+    line.note = segment.readings_.note();
+    std::memcpy(line.data + kWhere, &own_data, sizeof own_data);
+  }
+  /// In the first meeting, in each rank's.
+  void hear(uint32_t rank) {
+    const Line& line = segment.offer(rank);
+    segment.readings_.hear(line.note);
+    std::memcpy(&segment.shown_[rank], line.data + kWhere, sizeof own_data);
+    shown += segment.shown_[rank] != nullptr;
+  }
+  /// Is what this rank gives to be read? And what another one does, that has been heard?
+  bool own() const { return own_data; }
+  bool of(uint32_t rank) const { return shown > 0 && segment.shown_[rank]; }
+  /// Does nothing go through slots?
+  bool all() const { return shown == segment.size_; }
+  /// Reads so many bytes of what a rank shows, from `first` on.
+  void read(uint32_t rank, uint64_t first, type::Cursor to, uint64_t bytes) {
+    const uint64_t begin = segment.readings_.timed() ? now_ns() : 0;
+    if (const Status s = segment.read_from(rank, segment.shown_[rank] + first, to, bytes); s != Status::ok) status = s;
+    if (begin > 0) segment.readings_.read(bytes, now_ns() - begin);
+  }
+  /// At the end of the call, in which all else has ended so.
+  Status finish(Status);
+
+  static constexpr size_t kWhere = kInline - sizeof(const std::byte*);  // in a line
+  Segment& segment;
+  const std::byte* const own_data;
+  uint32_t shown = 0;  // ranks that do
+  Status status = Status::ok;
+};
+
+/// All goes through slots.
+struct Segment::Hidden {
+  static void tell() {}
+  static void hear(uint32_t) {}
+  static constexpr bool own() { return false; }
+  static constexpr bool of(uint32_t) { return false; }
+  static constexpr bool all() { return false; }
+  static void read(uint32_t, uint64_t, const type::Cursor&, uint64_t) {}
+  static Status finish(Status s) { return s; }
+};
+
+}  // namespace weft::coll::node

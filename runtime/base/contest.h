@@ -1,0 +1,112 @@
+// Of two ways to bring bytes from one process to another, which is faster: measured, as both depend on the processor, on where the two run,
+// and on what the program does with its data.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace weft {
+
+/// Nanoseconds a byte of one kind of copy: the best of a few, then a mean of the latest ones.
+class Pace {
+ public:
+  /// Shall this copy be timed? One in some is: that costs as much as copying a KiB.
+  bool due(uint64_t bytes) { return bytes >= kLeast && ++asked_ % (rare ? 1 : samples_ >= kMany ? kEvery : kEveryAtFirst) == 0; }
+  void took(uint64_t bytes, uint64_t ns) {
+    const double now = static_cast<double>(ns) / static_cast<double>(bytes);
+    if (known())
+      mean_ns_ += (std::min(now, (rare ? kMostWhileRare : kMostAtOnce) * mean_ns_) - mean_ns_) / kOf;
+    else
+      mean_ns_ = samples_ == 0 ? now : std::min(now, mean_ns_);
+    samples_ += samples_ < kMany;
+  }
+  bool known() const { return samples_ >= kFew; }
+  double ns_per_byte() const { return mean_ns_; }
+  bool rare = false;  ///< few of these copies are made: each is timed
+
+ private:
+  static constexpr uint64_t kLeast = 16 << 10, kEveryAtFirst = 2, kEvery = 16;
+  static constexpr uint32_t kFew = 6, kMany = 64;  // the first lap of a ring, whose memory is new, takes several times as long
+  // One that lasted far longer was interrupted. A ring that is seldom used is not in the caches by then, and takes longer than it would:
+  // MPI_Sendrecv of 1 MiB of fresh data 190 instead of 100 us (Intel Granite Rapids), as whoever had begun to read read on.
+  static constexpr double kMostAtOnce = 1.5, kMostWhileRare = 1.05, kOf = 8;
+  double mean_ns_ = 0;
+  uint64_t asked_ = 0;
+  uint32_t samples_ = 0;
+};
+
+/// Of two ways the usual one and another one, which is tried now and then, and taken while it is ahead.
+class Contest {
+ public:
+  struct Habits {
+    uint64_t trial;  ///< messages of a trial
+    /// Messages before it: at first, until the usual way has been in use for a while; then twice as long each time.
+    uint64_t first_wait, wait, most_wait;
+    /// Of those that go the other way some take the usual one, whose pace may have changed: soon after it has been left, then seldomer.
+    uint64_t looks, first_look, look_every;
+  };
+  /// `habits` stay where they are.
+  explicit Contest(const Habits& habits) : habits_(habits), wait_(habits.first_wait), look_after_(habits.first_look) {}
+
+  /// Of the other way, as far as known.
+  struct Standing {
+    bool ahead;
+    bool hopeless = false;  ///< so far behind that a trial may end
+    bool likely = false;    ///< worth a trial soon
+  };
+  /// Does the next message go the other way? `open`: enough is known of the usual one, and the other can be faster. `can`: this message
+  /// can; else it takes the usual way, and the answer is about those to come.
+  bool takes_other(bool open, Standing other, bool can = true) {
+    ahead_ = open && other.ahead;
+    if (!open) return false;
+    if (to_try_ > 0 && tried_ >= kFewTried && other.hopeless) give_up();
+    if (to_try_ > 0) {
+      tried_ += can;
+      to_try_ -= can;
+      return true;
+    }
+    if (to_look_ > 0) return !to_look_--;
+    if (ahead_) return stay();
+    look_after_ = habits_.first_look;
+    return ++asked_ > (other.likely ? wait_ / kSooner : wait_) && begin_trial();
+  }
+  /// Is a trial under way?
+  bool tries() const { return to_try_ > 0; }
+  /// Was it when last asked about?
+  bool ahead() const { return ahead_; }
+
+ private:
+  bool stay() {
+    wait_ = 0;
+    if (++asked_ < look_after_) return true;
+    asked_ = 0;
+    look_after_ = std::min(2 * look_after_, habits_.look_every);
+    to_look_ = habits_.looks;
+    return true;
+  }
+  void give_up() {
+    to_try_ = 0;
+    wait_ = std::min(4 * wait_, habits_.most_wait);
+  }
+  bool begin_trial() {
+    to_try_ = habits_.trial;
+    tried_ = 0;
+    asked_ = 0;
+    wait_ = std::clamp(2 * wait_, habits_.wait, habits_.most_wait);
+    return true;
+  }
+
+  const Habits& habits_;
+  static constexpr uint64_t kFewTried = 8, kSooner = 16;
+  uint64_t asked_ = 0, to_try_ = 0, tried_ = 0, to_look_ = 0;
+  uint64_t wait_, look_after_;
+  bool ahead_ = false;
+};
+
+/// ns a byte that it takes to read so many bytes of another process which have not been written since they were read last; the longest do
+/// not stay in caches anyway. What takes longer has been written since: writing it again, in lines that others hold, then takes its owner at
+/// least as much longer as reading it has (64 KiB both ways of fresh data on an Intel Granite Rapids: read in 7 us, a call in 21; by
+/// rings 8).
+constexpr double unchanged_ns(uint64_t bytes) { return bytes < 512 << 10 ? 0.05 : bytes < 2 << 20 ? 0.08 : 1; }
+
+}  // namespace weft

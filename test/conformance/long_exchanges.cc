@@ -1,0 +1,117 @@
+// Long blocks from all to all, over and over: their owners write them anew as soon as a call is over, whoever may still want to read them.
+// With WEFT_COLL_READ=always ranks of a node read them out of each other's memory, which MPI_T tells; with auto they do so now and then.
+#include <cstdlib>
+#include <cstring>
+
+#include "check.h"
+#include "counter.h"
+
+using check::rank;
+using check::ranks;
+
+namespace {
+
+using Vector = std::vector<long>;
+const MPI_Comm world = MPI_COMM_WORLD;
+constexpr int kRounds = 40;
+
+long cell(int from, int to, int round, long i) { return from * 1'000'003L + to * 10'007L + round * 101L + i * 7; }
+
+/// Blocks of so many cells from each rank, one after another.
+struct Blocks {
+  std::vector<int> counts, places;
+  Vector cells;
+
+  template <class Count>
+  explicit Blocks(Count count) {
+    int all = 0;
+    for (int r = 0; r < ranks; ++r) {
+      counts.push_back(count(r));
+      places.push_back(all);
+      all += counts.back();
+    }
+    cells.assign(size_t(all) + 1, -1);
+  }
+  long* block(int r) { return &cells[size_t(places[size_t(r)])]; }
+  int count(int r) const { return counts[size_t(r)]; }
+  void fill(int from, int to, int round) {
+    const int r = from == rank ? to : from;
+    for (long i = 0; i < count(r); ++i) block(r)[i] = cell(from, to, round, i);
+  }
+  bool came(int from, int to, int round) {
+    for (long i = 0; i < count(from); ++i)
+      if (block(from)[i] != cell(from, to, round, i)) return false;
+    return true;
+  }
+  bool untouched() const { return cells.back() == -1; }
+};
+
+void allgathers(int round, int n) {
+  Vector mine(static_cast<size_t>(n));
+  for (long i = 0; i < n; ++i) mine[size_t(i)] = cell(rank, 0, round, i);
+  Blocks all([n](int) { return n; });
+  MPI_Allgather(mine.data(), n, MPI_LONG, all.cells.data(), n, MPI_LONG, world);
+  mine.assign(mine.size(), -2);
+  for (int r = 0; r < ranks; ++r) CHECK(all.came(r, 0, round));
+
+  Blocks in_place([n](int) { return n; });
+  for (long i = 0; i < n; ++i) in_place.block(rank)[i] = cell(rank, 0, round, i);
+  MPI_Allgather(MPI_IN_PLACE, 0, MPI_LONG, in_place.cells.data(), n, MPI_LONG, world);
+  for (int r = 0; r < ranks; ++r) CHECK(in_place.came(r, 0, round));
+
+  Blocks uneven([&](int r) { return r == round % ranks ? 0 : n + r; });
+  const int own = uneven.count(rank);
+  Vector part(static_cast<size_t>(own));
+  for (long i = 0; i < own; ++i) part[size_t(i)] = cell(rank, 0, round, i);
+  MPI_Allgatherv(part.data(), own, MPI_LONG, uneven.cells.data(), uneven.counts.data(), uneven.places.data(), MPI_LONG, world);
+  part.assign(part.size(), -2);
+  for (int r = 0; r < ranks; ++r) CHECK(uneven.came(r, 0, round));
+  CHECK((all.untouched() && in_place.untouched() && uneven.untouched()));
+}
+
+void alltoalls(int round, int n) {
+  Blocks from([n](int) { return n; }), to([n](int) { return n; });
+  for (int r = 0; r < ranks; ++r) from.fill(rank, r, round);
+  MPI_Alltoall(from.cells.data(), n, MPI_LONG, to.cells.data(), n, MPI_LONG, world);
+  from.cells.assign(from.cells.size(), -2);
+  for (int r = 0; r < ranks; ++r) CHECK(to.came(r, rank, round));
+
+  const auto length = [&](int sender, int receiver) { return (sender + receiver + round) % 5 == 0 ? 0 : n + sender * 300 - receiver; };
+  Blocks give([&](int r) { return length(rank, r); }), take([&](int r) { return length(r, rank); });
+  for (int r = 0; r < ranks; ++r) give.fill(rank, r, round);
+  MPI_Alltoallv(give.cells.data(), give.counts.data(), give.places.data(), MPI_LONG, take.cells.data(), take.counts.data(),
+                take.places.data(), MPI_LONG, world);
+  give.cells.assign(give.cells.size(), -2);
+  for (int r = 0; r < ranks; ++r) CHECK(take.came(r, rank, round));
+  CHECK((to.untouched() && take.untouched()));
+}
+
+/// All that has been read by now.
+unsigned long long read_so_far() {
+  static const check::Counter read("pml_read_in_place");
+  return read.value();
+}
+
+bool is_set(const char* name, const char* to) {
+  const char* const value = std::getenv(name);
+  return value && !std::strcmp(value, to);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int provided = 0;
+  MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
+  check::begin(argc, argv);
+  for (const int n : {1024, 5000, 40'000})
+    for (int round = 0; round < kRounds; ++round) {
+      allgathers(round, n);
+      alltoalls(round, n);
+    }
+  if (is_set("WEFT_COLL_READ", "no") || is_set("WEFT_SHM_CMA", "no"))
+    CHECK(read_so_far() == 0);
+  else if (is_set("WEFT_COLL_READ", "always") && ranks > 1)
+    CHECK(read_so_far() > 200);
+  MPI_T_finalize();
+  return check::end("long_exchanges");
+}

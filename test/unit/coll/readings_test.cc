@@ -1,0 +1,88 @@
+// Whether what ranks exchange is read where it lies: how they come to decide.
+#include "coll/node/readings.h"
+
+#include <array>
+#include <catch2/catch.hpp>
+
+#include "runtime/base/clock.h"
+#include "test/unit/setting.h"
+
+using namespace weft;
+using coll::node::Readings;
+
+namespace {
+
+constexpr uint64_t kBlock = 64 << 10;
+
+/// Three ranks that take turns; a call is over when the last one of them has waited.
+class Ranks {
+ public:
+  explicit Ranks(bool can = true) {
+    call(1, 1);
+    for (Readings& r : all_) r.can_read(can);
+    call(1, 1);
+  }
+  /// A call by slots takes so long, and one that reads; does it read?
+  bool call(uint64_t slots_ns, uint64_t reading_ns, uint64_t fresh_ns = 0) {
+    int reads = 0;
+    uint64_t notes[3];
+    for (size_t i = 0; i < 3; ++i) {
+      reads += all_[i].begin(Readings::Kernel::alltoall, kBlock, 2);
+      notes[i] = all_[i].note();
+    }
+    for (Readings& r : all_)
+      for (const uint64_t note : notes) r.hear(note);
+    const uint64_t until = now_ns() + (reads ? reading_ns : slots_ns);
+    while (now_ns() < until) cpu_pause();
+    for (Readings& r : all_) {
+      if (reads) r.read(kBlock, fresh_ns);
+      r.end();
+    }
+    CHECK(reads % 3 == 0);  // all decide alike
+    return reads > 0;
+  }
+  /// How many of so many calls read?
+  int read(int of, uint64_t slots_ns, uint64_t reading_ns, uint64_t fresh_ns = 0) {
+    int count = 0;
+    for (int i = 0; i < of; ++i) count += call(slots_ns, reading_ns, fresh_ns);
+    return count;
+  }
+
+ private:
+  std::array<Readings, 3> all_;
+};
+
+}  // namespace
+
+TEST_CASE("exchanges are read where they lie while that takes less time") {
+  Ranks ranks;
+  const int tried = ranks.read(200, 20'000, 50'000);
+  CHECK(tried > 0);
+  CHECK(tried < 40);
+  CHECK(ranks.read(2500, 20'000, 5'000) > 0);  // it is tried again, seldom
+  CHECK(ranks.read(200, 20'000, 5'000) > 150);
+  CHECK(ranks.read(600, 20'000, 5'000) < 600);  // slots are not forgotten
+  ranks.read(200, 20'000, 50'000);
+  CHECK(ranks.read(100, 20'000, 50'000) < 20);
+}
+
+TEST_CASE("what is slow to read, as it has been written since, is not read") {
+  Ranks ranks;
+  ranks.read(40, 60'000, 40'000, 80'000);
+  CHECK(ranks.read(200, 60'000, 40'000, 80'000) < 40);
+}
+
+TEST_CASE("nothing is read where one of the ranks cannot, or the user does not want it, and all where that is wanted") {
+  Ranks unable(false);
+  CHECK(unable.read(100, 60'000, 1'000) == 0);
+  {
+    const Setting no("WEFT_COLL_READ", "no");
+    Ranks ranks;
+    CHECK_FALSE(Readings().to_try());
+  }
+  const Setting always("WEFT_COLL_READ", "always");
+  Ranks ranks;
+  CHECK(ranks.read(20, 1'000, 20'000) == 20);
+  Readings one;
+  CHECK_FALSE(one.begin(Readings::Kernel::allgather, Readings::kLeast - 1, 1));
+}
