@@ -139,6 +139,11 @@ Status Segment::bcast(const pml::Buffer& buffer, int root) {
     return bcast_piece<true>(bytes, sends, [=](std::byte* place) { copy_few(sends ? place : data, sends ? data : place, bytes); });
   }
   type::Cursor cursor(buffer.address, buffer.count, *buffer.type);
+  if (cursor.left() < RootReadings::kLeast) return bcast_pieces(cursor, sends);
+  return sends ? give_long(cursor) : take_long(cursor, static_cast<uint32_t>(root));
+}
+
+Status Segment::bcast_pieces(type::Cursor& cursor, bool sends) {
   const bool fused = touching_pays && size_ == 2 && cursor.contiguous();  // what has been read is the only reader's to change
   while (cursor.left() > 0) {
     const uint64_t bytes = std::min(cursor.left(), plan_.large.bytes);

@@ -254,6 +254,7 @@ class Segment final : private pml::Household {
     const uint64_t slot = n & (slots.pieces - 1), before = size == Size::large ? plan_.medium.pieces : 0;
     return {pieces_[before + slot].sequence, piece_areas_ + before * plan_.medium.bytes + slot * slots.bytes};
   }
+  Line& piece_line(uint64_t n) { return pieces_[plan_.medium.pieces + (n & (plan_.large.pieces - 1))]; }
   std::byte* result_area(int parity) { return areas_of(size_) + static_cast<uint32_t>(parity) * plan_.chunk; }
   /// A leader's slots for results: of its group, of all.
   enum class Sum : uint8_t { of_group, of_all };
@@ -307,7 +308,14 @@ class Segment final : private pml::Household {
   Status exchange_blocks(type::Cursor mine, const pml::Buffer& out, uint64_t block, Shows);
   template <class Shows>
   Status allgather(const pml::Buffer& in, const View& out, uint64_t longest, Shows);
+  void try_reading();
   bool can_read_all();
+  void hear_readers();
+  Status show_all(const std::byte* data, uint64_t n);
+  Status read_all(uint32_t root, const type::Cursor& to, uint64_t n);
+  Status give_long(type::Cursor&);
+  Status take_long(type::Cursor&, uint32_t root);
+  Status bcast_pieces(type::Cursor&, bool sends);
   Status read_from(uint32_t rank, const std::byte* where, type::Cursor to, uint64_t bytes);
   struct Letter;
   Letter letter(uint32_t from, uint32_t to);
@@ -371,7 +379,9 @@ class Segment final : private pml::Household {
   std::vector<std::byte> spare_;    // partial results of orders that have several at once
   std::vector<std::byte> scratch_;  // a share's result
   pml::Patience patience_;          // looks at a line before others may run
+  Reach reach_;
   Readings readings_;
+  RootReadings root_readings_;
   const uint64_t nonce_;                 // where others look whether they can read it
   std::vector<const std::byte*> shown_;  // by rank: what it gives to the exchange at hand, to be read there; null: it goes through slots
   // How far this rank is, equal on all ranks between calls.

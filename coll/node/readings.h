@@ -1,4 +1,4 @@
-// Whether what ranks exchange goes through slots, or stays where it is and is read there.
+// Whether what ranks give each other goes through slots, or stays where it is and is read there.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +11,66 @@
 
 namespace weft::coll::node {
 
-/// Through slots both sides copy, all at the same time. What stays where it is the kernel copies once, for who gets it, and its owner waits
-/// until that has happened. Which takes less time depends on the processor, and on whether the data has been written since it was read
-/// last (64 KiB between two cores of an Intel Granite Rapids: by slots 3.8 us, read 2.9, or 11 if it has).
-///
-/// For each kernel and length the time of both is known: in each call all tell each other how long the one before took them, of which
-/// that of the rank that came last counts; where reading was slow, as data had been written since, that counts twice (unchanged_ns()). Each rank decides for what it gives; as all know the same, they decide alike, and where they do
-/// not, or some cannot, the one goes this way and the other that.
+/// Can ranks read each other's memory, and what does the user want?
+class Reach {
+ public:
+  Reach();
+  /// Has it to be tried whether this rank can?
+  bool to_try() const { return !never() && !tried_; }
+  void can_read(bool yes) {
+    tried_ = true;
+    can_read_ = yes;
+  }
+  bool can_read() const { return can_read_; }
+  /// Is everything to be read that can be?
+  bool always() const { return wish_ == Wish::always; }
+  bool never() const { return wish_ == Wish::no; }
+
+ private:
+  enum class Wish : uint8_t { automatic, always, no };
+  const Wish wish_;
+  bool tried_ = false, can_read_ = false;
+};
+
+/// Of calls of one kind and about one length the time that they take either way. Through slots both sides copy, at the same time. What
+/// stays where it is the kernel copies once, for who gets it, and its owner waits until that has happened. Which takes less time depends on
+/// the processor, and on whether the data has been written since it was read last (64 KiB between two cores of an Intel Granite Rapids: by
+/// slots 3.8 us, read 2.9, or 11 if it has).
+class Ways {
+ public:
+  /// Does the next call read?
+  bool reads(bool always) { return always || reading_pays(); }
+  /// Shall it be timed?
+  bool is_due(bool reads, uint64_t bytes);
+  void took(bool reads, uint64_t bytes, uint64_t ns) { (reads ? reading_ : slots_).took(bytes, ns); }
+  /// What of a rank's time counts twice: what reading took longer as data had been written since it was read last (unchanged_ns()). `all`:
+  /// bytes that it got from all.
+  static uint64_t excess(uint64_t bytes, uint64_t ns, uint64_t all) {
+    return static_cast<uint64_t>(std::max(0.0, static_cast<double>(ns) - unchanged_ns(all) * static_cast<double>(bytes)));
+  }
+
+  static constexpr size_t kLengths = 10;
+  /// Powers of two from `least` on.
+  static size_t length_of(uint64_t bytes, uint64_t least) {
+    return std::min(static_cast<size_t>(std::bit_width(bytes / least)) - 1, kLengths - 1);
+  }
+
+ private:
+  bool reading_pays();
+
+  static constexpr double kBest = 0.035;                   // ns a byte: no kernel is known to be much faster
+  static constexpr double kAhead = 0.93, kHopeless = 1.8;  // of the time by slots, which reading may take to be taken
+  static constexpr uint64_t kTimedOf = 4;                  // calls that read: that may become slow from one to the next
+  static constexpr Contest::Habits kHabits{
+      .trial = 12, .first_wait = 2, .wait = 512, .most_wait = 1 << 14, .looks = 1, .first_look = 32, .look_every = 512};
+  Pace slots_, reading_;
+  Contest contest_{kHabits};
+  uint64_t read_ = 0;  // calls
+};
+
+/// Of exchanges: in each all tell each other how long the one before took them, of which that of the rank that came last counts. Each rank
+/// decides for what it gives; as all know the same, they decide alike, and where they do not, or some cannot, the one goes this way and the
+/// other that.
 class Readings {
  public:
   enum class Kernel : uint8_t { allgather, alltoall, between_two };
@@ -25,66 +78,83 @@ class Readings {
   /// Bytes from one rank to another from which on they may be read.
   static constexpr uint64_t kLeast = 8 << 10;
 
-  Readings();
   /// A call in which a rank gets so many bytes from each of so many others, or gives them if not all know how many it gets. Are they to be
   /// read, as far as this rank is asked?
-  bool begin(Kernel, uint64_t block, uint32_t others);
+  bool begin(Kernel, uint64_t block, uint32_t others, const Reach&);
   /// What this rank says in it to all: how long the call before took, and whether this rank can read the others' memory.
-  uint64_t note() const { return latest_.ns << 1 | (can_read_ ? 1 : 0); }
+  uint64_t note(const Reach& reach) const { return latest_.ns << 1 | (reach.can_read() ? 1 : 0); }
   /// What each of them says, this one too.
   void hear(uint64_t note) {
     least_ns_ = std::min(least_ns_, note >> 1);
     all_can_read_ = all_can_read_ && (note & 1);
   }
   /// In it so many bytes have been read from one rank, which took so long.
-  void read(uint64_t bytes, uint64_t ns) { now_.excess_ns += std::max(0.0, static_cast<double>(ns) - unchanged_ns(now_.bytes) * static_cast<double>(bytes)); }
+  void read(uint64_t bytes, uint64_t ns) { now_.excess_ns += Ways::excess(bytes, ns, now_.bytes); }
   /// Is it timed?
   bool timed() const { return now_.begin_ns > 0; }
   /// It is over.
   void end();
 
-  /// Has it to be tried whether this rank can read the others' memory?
-  bool to_try() const { return wish_ != Wish::no && !tried_; }
-  void can_read(bool yes) {
-    tried_ = true;
-    can_read_ = yes;
-  }
-
  private:
-  struct Way {
-    Pace slots, reading;
-    Contest contest{kHabits};
-    uint64_t read = 0;  ///< calls
-  };
   /// A call.
   struct Run {
-    Way* way = nullptr;
+    Ways* ways = nullptr;
     uint64_t bytes = 0, begin_ns = 0;
-    uint64_t ns = 0;       ///< it took, or cost; 0: has not been timed
-    double excess_ns = 0;  ///< that reading took, as data had been written since it was read last
+    uint64_t ns = 0;         ///< it took, or cost; 0: has not been timed
+    uint64_t excess_ns = 0;  ///< that counts once more
     bool reads = false;
   };
-  static constexpr size_t kLengths = 10;  // powers of two from kLeast on
-  // ns a byte: no kernel is known to be much faster.
-  static constexpr double kBest = 0.035;
-  // What reading may take of the time by slots, to be taken.
-  static constexpr uint64_t kTimedOf = 4;  // calls that read: that may become slow from one to the next
-  static constexpr double kAhead = 0.93, kHopeless = 1.8;
-  static constexpr Contest::Habits kHabits{
-      .trial = 12, .first_wait = 2, .wait = 512, .most_wait = 1 << 14, .looks = 1, .first_look = 32, .look_every = 512};
 
-  static size_t length_of(uint64_t bytes) { return std::min(static_cast<size_t>(std::bit_width(bytes / kLeast)) - 1, kLengths - 1); }
-  bool is_due(Way& way) const;
-  static bool reading_pays(Way&);
-
-  enum class Wish : uint8_t { automatic, always, no };
-  const Wish wish_;
-  std::array<std::array<Way, kLengths>, kKernels> ways_;
+  std::array<std::array<Ways, Ways::kLengths>, kKernels> ways_;
   Run now_, latest_;
   uint64_t least_ns_ = ~uint64_t{0};  // that the call before took a rank
   bool all_can_read_ = true;          // as said in this call
   bool readable_ = false;             // as said in the one before
-  bool tried_ = false, can_read_ = false;
+};
+
+/// Of what one rank gives to all, at that rank. It says in each call which way it goes, and now and then that it is to be timed: then all
+/// readers tell it later how long it took them, and whether they can read. The longest time counts.
+class RootReadings {
+ public:
+  /// Bytes from which on they may be read.
+  static constexpr uint64_t kLeast = 32 << 10;
+  /// What the root says of a call.
+  enum Say : uint64_t { reads = 1, timed = 2 };
+
+  /// What to say of the next one, which has number n.
+  uint64_t begin(uint64_t bytes, uint64_t n, const Reach&);
+  /// It is over, at the root.
+  void end();
+
+  /// What a reader says when it is over: of which call, how long it took, and whether the reader can read.
+  static constexpr uint64_t note(uint64_t n, uint64_t ns, bool can_read) {
+    return (n & kNumbers) << kShift | std::min(ns, kMostNs) << 1 | (can_read ? 1 : 0);
+  }
+  /// Are the readers to be heard of a call? Not too often, as that takes lines from them.
+  bool asks() { return waits_ > 0 && --waits_ % next_ == 0; }
+  /// Has a reader told of it? Then what it says counts once all have.
+  bool tells(uint64_t note) const { return note >> kShift == (asked_.n & kNumbers); }
+  /// They have, or some have not: then they are asked again later.
+  void hear(bool all, uint64_t longest_ns, bool all_can_read);
+  static constexpr uint64_t ns_of(uint64_t note) { return note >> 1 & kMostNs; }
+  static constexpr bool can_read(uint64_t note) { return note & 1; }
+
+ private:
+  static constexpr int kShift = 48;
+  static constexpr uint64_t kNumbers = 0xffff, kMostNs = (uint64_t{1} << (kShift - 1)) - 1;
+  static constexpr uint32_t kMostWaits = 256;  // calls, after which it is no use: another root has asked meanwhile
+  /// A call that is timed.
+  struct Run {
+    Ways* ways = nullptr;
+    uint64_t bytes = 0, n = 0, begin_ns = 0, ns = 0;
+    bool reads = false;
+  };
+
+  std::array<Ways, Ways::kLengths> ways_;
+  Run asked_;
+  uint32_t waits_ = 0;  // that are left
+  uint32_t next_ = 1;   // of so many calls in one they are asked
+  enum class Readable : uint8_t { unknown, no, yes } readable_ = Readable::unknown;
 };
 
 }  // namespace weft::coll::node

@@ -10,6 +10,10 @@ pid_t other_process(pid_t p) { return p == getpid() ? 0 : p; }  // ranks may be 
 
 }  // namespace
 
+void Segment::try_reading() {
+  if (reach_.to_try()) reach_.can_read(can_read_all());
+}
+
 bool Segment::can_read_all() {
   for (uint32_t r = 0; r < size_; ++r) {
     const Owner owner = desk(r).owner;
@@ -30,12 +34,78 @@ Status Segment::read_from(uint32_t rank, const std::byte* where, type::Cursor to
   });
 }
 
+/// At the root: has all that the latest timed broadcast took its readers been heard?
+void Segment::hear_readers() {
+  if (!root_readings_.asks()) return;
+  bool all = true, can = true;
+  uint64_t longest = 0;
+  for (uint32_t r = 0; r < size_ && all; ++r) {
+    if (r == rank_) continue;
+    const uint64_t note = std::atomic_ref(desk(r).consumed[at(Size::large)].note).load(std::memory_order_relaxed);
+    all = root_readings_.tells(note);
+    can &= RootReadings::can_read(note);
+    longest = std::max(longest, RootReadings::ns_of(note));
+  }
+  root_readings_.hear(all, longest, can);
+}
+
+/// The root's part of a broadcast that is read where it lies: it stands for one piece, and is over when all have read it.
+Status Segment::show_all(const std::byte* data, uint64_t n) {
+  Line& line = piece_line(n);
+  std::memcpy(line.data, &data, sizeof data);
+  broadcasts_[at(Size::large)].number = n;
+  line.sequence.store(n, std::memory_order_release);
+  desk(rank_).consumed[at(Size::large)].sequence.store(n, std::memory_order_release);
+  return await_readers(n, Size::large);
+}
+
+/// A reader's part.
+Status Segment::read_all(uint32_t root, const type::Cursor& to, uint64_t n) {
+  const std::byte* data;
+  std::memcpy(&data, piece_line(n).data, sizeof data);
+  broadcasts_[at(Size::large)].number = n;
+  const Status s = read_from(root, data, to, to.left());
+  desk(rank_).consumed[at(Size::large)].sequence.store(n, std::memory_order_release);
+  lane_.note_read(1);
+  return s;
+}
+
+/// A broadcast that may be read where it lies, of what is known to all to be so long. The root says which way it goes in the line of the
+/// first piece.
+Status Segment::give_long(type::Cursor& cursor) {
+  const uint64_t n = broadcasts_[at(Size::large)].number + 1;
+  hear_readers();
+  const uint64_t say = cursor.contiguous() ? root_readings_.begin(cursor.left(), n, reach_) : 0;
+  Status s = await_piece(n, Size::large);
+  if (s != Status::ok) return s;
+  piece_line(n).note = say;
+  s = say & RootReadings::reads ? show_all(cursor.data(), n) : bcast_pieces(cursor, true);
+  if (say & RootReadings::timed) root_readings_.end();
+  return s;
+}
+
+Status Segment::take_long(type::Cursor& cursor, uint32_t root) {
+  const uint64_t n = broadcasts_[at(Size::large)].number + 1, bytes = cursor.left();
+  const Line& line = piece_line(n);
+  if (const Status s = wait_for(line.sequence, n); s != Status::ok) return s;
+  const uint64_t say = line.note, begin = say & RootReadings::timed ? now_ns() : 0;
+  const bool reads = say & RootReadings::reads;
+  const Status s = reads ? read_all(root, cursor, n) : bcast_pieces(cursor, false);
+  if (begin > 0) {
+    const uint64_t ns = now_ns() - begin;
+    try_reading();
+    const uint64_t note = RootReadings::note(n, ns + (reads ? Ways::excess(bytes, ns, bytes) : 0), reach_.can_read());
+    std::atomic_ref(desk(rank_).consumed[at(Size::large)].note).store(note, std::memory_order_relaxed);
+  }
+  return s;
+}
+
 Status Segment::Showing::finish(Status exchanged) {
   if (exchanged != Status::ok) return exchanged;
   if (shown > 0) exchanged = segment.barrier();
   if (const uint32_t read = shown - own()) segment.lane_.note_read(read);
   segment.readings_.end();
-  if (segment.readings_.to_try()) segment.readings_.can_read(segment.can_read_all());
+  segment.try_reading();
   return exchanged == Status::ok ? status : exchanged;
 }
 

@@ -13,12 +13,12 @@ namespace weft::coll::node {
 struct Segment::Showing {
   /// What this rank gives: `block` bytes for each other one, which, unless null, can be read at `data`.
   Showing(Segment& s, Readings::Kernel kernel, uint64_t block, const std::byte* data)
-      : segment(s), own_data(s.readings_.begin(kernel, block, s.size_ - 1) ? data : nullptr) {}
+      : segment(s), own_data(s.readings_.begin(kernel, block, s.size_ - 1, s.reach_) ? data : nullptr) {}
 
   /// In the first meeting, in this rank's line.
   void tell() const {
     Line& line = segment.offer(segment.rank_);
-    line.note = segment.readings_.note();
+    line.note = segment.readings_.note(segment.reach_);
     std::memcpy(line.data + kWhere, &own_data, sizeof own_data);
   }
   /// In the first meeting, in each rank's.

@@ -104,8 +104,8 @@ class Contest {
 };
 
 /// ns a byte that it takes to read so many bytes of another process which have not been written since they were read last; the longest do
-/// not stay in caches anyway. What takes longer has been written since: writing it again, in lines that others hold, then takes its owner at
-/// least as much longer as reading it has (64 KiB both ways of fresh data on an Intel Granite Rapids: read in 7 us, a call in 21; by
+/// not stay in caches anyway. What takes longer has been written since: writing it again, in lines that others hold, then takes its owner
+/// at least as much longer as reading it has (64 KiB both ways of fresh data on an Intel Granite Rapids: read in 7 us, a call in 21; by
 /// rings 8).
 constexpr double unchanged_ns(uint64_t bytes) { return bytes < 512 << 10 ? 0.05 : bytes < 2 << 20 ? 0.08 : 1; }
 

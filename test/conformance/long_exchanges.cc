@@ -1,5 +1,6 @@
-// Long blocks from all to all, over and over: their owners write them anew as soon as a call is over, whoever may still want to read them.
-// With WEFT_COLL_READ=always ranks of a node read them out of each other's memory, which MPI_T tells; with auto they do so now and then.
+// Long blocks from all to all, and from one to all, over and over: their owners write them anew as soon as a call is over, whoever may
+// still want to read them. With WEFT_COLL_READ=always ranks of a node read them out of each other's memory, which MPI_T tells; with auto
+// they do so now and then.
 #include <cstdlib>
 #include <cstring>
 
@@ -86,6 +87,19 @@ void alltoalls(int round, int n) {
   CHECK((to.untouched() && take.untouched()));
 }
 
+void broadcasts(int round, int n) {
+  const int root = round / 8 % ranks;
+  for (int times = 0; times < 4; ++times) {
+    Vector data(static_cast<size_t>(n), -1);
+    for (long i = 0; i < n && rank == root; ++i) data[size_t(i)] = cell(root, times, round, i);
+    MPI_Bcast(data.data(), n, MPI_LONG, root, world);
+    bool came = true;
+    for (long i = 0; i < n; ++i) came &= data[size_t(i)] == cell(root, times, round, i);
+    CHECK(came);
+    data.assign(data.size(), -2);
+  }
+}
+
 /// All that has been read by now.
 unsigned long long read_so_far() {
   static const check::Counter read("pml_read_in_place");
@@ -107,6 +121,7 @@ int main(int argc, char** argv) {
     for (int round = 0; round < kRounds; ++round) {
       allgathers(round, n);
       alltoalls(round, n);
+      broadcasts(round, n);
     }
   if (is_set("WEFT_COLL_READ", "no") || is_set("WEFT_SHM_CMA", "no"))
     CHECK(read_so_far() == 0);

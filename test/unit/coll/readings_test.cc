@@ -8,7 +8,9 @@
 #include "test/unit/setting.h"
 
 using namespace weft;
+using coll::node::Reach;
 using coll::node::Readings;
+using coll::node::RootReadings;
 
 namespace {
 
@@ -19,7 +21,7 @@ class Ranks {
  public:
   explicit Ranks(bool can = true) {
     call(1, 1);
-    for (Readings& r : all_) r.can_read(can);
+    reach_.can_read(can);
     call(1, 1);
   }
   /// A call by slots takes so long, and one that reads; does it read?
@@ -27,8 +29,8 @@ class Ranks {
     int reads = 0;
     uint64_t notes[3];
     for (size_t i = 0; i < 3; ++i) {
-      reads += all_[i].begin(Readings::Kernel::alltoall, kBlock, 2);
-      notes[i] = all_[i].note();
+      reads += all_[i].begin(Readings::Kernel::alltoall, kBlock, 2, reach_);
+      notes[i] = all_[i].note(reach_);
     }
     for (Readings& r : all_)
       for (const uint64_t note : notes) r.hear(note);
@@ -49,6 +51,7 @@ class Ranks {
   }
 
  private:
+  Reach reach_;
   std::array<Readings, 3> all_;
 };
 
@@ -78,11 +81,73 @@ TEST_CASE("nothing is read where one of the ranks cannot, or the user does not w
   {
     const Setting no("WEFT_COLL_READ", "no");
     Ranks ranks;
-    CHECK_FALSE(Readings().to_try());
+    CHECK_FALSE(Reach().to_try());
   }
   const Setting always("WEFT_COLL_READ", "always");
   Ranks ranks;
   CHECK(ranks.read(20, 1'000, 20'000) == 20);
   Readings one;
-  CHECK_FALSE(one.begin(Readings::Kernel::allgather, Readings::kLeast - 1, 1));
+  CHECK_FALSE(one.begin(Readings::Kernel::allgather, Readings::kLeast - 1, 1, Reach()));
+}
+
+namespace {
+
+/// A root and a reader that tells how long a broadcast took it some calls later, or, if the root has waited for it, at once.
+class Broadcasts {
+ public:
+  explicit Broadcasts(bool can = true, uint64_t lag = 0) : lag_(lag) { reach_.can_read(can); }
+  /// How many of so many are read, where they take the reader so long?
+  int read(int of, uint64_t slots_ns, uint64_t reading_ns) {
+    int count = 0;
+    for (int i = 0; i < of; ++i) {
+      if (root_.asks()) root_.hear(root_.tells(told_), RootReadings::ns_of(told_), RootReadings::can_read(told_));
+      const uint64_t say = root_.begin(kBlock, ++n_, reach_);
+      root_.end();
+      const bool reads = say & RootReadings::reads;
+      if (say & RootReadings::timed) {
+        CHECK(told_ == note_);  // not before it has heard of the latest one
+        asked_ = n_;
+        note_ = RootReadings::note(n_, reads ? reading_ns : slots_ns, reach_.can_read());
+      }
+      if (reads || n_ >= asked_ + lag_) told_ = note_;
+      count += reads;
+    }
+    return count;
+  }
+
+ private:
+  const uint64_t lag_;
+  Reach reach_;
+  RootReadings root_;
+  uint64_t n_ = 70'000, asked_ = 0, note_ = 0, told_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("broadcasts are read where they lie while that takes the reader less time") {
+  Broadcasts near;
+  CHECK(near.read(400, 10'000'000, 5'000'000) > 300);
+  CHECK(near.read(400, 10'000'000, 20'000'000) < 300);
+  CHECK(near.read(400, 10'000'000, 20'000'000) < 40);
+  Broadcasts slow;
+  CHECK(slow.read(400, 5'000'000, 10'000'000) < 40);
+}
+
+TEST_CASE("a root waits for what its readers have to say, however late they come, and not for ever") {
+  Broadcasts late(true, 20);
+  CHECK(late.read(2000, 10'000'000, 5'000'000) > 500);
+  RootReadings root;
+  const Reach reach;
+  uint64_t asked = 0;
+  for (uint64_t n = 1; n < 2000; ++n) {
+    if (root.asks()) root.hear(false, 0, true);
+    asked += root.begin(kBlock, n, reach) & RootReadings::timed;
+    root.end();
+  }
+  CHECK(asked > 2 * RootReadings::timed);
+}
+
+TEST_CASE("nothing is read of a root whose readers cannot") {
+  Broadcasts unable(false);
+  CHECK(unable.read(400, 10'000'000, 5'000'000) == 0);
 }
