@@ -124,13 +124,18 @@ class Letters final : public node::Post {
       if (r->request_kind == pml::RequestKind::receive && static_cast<pml::Transfer*>(r)->dest == static_cast<int>(from))
         team_.lane().cancel(*r);
   }
+  void settle() override { error_ = coll::finish(team_.lane(), under_way_, Status::ok); }
   /// An MPI error class; `status`: how the kernel has ended.
-  int finish(Status status) { return coll::finish(team_.lane(), under_way_, status); }
+  int finish(Status status) {
+    const int error = coll::finish(team_.lane(), under_way_, status);
+    return error_ ? error_ : error;
+  }
 
  private:
   pml::Team& team_;
   const int tag_;
   std::vector<pml::Request*>& under_way_;
+  int error_ = MPI_SUCCESS;
 };
 
 }  // namespace

@@ -20,6 +20,12 @@ type::Cursor cursor_of(const pml::Buffer& b) { return {b.address, b.count, *b.ty
 /// What stands in front of a block whose length only its sender and its receiver know.
 using Length = uint32_t;
 constexpr Length kByMessage = ~Length{0};  ///< it does not fit, and comes by a message
+constexpr Length kStays = kByMessage - 1;  ///< it is to be read where it lies
+/// Then this stands behind it.
+struct Stays {
+  uint64_t bytes;
+  const std::byte* data;
+};
 
 Length length_for(uint64_t bytes, uint64_t most) { return bytes <= most ? static_cast<Length>(bytes) : kByMessage; }
 void put_length(std::byte* place, Length length) { std::memcpy(place, &length, sizeof length); }
@@ -73,7 +79,7 @@ Status Segment::exchange_blocks(type::Cursor mine, const pml::Buffer& out, uint6
       type::Cursor theirs(static_cast<std::byte*>(out.address) + r * step, out.count, *out.type);
       if (showing.of(r)) {
         if (done > 0) return;
-        return r == rank_ ? take_own(theirs, mine, rank_ * block, block) : showing.read(r, rank_ * block, theirs, block);
+        return r == rank_ ? take_own(theirs, mine, rank_ * block, block) : showing.read(r, showing.at(r) + rank_ * block, theirs, block);
       }
       theirs.seek(done);
       if (r == rank_ && direct) return take_own(theirs, mine, rank_ * block + done, n);
@@ -140,7 +146,7 @@ Status Segment::allgather(const pml::Buffer& in, const View& out, uint64_t longe
       const uint64_t n = showing.of(r) ? done == 0 ? bytes_of(to) : 0 : length(to);
       if (n == 0) return;
       type::Cursor theirs = cursor_of(to);
-      if (r != rank_ && showing.of(r)) return showing.read(r, 0, theirs, n);
+      if (r != rank_ && showing.of(r)) return showing.read(r, showing.at(r), theirs, n);
       theirs.seek(done);
       if (r == rank_ && direct(n)) return take_own(theirs, mine, done, n);
       theirs.unpack(pairs ? between(r, rank_, most) : offered(r, n), n);
@@ -182,7 +188,7 @@ Status Segment::alltoall_of_two(const View& in, const View& out) {
   const pml::Buffer from = in.at(1 - me, 1), to = out.at(1 - me, 1);
   const uint64_t given = bytes_of(from), most = letter_bytes() - sizeof(Line);
   const type::Cursor mine = cursor_of(from);
-  Showing showing(*this, Readings::Kernel::between_two, given, mine.contiguous() ? mine.data() : nullptr);
+  Showing showing(*this, Readings::Kernel::uneven, given, mine.contiguous() ? mine.data() : nullptr);
   uint64_t coming = 0, done = 0;
   const auto give = [&](std::byte*) {
     const Letter there = letter(rank_, 1 - rank_);
@@ -197,7 +203,7 @@ Status Segment::alltoall_of_two(const View& in, const View& out) {
     const Letter here = letter(r, rank_);
     if (done == 0) std::memcpy(&coming, here.length, sizeof coming);
     if (coming > bytes_of(to)) return;
-    if (showing.of(r)) return done == 0 ? showing.read(r, 0, cursor_of(to), coming) : void();
+    if (showing.of(r)) return done == 0 ? showing.read(r, showing.at(r), cursor_of(to), coming) : void();
     if (const uint64_t n = next_part(coming, done, most); n > 0) get_part(to, done, here.place(n), n);
   };
   Status status = Status::ok;
@@ -209,35 +215,76 @@ Status Segment::alltoall_of_two(const View& in, const View& out) {
   return coming <= bytes_of(to) ? Status::ok : too_long(to, coming, 1 - rank_);
 }
 
+/// Blocks of an all-to-all whose lengths only the two know whom they are between.
+struct Segment::Letters {
+  Segment& segment;
+  const View &in, &out;
+  Post& post;
+  Showing& showing;
+  const uint64_t most;  // bytes that go in a letter
+
+  pml::Buffer to(uint32_t r) const { return out.at(static_cast<int32_t>(r), 1); }
+  /// Is a message from there expected, since that is how a block of that length comes? Who would have blocks read waits for the letter.
+  bool expected(uint32_t r) const { return bytes_of(to(r)) > most && !showing.own(); }
+
+  void write(uint32_t r) const {
+    if (expected(r)) post.receive(r, to(r));
+    const pml::Buffer block = in.at(static_cast<int32_t>(r), 1);
+    const uint64_t n = bytes_of(block);
+    const Letter letter = segment.letter(segment.rank_, r);
+    if (showing.own() && n >= Readings::kLeast) {
+      if (const type::Cursor cursor = cursor_of(block); cursor.contiguous()) return stay(letter, {n, cursor.data()});
+    }
+    put_length(letter.length, length_for(n, most));
+    if (n > most)
+      post.send(r, block);
+    else if (n > 0)
+      put_part(letter.place(n), block, 0, n);
+  }
+
+  static void stay(const Letter& letter, const Stays& stays) {
+    put_length(letter.length, kStays);
+    std::memcpy(letter.brief, &stays, sizeof stays);
+  }
+
+  Status open(uint32_t r) const {
+    const Letter letter = segment.letter(r, segment.rank_);
+    const Length length = length_at(letter.length);
+    if (length == kByMessage) {
+      if (!expected(r)) post.receive(r, to(r));
+      return Status::ok;
+    }
+    if (expected(r)) post.withdraw(r);  // MPI wants both sides to say the same; shorter data does no harm
+    if (length != kStays) return take_out(to(r), letter.place(length), length, r);
+    Stays stays;
+    std::memcpy(&stays, letter.brief, sizeof stays);
+    if (stays.bytes > bytes_of(to(r))) return too_long(to(r), stays.bytes, r);
+    showing.read(r, stays.data, cursor_of(to(r)), stays.bytes);
+    return Status::ok;
+  }
+};
+
 Status Segment::alltoall(const View& in, const View& out, Post& post) {
   if (size_ == 2) return alltoall_of_two(in, out);
-  const uint64_t most = std::min<uint64_t>(letter_bytes() - sizeof(Line), roomy_ ? most_exchanged / size_ : ~0U);
-  const auto is_long = [&](const pml::Buffer& b) { return bytes_of(b) > most; };
+  uint64_t given = 0;
+  for (uint32_t r = 0; r < size_; ++r) given += r == rank_ ? 0 : bytes_of(in.at(static_cast<int32_t>(r), 1));
+  Showing showing(*this, Readings::Kernel::uneven, given / (size_ - 1), memory_);
+  const Letters letters{*this, in,      out,
+                        post,  showing, std::min<uint64_t>(letter_bytes() - sizeof(Line), roomy_ ? most_exchanged / size_ : ~0U)};
   const auto give = [&](std::byte*) {
-    for (uint32_t i = 0; i < size_; ++i) {
-      if (i == rank_) continue;
-      if (const pml::Buffer to = out.at(static_cast<int32_t>(i), 1); is_long(to)) post.receive(i, to);
-      const pml::Buffer from = in.at(static_cast<int32_t>(i), 1);
-      const uint64_t n = bytes_of(from);
-      const Letter to = letter(rank_, i);
-      put_length(to.length, length_for(n, most));
-      if (n > most)
-        post.send(i, from);
-      else if (n > 0)
-        put_part(to.place(n), from, 0, n);
-    }
+    showing.tell();
+    for (uint32_t r = 0; r < size_; ++r)
+      if (r != rank_) letters.write(r);
   };
   Status taken = Status::ok;
   const auto take = [&](uint32_t r, const std::byte*) {
-    const pml::Buffer to = out.at(static_cast<int32_t>(r), 1);
-    if (r == rank_) return copy_data(in.at(static_cast<int32_t>(r), 1), to);
-    const Letter from = letter(r, rank_);
-    const Length length = length_at(from.length);
-    if (length == kByMessage) return is_long(to) ? void() : post.receive(r, to);
-    if (is_long(to)) post.withdraw(r);  // MPI wants both sides to say the same; shorter data does no harm
-    if (const Status s = take_out(to, from.place(length), length, r); s != Status::ok) taken = s;
+    showing.hear(r);
+    if (r == rank_) return copy_data(in.at(static_cast<int32_t>(r), 1), out.at(static_cast<int32_t>(r), 1));
+    if (const Status s = letters.open(r); s != Status::ok) taken = s;
   };
-  const Status s = exchange(size_ * letter_bytes(), give, take);
+  Status s = exchange(size_ * letter_bytes(), give, take);
+  if (s == Status::ok) post.settle();
+  s = showing.finish(s);
   return s == Status::ok ? taken : s;
 }
 

@@ -14,6 +14,11 @@ namespace {
 
 constexpr int kLooks = 64;  // most of them, before others may run
 
+uint32_t ranks_per_cpu(const boot::Job& job) {
+  const auto cpus = std::max<size_t>(job.cpus, 1);
+  return std::max(2U, static_cast<uint32_t>((job.node_ranks.size() + cpus - 1) / cpus));
+}
+
 constexpr size_t page_up(size_t n) { return (n + 4095) & ~size_t{4095}; }
 
 }  // namespace
@@ -60,6 +65,7 @@ Segment::Segment(pml::Team& team, std::byte* memory, bool roomy, const Plan& pla
               Board(lane_, memory + plan.heads(size_, 1), rank_, size_, plan.boards()[1], *this),
               Board(lane_, memory + plan.heads(size_, 2), rank_, size_, plan.boards()[2], *this)},
       patience_(crowded(team.lane().boot().job()) ? 4 : kLooks, kLooks),
+      readings_(roomy ? 1 : ranks_per_cpu(team.lane().boot().job())),
       nonce_(header().nonce),
       shown_(size_) {
   desks_ = reinterpret_cast<Desk*>(memory + sizeof(Header));

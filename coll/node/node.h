@@ -34,6 +34,8 @@ class Post {
   virtual void receive(uint32_t from, const pml::Buffer&) = 0;
   /// What was to be received from that rank does not come.
   virtual void withdraw(uint32_t from) = 0;
+  /// Waits until all have come and gone.
+  virtual void settle() = 0;
 
  protected:
   ~Post() = default;
@@ -100,8 +102,8 @@ class Segment final : private pml::Household {
   Status allgather(const pml::Buffer& in, const View& out);
   /// To each rank a block; both have `count` elements a rank. `in` may be `out`.
   Status alltoall(const pml::Buffer& in, const pml::Buffer& out);
-  /// The same of blocks whose lengths only the two know whom they are between: what does not fit a slot is for the post, unless there are
-  /// two ranks. They have no memory in common.
+  /// The same of blocks whose lengths only the two know whom they are between: what does not fit a slot is for the post, unless it is read
+  /// where it lies, or there are two ranks. They have no memory in common.
   Status alltoall(const View& in, const View& out, Post&);
   /// Elements of each rank's share of a vector: so many, or where they start, a value more than there are ranks.
   struct Shares {
@@ -318,6 +320,7 @@ class Segment final : private pml::Household {
   Status bcast_pieces(type::Cursor&, bool sends);
   Status read_from(uint32_t rank, const std::byte* where, type::Cursor to, uint64_t bytes);
   struct Letter;
+  struct Letters;
   Letter letter(uint32_t from, uint32_t to);
   Status alltoall_of_two(const View& in, const View& out);
   Status gather_from_one(const pml::Buffer& block, uint32_t length, uint32_t root);

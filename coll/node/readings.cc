@@ -45,10 +45,11 @@ bool Readings::begin(Kernel kernel, uint64_t block, uint32_t others, const Reach
 }
 
 void Readings::end() {
-  if (latest_.ways && least_ns_ > 0) latest_.ways->took(latest_.reads, latest_.bytes, least_ns_);
+  if (latest_.ways && least_ns_ > 0) latest_.ways->took(latest_.reads, latest_.bytes, sharing_ == 1 ? least_ns_ : sum_ns_ / heard_);
   if (now_.begin_ns > 0) now_.ns = now_ns() - now_.begin_ns + now_.excess_ns;
   latest_ = now_;
   least_ns_ = ~uint64_t{0};
+  sum_ns_ = heard_ = 0;
   readable_ = all_can_read_;
   all_can_read_ = true;
 }

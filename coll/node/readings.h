@@ -44,7 +44,7 @@ class Ways {
   bool is_due(bool reads, uint64_t bytes);
   void took(bool reads, uint64_t bytes, uint64_t ns) { (reads ? reading_ : slots_).took(bytes, ns); }
   /// What of a rank's time counts twice: what reading took longer as data had been written since it was read last (unchanged_ns()). `all`:
-  /// bytes that it got from all.
+  /// bytes that the ranks of a CPU get and give.
   static uint64_t excess(uint64_t bytes, uint64_t ns, uint64_t all) {
     return static_cast<uint64_t>(std::max(0.0, static_cast<double>(ns) - unchanged_ns(all) * static_cast<double>(bytes)));
   }
@@ -68,17 +68,19 @@ class Ways {
   uint64_t read_ = 0;  // calls
 };
 
-/// Of exchanges: in each all tell each other how long the one before took them, of which that of the rank that came last counts. Each rank
-/// decides for what it gives; as all know the same, they decide alike, and where they do not, or some cannot, the one goes this way and the
-/// other that.
+/// Of exchanges: in each all tell each other how long the one before took them, of which that of the rank that came last counts, who waits
+/// for nobody; or, where ranks share CPUs and the others' work is behind the last one when it comes, the mean. Each rank decides for what
+/// it gives; as all know the same, they decide alike, and where they do not, or some cannot, the one goes this way and the other that.
 class Readings {
  public:
-  enum class Kernel : uint8_t { allgather, alltoall, between_two };
+  enum class Kernel : uint8_t { allgather, alltoall, uneven };
   static constexpr size_t kKernels = 3;
   /// Bytes from one rank to another from which on they may be read.
   static constexpr uint64_t kLeast = 8 << 10;
 
-  /// A call in which a rank gets so many bytes from each of so many others, or gives them if not all know how many it gets. Are they to be
+  /// So many ranks share a CPU.
+  explicit Readings(uint32_t sharing) : sharing_(sharing) {}
+  /// A call in which a rank gets so many bytes from each of so many others, or gives them, in the mean, if they are uneven. Are they to be
   /// read, as far as this rank is asked?
   bool begin(Kernel, uint64_t block, uint32_t others, const Reach&);
   /// What this rank says in it to all: how long the call before took, and whether this rank can read the others' memory.
@@ -86,10 +88,12 @@ class Readings {
   /// What each of them says, this one too.
   void hear(uint64_t note) {
     least_ns_ = std::min(least_ns_, note >> 1);
+    sum_ns_ += note >> 1;
+    ++heard_;
     all_can_read_ = all_can_read_ && (note & 1);
   }
   /// In it so many bytes have been read from one rank, which took so long.
-  void read(uint64_t bytes, uint64_t ns) { now_.excess_ns += Ways::excess(bytes, ns, now_.bytes); }
+  void read(uint64_t bytes, uint64_t ns) { now_.excess_ns += Ways::excess(bytes, ns, now_.bytes * 2 * sharing_); }
   /// Is it timed?
   bool timed() const { return now_.begin_ns > 0; }
   /// It is over.
@@ -107,9 +111,11 @@ class Readings {
 
   std::array<std::array<Ways, Ways::kLengths>, kKernels> ways_;
   Run now_, latest_;
-  uint64_t least_ns_ = ~uint64_t{0};  // that the call before took a rank
-  bool all_can_read_ = true;          // as said in this call
-  bool readable_ = false;             // as said in the one before
+  const uint32_t sharing_;
+  uint64_t least_ns_ = ~uint64_t{0}, sum_ns_ = 0;  // that the call before took a rank, and all
+  uint64_t heard_ = 0;                             // ranks, in this call
+  bool all_can_read_ = true;                       // as said in this call
+  bool readable_ = false;                          // as said in the one before
 };
 
 /// Of what one rank gives to all, at that rank. It says in each call which way it goes, and now and then that it is to be timed: then all

@@ -33,10 +33,12 @@ struct Segment::Showing {
   bool of(uint32_t rank) const { return shown > 0 && segment.shown_[rank]; }
   /// Does nothing go through slots?
   bool all() const { return shown == segment.size_; }
-  /// Reads so many bytes of what a rank shows, from `first` on.
-  void read(uint32_t rank, uint64_t first, type::Cursor to, uint64_t bytes) {
+  /// Where what it shows begins.
+  const std::byte* at(uint32_t rank) const { return segment.shown_[rank]; }
+  /// Reads so many bytes of a rank.
+  void read(uint32_t rank, const std::byte* where, type::Cursor to, uint64_t bytes) {
     const uint64_t begin = segment.readings_.timed() ? now_ns() : 0;
-    if (const Status s = segment.read_from(rank, segment.shown_[rank] + first, to, bytes); s != Status::ok) status = s;
+    if (const Status s = segment.read_from(rank, where, to, bytes); s != Status::ok) status = s;
     if (begin > 0) segment.readings_.read(bytes, now_ns() - begin);
   }
   /// At the end of the call, in which all else has ended so.
@@ -56,7 +58,8 @@ struct Segment::Hidden {
   static constexpr bool own() { return false; }
   static constexpr bool of(uint32_t) { return false; }
   static constexpr bool all() { return false; }
-  static void read(uint32_t, uint64_t, const type::Cursor&, uint64_t) {}
+  static constexpr const std::byte* at(uint32_t) { return nullptr; }
+  static void read(uint32_t, const std::byte*, const type::Cursor&, uint64_t) {}
   static Status finish(Status s) { return s; }
 };
 

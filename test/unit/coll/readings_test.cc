@@ -52,7 +52,7 @@ class Ranks {
 
  private:
   Reach reach_;
-  std::array<Readings, 3> all_;
+  std::array<Readings, 3> all_{Readings(1), Readings(1), Readings(1)};
 };
 
 }  // namespace
@@ -86,7 +86,7 @@ TEST_CASE("nothing is read where one of the ranks cannot, or the user does not w
   const Setting always("WEFT_COLL_READ", "always");
   Ranks ranks;
   CHECK(ranks.read(20, 1'000, 20'000) == 20);
-  Readings one;
+  Readings one(1);
   CHECK_FALSE(one.begin(Readings::Kernel::allgather, Readings::kLeast - 1, 1, Reach()));
 }
 
