@@ -1,5 +1,7 @@
 #include "btl/copy/cma.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -56,6 +58,15 @@ bool can_read(pid_t pid, uint64_t address, std::span<const std::byte> expected) 
   const iovec remote{reinterpret_cast<void*>(address), expected.size()};
   return process_vm_readv(pid, &local, 1, &remote, 1, 0) == ssize_t(expected.size()) &&
          std::memcmp(seen, expected.data(), expected.size()) == 0;
+}
+
+bool is_readable(const std::byte* data, size_t bytes) {
+  if (bytes == 0) return true;
+  std::byte seen[2];
+  const iovec local{seen, sizeof seen};
+  auto* const first = const_cast<std::byte*>(data);
+  const iovec ends[] = {{first, 1}, {first + bytes - 1, 1}};
+  return process_vm_readv(getpid(), &local, 1, ends, 2, 0) == ssize_t(sizeof seen);
 }
 
 Status read(pid_t peer, const std::byte* remote, std::span<std::byte> local) {

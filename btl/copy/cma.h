@@ -19,6 +19,10 @@ bool allowed();
 /// Can this process read the memory of `pid`? Tried on the very peer: `expected` bytes known to lie at `address`.
 bool can_read(pid_t pid, uint64_t address, std::span<const std::byte> expected);
 
+/// Can others read this memory of this process, as far as its first and last bytes tell? Not what belongs to devices, or is secret
+/// (memfd_secret).
+bool is_readable(const std::byte* data, size_t bytes);
+
 /// Reads all of it, in one go; 0 stands for this process, whose ranks are threads.
 Status read(pid_t peer, const std::byte* remote, std::span<std::byte> local);
 

@@ -118,7 +118,7 @@ Status Segment::allgather(const pml::Buffer& in, const View& out) {
   if (longest < Readings::kLeast) return allgather(in, out, longest, Hidden());
   const type::Cursor mine = cursor_of(in);
   const std::byte* const data = mine.left() > 0 ? mine.data() : memory_;  // of no data there may be no address
-  return allgather(in, out, longest, Showing(*this, Readings::Kernel::allgather, longest, mine.contiguous() ? data : nullptr));
+  return allgather(in, out, longest, Showing(*this, Readings::Kernel::allgather, longest, mine.contiguous() ? data : nullptr, mine.left()));
 }
 
 template <class Shows>
@@ -163,7 +163,7 @@ Status Segment::alltoall(const pml::Buffer& in, const pml::Buffer& out) {
   const type::Cursor mine(in.address, in.count * size_, *in.type);
   if (block < Readings::kLeast) return exchange_blocks(mine, out, block, Hidden());
   const bool stays = mine.contiguous() && mine.data() != start_of(out);
-  return exchange_blocks(mine, out, block, Showing(*this, Readings::Kernel::alltoall, block, stays ? mine.data() : nullptr));
+  return exchange_blocks(mine, out, block, Showing(*this, Readings::Kernel::alltoall, block, stays ? mine.data() : nullptr, block * size_));
 }
 
 /// Where a block of unknown length from one rank to another one lies: its length, and it if it is short, in a line that is looked at
@@ -188,7 +188,7 @@ Status Segment::alltoall_of_two(const View& in, const View& out) {
   const pml::Buffer from = in.at(1 - me, 1), to = out.at(1 - me, 1);
   const uint64_t given = bytes_of(from), most = letter_bytes() - sizeof(Line);
   const type::Cursor mine = cursor_of(from);
-  Showing showing(*this, Readings::Kernel::uneven, given, mine.contiguous() ? mine.data() : nullptr);
+  Showing showing(*this, Readings::Kernel::uneven, given, mine.contiguous() ? mine.data() : nullptr, given);
   uint64_t coming = 0, done = 0;
   const auto give = [&](std::byte*) {
     const Letter there = letter(rank_, 1 - rank_);
@@ -233,7 +233,8 @@ struct Segment::Letters {
     const uint64_t n = bytes_of(block);
     const Letter letter = segment.letter(segment.rank_, r);
     if (showing.own() && n >= Readings::kLeast) {
-      if (const type::Cursor cursor = cursor_of(block); cursor.contiguous()) return stay(letter, {n, cursor.data()});
+      const type::Cursor cursor = cursor_of(block);
+      if (cursor.contiguous() && segment.open_memory_.has(cursor.data(), n)) return stay(letter, {n, cursor.data()});
     }
     put_length(letter.length, length_for(n, most));
     if (n > most)
@@ -268,7 +269,7 @@ Status Segment::alltoall(const View& in, const View& out, Post& post) {
   if (size_ == 2) return alltoall_of_two(in, out);
   uint64_t given = 0;
   for (uint32_t r = 0; r < size_; ++r) given += r == rank_ ? 0 : bytes_of(in.at(static_cast<int32_t>(r), 1));
-  Showing showing(*this, Readings::Kernel::uneven, given / (size_ - 1), memory_);
+  Showing showing(*this, Readings::Kernel::uneven, given / (size_ - 1), memory_, 0);
   const Letters letters{*this, in,      out,
                         post,  showing, std::min<uint64_t>(letter_bytes() - sizeof(Line), roomy_ ? most_exchanged / size_ : ~0U)};
   const auto give = [&](std::byte*) {

@@ -65,6 +65,7 @@ Segment::Segment(pml::Team& team, std::byte* memory, bool roomy, const Plan& pla
               Board(lane_, memory + plan.heads(size_, 1), rank_, size_, plan.boards()[1], *this),
               Board(lane_, memory + plan.heads(size_, 2), rank_, size_, plan.boards()[2], *this)},
       patience_(crowded(team.lane().boot().job()) ? 4 : kLooks, kLooks),
+      access_(size_),
       readings_(roomy ? 1 : ranks_per_cpu(team.lane().boot().job())),
       nonce_(header().nonce),
       shown_(size_) {

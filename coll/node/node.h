@@ -310,8 +310,7 @@ class Segment final : private pml::Household {
   Status exchange_blocks(type::Cursor mine, const pml::Buffer& out, uint64_t block, Shows);
   template <class Shows>
   Status allgather(const pml::Buffer& in, const View& out, uint64_t longest, Shows);
-  void try_reading();
-  bool can_read_all();
+  bool can_read(uint32_t rank);
   void hear_readers();
   Status show_all(const std::byte* data, uint64_t n);
   Status read_all(uint32_t root, const type::Cursor& to, uint64_t n);
@@ -383,6 +382,9 @@ class Segment final : private pml::Household {
   std::vector<std::byte> scratch_;  // a share's result
   pml::Patience patience_;          // looks at a line before others may run
   Reach reach_;
+  enum class Access : uint8_t { untried, denied, granted };
+  std::vector<Access> access_;  // to each rank's memory
+  OpenMemory open_memory_;
   Readings readings_;
   RootReadings root_readings_;
   const uint64_t nonce_;                 // where others look whether they can read it

@@ -20,6 +20,12 @@ Reach::Reach()
             : read_setting.get() == "always"                    ? Wish::always
                                                                 : Wish::automatic) {}
 
+bool OpenMemory::look(Range& known, Range asked) {
+  if (!btl::copy::is_readable(asked.data, asked.bytes)) return false;
+  known = asked;
+  return true;
+}
+
 bool Ways::reading_pays() {
   const double slots = slots_.ns_per_byte(), reading = reading_.ns_per_byte();
   const Contest::Standing other{.ahead = reading_.known() && reading < kAhead * slots,

@@ -15,7 +15,7 @@ namespace weft::coll::node {
 class Reach {
  public:
   Reach();
-  /// Has it to be tried whether this rank can?
+  /// Has it to be tried whether this rank can read all others'?
   bool to_try() const { return !never() && !tried_; }
   void can_read(bool yes) {
     tried_ = true;
@@ -30,6 +30,23 @@ class Reach {
   enum class Wish : uint8_t { automatic, always, no };
   const Wish wish_;
   bool tried_ = false, can_read_ = false;
+};
+
+/// This rank's memory that others can read: what has been looked at lately is not looked at again, as that takes a system call.
+class OpenMemory {
+ public:
+  bool has(const std::byte* data, uint64_t bytes) {
+    Range& known = latest_[(reinterpret_cast<uintptr_t>(data) >> 12) % latest_.size()];
+    return (known.data == data && known.bytes >= bytes) || look(known, {data, bytes});
+  }
+
+ private:
+  struct Range {
+    const std::byte* data = nullptr;
+    uint64_t bytes = 0;
+  };
+  static bool look(Range& known, Range);
+  std::array<Range, 16> latest_;
 };
 
 /// Of calls of one kind and about one length the time that they take either way. Through slots both sides copy, at the same time. What

@@ -10,17 +10,17 @@ pid_t other_process(pid_t p) { return p == getpid() ? 0 : p; }  // ranks may be 
 
 }  // namespace
 
-void Segment::try_reading() {
-  if (reach_.to_try()) reach_.can_read(can_read_all());
-}
-
-bool Segment::can_read_all() {
-  for (uint32_t r = 0; r < size_; ++r) {
-    const Owner owner = desk(r).owner;
-    if (!other_process(owner.process)) continue;
-    if (!btl::copy::can_read(owner.process, reinterpret_cast<uint64_t>(owner.nonce), std::as_bytes(std::span(&nonce_, 1)))) return false;
+/// Has to be asked when that rank is known to have come here.
+bool Segment::can_read(uint32_t rank) {
+  Access& access = access_[rank];
+  if (access == Access::untried) {
+    const Owner& owner = desk(rank).owner;
+    const pid_t process = other_process(owner.process);
+    const auto nonce = std::as_bytes(std::span(&nonce_, 1));
+    const bool can = process == 0 || btl::copy::can_read(process, reinterpret_cast<uint64_t>(owner.nonce), nonce);
+    access = can ? Access::granted : Access::denied;
   }
-  return true;
+  return access == Access::granted;
 }
 
 Status Segment::read_from(uint32_t rank, const std::byte* where, type::Cursor to, uint64_t bytes) {
@@ -75,7 +75,8 @@ Status Segment::read_all(uint32_t root, const type::Cursor& to, uint64_t n) {
 Status Segment::give_long(type::Cursor& cursor) {
   const uint64_t n = broadcasts_[at(Size::large)].number + 1;
   hear_readers();
-  const uint64_t say = cursor.contiguous() ? root_readings_.begin(cursor.left(), n, reach_) : 0;
+  uint64_t say = cursor.contiguous() ? root_readings_.begin(cursor.left(), n, reach_) : 0;
+  if (say & RootReadings::reads && !open_memory_.has(cursor.data(), cursor.left())) say &= ~uint64_t{RootReadings::reads};
   Status s = await_piece(n, Size::large);
   if (s != Status::ok) return s;
   piece_line(n).note = say;
@@ -93,8 +94,7 @@ Status Segment::take_long(type::Cursor& cursor, uint32_t root) {
   const Status s = reads ? read_all(root, cursor, n) : bcast_pieces(cursor, false);
   if (begin > 0) {
     const uint64_t ns = now_ns() - begin;
-    try_reading();
-    const uint64_t note = RootReadings::note(n, ns + (reads ? Ways::excess(bytes, ns, bytes) : 0), reach_.can_read());
+    const uint64_t note = RootReadings::note(n, ns + (reads ? Ways::excess(bytes, ns, bytes) : 0), !reach_.never() && can_read(root));
     std::atomic_ref(desk(rank_).consumed[at(Size::large)].note).store(note, std::memory_order_relaxed);
   }
   return s;
@@ -105,7 +105,11 @@ Status Segment::Showing::finish(Status exchanged) {
   if (shown > 0) exchanged = segment.barrier();
   if (const uint32_t read = shown - own()) segment.lane_.note_read(read);
   segment.readings_.end();
-  segment.try_reading();
+  if (segment.reach_.to_try()) {
+    bool can = true;
+    for (uint32_t r = 0; r < segment.size_; ++r) can &= segment.can_read(r);
+    segment.reach_.can_read(can);
+  }
   return exchanged == Status::ok ? status : exchanged;
 }
 

@@ -11,9 +11,11 @@ namespace weft::coll::node {
 /// One of them: each rank says in its line of the first meeting whether the others are to read what it gives, and where. Then that does not
 /// go through its slots. Nobody returns before all have read.
 struct Segment::Showing {
-  /// What this rank gives: `block` bytes for each other one, which, unless null, can be read at `data`.
-  Showing(Segment& s, Readings::Kernel kernel, uint64_t block, const std::byte* data)
-      : segment(s), own_data(s.readings_.begin(kernel, block, s.size_ - 1, s.reach_) ? data : nullptr) {}
+  /// What this rank gives: `block` bytes for each other one, which, unless null, can be read at `data`, `bytes` in all, if that is memory
+  /// of a kind that can be read.
+  Showing(Segment& s, Readings::Kernel kernel, uint64_t block, const std::byte* data, uint64_t bytes)
+      : segment(s),
+        own_data(s.readings_.begin(kernel, block, s.size_ - 1, s.reach_) && data && s.open_memory_.has(data, bytes) ? data : nullptr) {}
 
   /// In the first meeting, in this rank's line.
   void tell() const {

@@ -1,6 +1,10 @@
 // Long blocks from all to all, and from one to all, over and over: their owners write them anew as soon as a call is over, whoever may
 // still want to read them. With WEFT_COLL_READ=always ranks of a node read them out of each other's memory, which MPI_T tells; with auto
 // they do so now and then.
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <cstdlib>
 #include <cstring>
 
@@ -100,6 +104,46 @@ void broadcasts(int round, int n) {
   }
 }
 
+/// What other processes cannot read, as what lies in devices; null where the system has no such memory.
+long* secret_memory(size_t bytes) {
+#ifdef SYS_memfd_secret
+  const int file = static_cast<int>(syscall(SYS_memfd_secret, 0));
+#else
+  const int file = -1;
+#endif
+  if (file < 0 || ftruncate(file, static_cast<off_t>(bytes))) return nullptr;
+  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  return memory == MAP_FAILED ? nullptr : static_cast<long*>(memory);
+}
+
+void exchange_secrets() {
+  constexpr int n = 6000, times = 8;
+  long* const secret = secret_memory(sizeof(long) * size_t(n) * size_t(ranks));
+  if (!secret) return;
+  std::vector<int> counts(size_t(ranks), n), places;
+  for (int r = 0; r < ranks; ++r) places.push_back(r * n);
+  for (int i = 0; i < times; ++i) {
+    Blocks all([](int) { return n; });
+    const auto write = [&](int to) {
+      for (long at = 0; at < n; ++at) secret[to * n + at] = cell(rank, to, i, at);
+    };
+    const auto check = [&](int to) {
+      for (int r = 0; r < ranks; ++r) CHECK(all.came(r, to, i));
+      all.cells.assign(all.cells.size(), -1);
+    };
+    for (int r = 0; r < ranks; ++r) write(r);
+    MPI_Allgather(secret, n, MPI_LONG, all.cells.data(), n, MPI_LONG, world);
+    check(0);
+    MPI_Alltoall(secret, n, MPI_LONG, all.cells.data(), n, MPI_LONG, world);
+    check(rank);
+    MPI_Alltoallv(secret, counts.data(), places.data(), MPI_LONG, all.cells.data(), counts.data(), places.data(), MPI_LONG, world);
+    check(rank);
+    long* const data = rank == 0 ? secret : all.cells.data();
+    MPI_Bcast(data, n, MPI_LONG, 0, world);
+    for (long at = 0; at < n; ++at) CHECK(data[at] == cell(0, 0, i, at));
+  }
+}
+
 /// All that has been read by now.
 unsigned long long read_so_far() {
   static const check::Counter read("pml_read_in_place");
@@ -123,6 +167,7 @@ int main(int argc, char** argv) {
       alltoalls(round, n);
       broadcasts(round, n);
     }
+  exchange_secrets();
   if (is_set("WEFT_COLL_READ", "no") || is_set("WEFT_SHM_CMA", "no"))
     CHECK(read_so_far() == 0);
   else if (is_set("WEFT_COLL_READ", "always") && ranks > 1)
