@@ -95,6 +95,7 @@ struct Peer {
   uint8_t lapses = 0;                      ///< offers that it did not take up lately, twice, less those that it did
   uint16_t sent_before = 0;                ///< `next_sequence` when its latest long message came
   uint16_t shy = 0;                        ///< messages that are sent unasked before the next offer
+  uint8_t crossed = 0;                     ///< its long messages to come that count as crossing own ones
   uint32_t confined = kNoWire;             ///< number of the only wire that is used while it is measured
   uint32_t lanes = 0;                      ///< of the peer's process, at its first lane; 0: not asked for yet
   Addresses addresses;                     ///< read when asking for the number of lanes, until connected

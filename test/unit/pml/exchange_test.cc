@@ -143,6 +143,40 @@ TEST_CASE("short of what is always read, messages are offered to who wants to re
   });
 }
 
+TEST_CASE("messages that cross others on their way count as such for a while, as not each of them is seen to") {
+  Reading reading;
+  run_ranks(2, {"crossing", {.reading = &reading}}, false, [&](Rank& me) {
+    constexpr uint64_t n = 100000, longer = 1 << 20;
+    const auto sent = pattern(n, 1), back = pattern(longer, 2);
+    std::vector<std::byte> got(n), all(longer);
+    pml::Outcome outcome;
+    const auto messages = [&](int count) {
+      for (int i = 0; i < count; ++i) {
+        if (me.rank == 0) NEED(me.lane.send(me.world, 1, 1, Traffic::user, bytes(sent.data(), n)) == Status::ok);
+        if (me.rank == 1) NEED(me.lane.receive(me.world, 0, 1, Traffic::user, bytes(got.data(), n), outcome) == Status::ok);
+      }
+    };
+    messages(5);
+    NEED(reading.crossed == 0);
+    pml::Request* const other = me.rank == 1 ? me.lane.isend(me.world, 0, 2, Traffic::user, bytes(back.data(), longer)) : nullptr;
+    messages(1);
+    NEED(me.rank == 0 || reading.crossed >= 1);
+    if (me.rank == 0) NEED(me.lane.receive(me.world, 1, 2, Traffic::user, bytes(all.data(), longer), outcome) == Status::ok);
+    if (other) {
+      NEED(me.lane.wait(*other) == Status::ok);
+      release(other);
+    }
+    const int before = reading.crossed;
+    messages(4);
+    NEED(me.rank == 0 || reading.crossed >= before + 4);
+    messages(20);
+    const int later = reading.crossed;
+    messages(20);
+    NEED(me.rank == 0 || reading.crossed == later);
+    NEED((got == sent || me.rank == 0) && (all == back || me.rank == 1));
+  });
+}
+
 namespace {
 
 /// A vector type made of blocks of bytes: `block` of every `stride`.

@@ -19,6 +19,7 @@ struct Reading {
   std::atomic<bool> spares = false;
   std::atomic<int> declines = 0;  ///< offers that it does not take up, though it wants more
   std::atomic<int> offers = 0, reads = 0;
+  std::atomic<int> crossed = 0;  ///< messages to rank 1 that were on their way while it sent, too
 };
 
 /// What the pretended wire can do.
@@ -161,8 +162,9 @@ class ThreadTransport final : public btl::Transport {
       transport_.complete(op);
       return Status::ok;
     }
-    bool get_spares(uint64_t, btl::Flow, bool offered) override {
+    bool get_spares(uint64_t, btl::Flow flow, bool offered) override {
       Reading& reading = *transport_.post_->abilities.reading;
+      reading.crossed += transport_.rank_ == 1 && flow >= btl::Flow::both_ways;
       reading.offers += offered;
       if (!offered || reading.declines == 0) return reading.spares;
       --reading.declines;
