@@ -88,5 +88,6 @@ void (*const copy_and_touch)(std::byte*, std::byte*, size_t) = __builtin_cpu_sup
 namespace weft {
 const bool touching_pays = detail::amd_family > 0 && detail::amd_family < detail::kZen5;
 const bool leaving_pays = detail::amd_family < detail::kZen5;
+const bool crowds_wait = detail::amd_family > 0;
 }  // namespace weft
 #endif

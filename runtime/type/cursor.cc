@@ -47,13 +47,15 @@ inline void copy_ascending(std::byte* to, const std::byte* from, uint64_t n) {
 
 /// How many blocks to write in a row where they crowd into few sets of the first cache, as distances of half a KiB to whole pages
 /// make them do; 0: any number. The processor fetches the lines of stores that wait for their turn, up to a hundred blocks ahead,
-/// and of those that share a set more than the cache holds throw each other out before they are written (docs/performance.md).
+/// and of those that share a set more than the cache holds throw each other out before they are written (docs/performance.md); not all do.
 uint64_t crowd(uint64_t count, int64_t stride, uint64_t bytes) {
 #ifdef __x86_64__
   constexpr uint64_t kPage = 4096, kSmall = 16, kLargest = 256, kLines = 8;
   const uint64_t distance = std::min(kPage, static_cast<uint64_t>(stride & -stride));
   if (bytes > kLargest || distance < kPage / kLines || count * distance <= kLines * kPage) return 0;
-  if (distance == kPage) return bytes > 128 ? count : bytes > 64 ? 4 : 2;
+  if (distance == kPage && bytes > 128) return count;
+  if (!crowds_wait) return 0;
+  if (distance == kPage) return bytes > 64 ? 4 : 2;
   return bytes > kSmall ? 0 : std::min(kLines, 2 * kPage / distance);
 #else
   return static_cast<void>(count), static_cast<void>(stride), static_cast<void>(bytes), 0;
@@ -113,6 +115,11 @@ inline void fetch_soon(const std::byte* from, uint64_t bytes) {
   for (uint64_t i = 0; i < bytes; i += kLine) __builtin_prefetch(from + i);
 }
 
+/// What is unpacked has mostly been written by another processor just now, and its lines come one after the other unless they are asked
+/// for: so many bytes ahead (64 KiB in every other double between two cores of an Intel Granite Rapids: 15 and 9 us; 512 to 4096 do).
+constexpr uint64_t kFetched = 2048;
+constexpr uint64_t kMostFetched = 128;  // bytes of a block: of whole lines, and of longer blocks, many moves are under way at once
+
 /// No list, in which it takes a search to go on, and blocks so small that one more copy within the first cache costs little.
 bool loops_of_small_blocks(const Layout& layout) {
   return layout.is_block() ? layout.size <= kLine : layout.shape == Layout::Shape::loop && loops_of_small_blocks(*layout.child);
@@ -162,7 +169,8 @@ template <class Body>
 template <bool kPack>
 struct Copier {
   std::byte* stream;
-  bool past_caches = false;  ///< writes long blocks so; streams_end() must follow. Not when packing
+  const std::byte* fetches_until = nullptr;  ///< of later lines of it, while it is before this. Not when packing
+  bool past_caches = false;                  ///< writes long blocks so; streams_end() must follow. Not when packing
 
   [[gnu::always_inline]] void one(std::byte* memory, uint64_t bytes) {
     if constexpr (kPack)
@@ -181,6 +189,25 @@ struct Copier {
       std::memcpy(kPack ? stream : memory, kPack ? memory : stream, n);
       stream += n;
     }
+  }
+  /// Are later lines of the stream to be asked for before blocks of such a length?
+  template <size_t n>
+  [[gnu::always_inline]] bool fetches(uint64_t bytes) const {
+    return !kPack && stream < fetches_until && (n > 0 ? n <= kLine / 4 : bytes <= kMostFetched);
+  }
+  /// Before a block: asks for some; at small blocks where they begin a line.
+  template <size_t n>
+  [[gnu::always_inline]] void fetch(uint64_t bytes) const {
+    if (stream >= fetches_until) return;
+    if (n == 0)
+      fetch_soon(stream + kFetched, bytes);
+    else if (reinterpret_cast<uintptr_t>(stream) % kLine < n)
+      __builtin_prefetch(stream + kFetched);
+  }
+  /// Before eight of them at once.
+  template <size_t n>
+  [[gnu::always_inline]] void fetch_eight() const {
+    if (!kPack && stream < fetches_until) fetch_soon(stream + kFetched, 8 * n);
   }
   bool run(std::byte* memory, uint64_t bytes) {
     one(memory, bytes);
@@ -217,9 +244,13 @@ struct Copier {
     // A turn of the loop costs more than the move of what is in the cache. What is in the second one comes sooner to one load or store
     // than to eight that take turns, as processors tell from each one's addresses what it will need next.
     if (n && n <= 16 && (count <= 512 || std::abs(stride) <= 64 || far))
-      for (; i + 8 <= count; i += 8)
+      for (; i + 8 <= count; i += 8) {
+        fetch_eight<n>();
 #pragma GCC unroll 8
         for (int k = 0; k < 8; ++k, at += stride) fixed<n>(at, bytes);
+      }
+    if (fetches<n>(bytes))
+      for (; i < count; fixed<n>(at, bytes), ++i, at += stride) fetch<n>(bytes);
     for (; i < count; ++i, at += stride) fixed<n>(at, bytes);
   }
   static Copier fetching(Copier from, std::byte* at, uint64_t count, int64_t stride, uint64_t bytes, uint64_t ahead) {
@@ -244,6 +275,7 @@ struct Copier {
     for (uint64_t done = 0; done < count; done += few) {
       for (uint64_t i = 0; i < std::min(few, count - done); ++i, at += stride) {
         if (n || bytes <= 64) {
+          if (from.template fetches<n>(bytes)) from.template fetch<n>(bytes);
           from.fixed<n>(at, bytes);
         } else {
           copy_ascending(at, from.stream, bytes);
@@ -259,7 +291,10 @@ struct Copier {
     Copier local = *this;
     if (blocks.unit) {
       by_length(blocks.unit, [&]<size_t n>(std::integral_constant<size_t, n>) {
-        for (size_t i = first; i < last; ++i) local.template fixed<n>(memory + offsets[i], blocks.unit);
+        for (size_t i = first; i < last; ++i) {
+          if (local.template fetches<n>(blocks.unit)) local.template fetch<n>(blocks.unit);
+          local.template fixed<n>(memory + offsets[i], blocks.unit);
+        }
       });
     } else {
       const uint64_t* starts = blocks.starts.data();
@@ -381,7 +416,8 @@ size_t Cursor::unpack(const void* from, size_t n) {
   } else if (2 * total_ >= kBeyondCaches && n >= kWorthStreams) {  // as much is read as written
     return unpack_past_caches(from, n);
   } else {
-    Copier<false> copier{const_cast<std::byte*>(static_cast<const std::byte*>(from))};
+    auto* const stream = const_cast<std::byte*>(static_cast<const std::byte*>(from));
+    Copier<false> copier{stream, stream + (n > kFetched ? n - kFetched : 0)};
     walk_loop(*layout_, extent_, base_, position_, position_ + n, copier);
   }
   position_ += n;
@@ -390,7 +426,7 @@ size_t Cursor::unpack(const void* from, size_t n) {
 
 size_t Cursor::unpack_past_caches(const void* from, size_t n) {
   n = std::min<uint64_t>(n, left());
-  Copier<false> copier{const_cast<std::byte*>(static_cast<const std::byte*>(from)), true};
+  Copier<false> copier{const_cast<std::byte*>(static_cast<const std::byte*>(from)), nullptr, true};
   walk_loop(*layout_, extent_, base_, position_, position_ + n, copier);
   streams_end();
   position_ += n;
