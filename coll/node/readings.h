@@ -151,12 +151,12 @@ class RootReadings {
 
   /// What a reader says when it is over: of which call, how long it took, and whether the reader can read.
   static constexpr uint64_t note(uint64_t n, uint64_t ns, bool can_read) {
-    return (n & kNumbers) << kShift | std::min(ns, kMostNs) << 1 | (can_read ? 1 : 0);
+    return number_of(n) << kShift | std::min(ns, kMostNs) << 1 | (can_read ? 1 : 0);
   }
   /// Are the readers to be heard of a call? Not too often, as that takes lines from them.
   bool asks() { return waits_ > 0 && --waits_ % next_ == 0; }
   /// Has a reader told of it? Then what it says counts once all have.
-  bool tells(uint64_t note) const { return note >> kShift == (asked_.n & kNumbers); }
+  bool tells(uint64_t note) const { return note >> kShift == number_of(asked_.n); }
   /// They have, or some have not: then they are asked again later.
   void hear(bool all, uint64_t longest_ns, bool all_can_read);
   static constexpr uint64_t ns_of(uint64_t note) { return note >> 1 & kMostNs; }
@@ -164,7 +164,9 @@ class RootReadings {
 
  private:
   static constexpr int kShift = 48;
-  static constexpr uint64_t kNumbers = 0xffff, kMostNs = (uint64_t{1} << (kShift - 1)) - 1;
+  /// Of a call, as it stands in notes; 0: there has been none.
+  static constexpr uint64_t number_of(uint64_t n) { return n % 0xffff + 1; }
+  static constexpr uint64_t kMostNs = (uint64_t{1} << (kShift - 1)) - 1;
   static constexpr uint32_t kMostWaits = 256;  // calls, after which it is no use: another root has asked meanwhile
   /// A call that is timed.
   struct Run {

@@ -145,6 +145,7 @@ TEST_CASE("a root waits for what its readers have to say, however late they come
     root.end();
   }
   CHECK(asked > 2 * RootReadings::timed);
+  for (uint64_t n = 0; n < 1 << 17; ++n) REQUIRE(RootReadings::note(n, 0, false) != 0);  // that would be as if nobody had said anything
 }
 
 TEST_CASE("nothing is read of a root whose readers cannot") {
