@@ -311,6 +311,9 @@ class Segment final : private pml::Household {
   template <class Shows>
   Status allgather(const pml::Buffer& in, const View& out, uint64_t longest, Shows);
   bool can_read(uint32_t rank);
+  void has_done() const;
+  void follows(uint32_t rank);
+  void follows_all();
   void hear_readers();
   Status show_all(const std::byte* data, uint64_t n);
   Status read_all(uint32_t root, const type::Cursor& to, uint64_t n);

@@ -65,7 +65,7 @@ uint64_t RootReadings::begin(uint64_t bytes, uint64_t n, const Reach& reach) {
   const bool known = readable_ == Readable::yes;
   Ways& ways = ways_[Ways::length_of(bytes, kLeast)];
   const bool reading = known && ways.reads(reach.always());
-  const uint64_t say = reading ? Say::reads : 0;
+  const uint64_t say = reading ? uint64_t{Say::reads} : 0;
   if (reading) next_ = 1;  // all have come when it is over
   if (waits_ > 0 || (known && !ways.is_due(reading, bytes))) return say;
   asked_ = {.ways = &ways, .bytes = bytes, .n = n, .begin_ns = now_ns(), .reads = reading};

@@ -2,6 +2,10 @@
 
 #include "btl/copy/cma.h"
 
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+#endif
+
 namespace weft::coll::node {
 
 namespace {
@@ -9,6 +13,21 @@ namespace {
 pid_t other_process(pid_t p) { return p == getpid() ? 0 : p; }  // ranks may be threads
 
 }  // namespace
+
+// Ranks that are threads, in tests, have the segment each at an address of its own. So a thread sanitizer has to be told that what they say
+// there puts what they do with their own memory in order.
+#ifdef __SANITIZE_THREAD__
+void Segment::has_done() const { __tsan_release(const_cast<uint64_t*>(&nonce_)); }
+void Segment::follows(uint32_t rank) {
+  if (const Owner owner = desk(rank).owner; !other_process(owner.process)) __tsan_acquire(const_cast<uint64_t*>(owner.nonce));
+}
+#else
+void Segment::has_done() const {}
+void Segment::follows(uint32_t) {}
+#endif
+void Segment::follows_all() {
+  for (uint32_t r = 0; r < size_; ++r) follows(r);
+}
 
 /// Has to be asked when that rank is known to have come here.
 bool Segment::can_read(uint32_t rank) {
@@ -25,13 +44,15 @@ bool Segment::can_read(uint32_t rank) {
 
 Status Segment::read_from(uint32_t rank, const std::byte* where, type::Cursor to, uint64_t bytes) {
   const pid_t process = other_process(desk(rank).owner.process);
-  if (to.contiguous()) return btl::copy::read(process, where, {to.data(), bytes});
-  return in_steps(bytes, 1, plan_.chunk, [&](uint64_t first, uint64_t n) {
-    std::byte* const between = scratch();
-    const Status s = btl::copy::read(process, where + first, {between, n});
-    if (s == Status::ok) to.unpack(between, n);
+  follows(rank);
+  const auto read = [&](uint64_t first, std::byte* into, uint64_t n) { return btl::copy::read(process, where + first, {into, n}); };
+  const Status status = to.contiguous() ? read(0, to.data(), bytes) : in_steps(bytes, 1, plan_.chunk, [&](uint64_t first, uint64_t n) {
+    const Status s = read(first, scratch(), n);
+    if (s == Status::ok) to.unpack(scratch(), n);
     return s;
   });
+  has_done();
+  return status;
 }
 
 /// At the root: has all that the latest timed broadcast took its readers been heard?
@@ -51,12 +72,15 @@ void Segment::hear_readers() {
 
 /// The root's part of a broadcast that is read where it lies: it stands for one piece, and is over when all have read it.
 Status Segment::show_all(const std::byte* data, uint64_t n) {
+  has_done();
   Line& line = piece_line(n);
   std::memcpy(line.data, &data, sizeof data);
   broadcasts_[at(Size::large)].number = n;
   line.sequence.store(n, std::memory_order_release);
   desk(rank_).consumed[at(Size::large)].sequence.store(n, std::memory_order_release);
-  return await_readers(n, Size::large);
+  const Status s = await_readers(n, Size::large);
+  follows_all();
+  return s;
 }
 
 /// A reader's part.
@@ -102,7 +126,10 @@ Status Segment::take_long(type::Cursor& cursor, uint32_t root) {
 
 Status Segment::Showing::finish(Status exchanged) {
   if (exchanged != Status::ok) return exchanged;
-  if (shown > 0) exchanged = segment.barrier();
+  if (shown > 0) {
+    exchanged = segment.barrier();
+    segment.follows_all();
+  }
   if (const uint32_t read = shown - own()) segment.lane_.note_read(read);
   segment.readings_.end();
   if (segment.reach_.to_try()) {

@@ -19,6 +19,7 @@ struct Segment::Showing {
 
   /// In the first meeting, in this rank's line.
   void tell() const {
+    segment.has_done();
     Line& line = segment.offer(segment.rank_);
     line.note = segment.readings_.note(segment.reach_);
     std::memcpy(line.data + kWhere, &own_data, sizeof own_data);
