@@ -81,7 +81,7 @@ class Paces {
   static uint8_t course_of(Flow flow) { return std::min<uint8_t>(static_cast<uint8_t>(flow), kCourses - 1); }
   /// Of reading, and of what it does to the sender: see unchanged_ns(). What is streamed is rarely written meanwhile.
   static double price(double ns_per_byte, uint64_t bytes, Flow flow) {
-    return flow == Flow::stream ? ns_per_byte : ns_per_byte + std::max(0.0, ns_per_byte - unchanged_ns(bytes));
+    return flow == Flow::stream ? ns_per_byte : ns_per_byte + beyond_unchanged(ns_per_byte, bytes);
   }
   /// What a byte takes each of two that send and receive as much: one at a time, so that they wait for each other, as in halos (64 KiB to
   /// and from two neighbours at once on an Intel Granite Rapids: 0.16 ns a byte; in and out are 0.08). In windows they do not.

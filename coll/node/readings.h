@@ -63,7 +63,8 @@ class Ways {
   /// What of a rank's time counts twice: what reading took longer as data had been written since it was read last (unchanged_ns()). `all`:
   /// bytes that the ranks of a CPU get and give.
   static uint64_t excess(uint64_t bytes, uint64_t ns, uint64_t all) {
-    return static_cast<uint64_t>(std::max(0.0, static_cast<double>(ns) - unchanged_ns(all) * static_cast<double>(bytes)));
+    const auto count = static_cast<double>(bytes);
+    return static_cast<uint64_t>(count * beyond_unchanged(static_cast<double>(ns) / count, all));
   }
 
   static constexpr size_t kLengths = 10;

@@ -108,5 +108,7 @@ class Contest {
 /// at least as much longer as reading it has (64 KiB both ways of fresh data on an Intel Granite Rapids: read in 7 us, a call in 21; by
 /// rings 8).
 constexpr double unchanged_ns(uint64_t bytes) { return bytes < 512 << 10 ? 0.05 : bytes < 2 << 20 ? 0.08 : 1; }
+/// How much longer a byte has taken.
+constexpr double beyond_unchanged(double ns_per_byte, uint64_t bytes) { return std::max(0.0, ns_per_byte - unchanged_ns(bytes)); }
 
 }  // namespace weft
