@@ -67,6 +67,7 @@ Segment::Segment(pml::Team& team, std::byte* memory, bool roomy, const Plan& pla
       patience_(crowded(team.lane().boot().job()) ? 4 : kLooks, kLooks),
       access_(size_),
       readings_(roomy ? 1 : ranks_per_cpu(team.lane().boot().job())),
+      root_readings_(plan.large.bytes * plan.large.pieces),
       nonce_(header().nonce),
       shown_(size_) {
   desks_ = reinterpret_cast<Desk*>(memory + sizeof(Header));

@@ -62,6 +62,10 @@ void Readings::end() {
 
 uint64_t RootReadings::begin(uint64_t bytes, uint64_t n, const Reach& reach) {
   if (readable_ == Readable::no || reach.never()) return 0;
+  if (lap_ > 0 && !reach.always()) {
+    lap_ -= std::min(lap_, bytes);
+    return 0;
+  }
   const bool known = readable_ == Readable::yes;
   Ways& ways = ways_[Ways::length_of(bytes, kLeast)];
   const bool reading = known && ways.reads(reach.always());

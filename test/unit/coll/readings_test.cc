@@ -15,6 +15,7 @@ using coll::node::RootReadings;
 namespace {
 
 constexpr uint64_t kBlock = 64 << 10;
+constexpr uint64_t kLap = 8 * kBlock;
 
 /// Three ranks that take turns; a call is over when the last one of them has waited.
 class Ranks {
@@ -118,7 +119,7 @@ class Broadcasts {
  private:
   const uint64_t lag_;
   Reach reach_;
-  RootReadings root_;
+  RootReadings root_{kLap};
   uint64_t n_ = 70'000, asked_ = 0, note_ = 0, told_ = 0;
 };
 
@@ -133,10 +134,16 @@ TEST_CASE("broadcasts are read where they lie while that takes the reader less t
   CHECK(slow.read(400, 5'000'000, 10'000'000) < 40);
 }
 
+TEST_CASE("slots whose memory is new tell nothing of how long broadcasts through them take") {
+  Broadcasts fresh;
+  CHECK(fresh.read(8, 40'000'000, 10'000'000) == 0);
+  CHECK(fresh.read(400, 5'000'000, 10'000'000) < 40);
+}
+
 TEST_CASE("a root waits for what its readers have to say, however late they come, and not for ever") {
   Broadcasts late(true, 20);
   CHECK(late.read(2000, 10'000'000, 5'000'000) > 500);
-  RootReadings root;
+  RootReadings root(0);
   const Reach reach;
   uint64_t asked = 0;
   for (uint64_t n = 1; n < 2000; ++n) {
