@@ -102,6 +102,10 @@ class Sink {
   /// If not null, arrived() is called afterwards with payload == the returned address. Whoever has the payload elsewhere as well may ask
   /// again for the same message: null says that the address is not to be written to any more, as the receive has ended by an error.
   virtual std::byte* landing(void* cookie, const Header&) = 0;
+  /// Bytes of a large message's payload, those from `from` on, which are there before the rest: puts them to where they belong, in memory
+  /// that is not in one piece. They come in order, and arrived() is called afterwards. False: nothing was put anywhere, or it does not
+  /// count any more, as the receive has ended by an error; whoever goes on begins with the first byte again.
+  virtual bool scatter(void*, const Header&, const std::byte* /*bytes*/, uint32_t /*from*/, uint32_t /*count*/) { return false; }
   /// The way to a peer is lost (over this transport); whether what was sent last has arrived is not known. Completions of its
   /// operations come before. `why` is one readable sentence naming peer, device and remedy.
   virtual void lost(void* cookie, const std::string& why) = 0;

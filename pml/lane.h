@@ -530,7 +530,7 @@ class Lane final : private btl::Sink {
   void keep(Peer&, const btl::Header&, const std::byte* payload);
   Unexpected& store(Peer&, const btl::Header&, const std::byte* payload);
   void discard(Unexpected&);
-  std::byte* landing_of_eager(Peer&, const btl::Header&);
+  Transfer* lands_early(Peer&, const btl::Header&, bool in_one_piece);
   void landed(Peer&, const btl::Header&);
   void match_or_keep(Peer&, const btl::Header&, const std::byte* payload);
   void in_turn(Peer&, const btl::Header&, const std::byte* payload);
@@ -688,6 +688,7 @@ class Lane final : private btl::Sink {
   void* meet(ProcessId from) override;
   void arrived(void* cookie, const btl::Header&, const std::byte* payload) override;
   std::byte* landing(void* cookie, const btl::Header&) override;
+  bool scatter(void* cookie, const btl::Header&, const std::byte* bytes, uint32_t from, uint32_t count) override;
   void lost(void* cookie, const std::string& why) override;
 
   // progress and waiting (progress.cc, wait.cc)

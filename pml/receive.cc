@@ -326,19 +326,30 @@ void Lane::after_arrival(Peer& from) {
   }
 }
 
-/// Where the payload of an eager message whose header has arrived should go: into the receive that it matches, which is taken out of
-/// matching by that. With several ways to the peer the rest of the message may have to come over another one: none then.
-std::byte* Lane::landing_of_eager(Peer& from, const btl::Header& h) {
+/// The receive into whose memory the payload of an eager message goes whose header has arrived: the one that it matches, which is taken out
+/// of matching by that. Null: none whose memory is in one piece, or is not. With several ways to the peer the rest of the message may have
+/// to come over another one: none then.
+Transfer* Lane::lands_early(Peer& from, const btl::Header& h, bool in_one_piece) {
   if (h.flags != 0 || h.sequence != from.expected || from.failed) return nullptr;
-  if (from.landing) return from.landing->base;  // asked again
+  if (from.landing) return (from.landing->base != nullptr) == in_one_piece ? from.landing : nullptr;  // asked again
   if (from.rails || (!from.ways.empty() && from.ways.front().number != polled_)) return nullptr;
   Transfer* t = matcher_.awaits(h);
-  if (!t || !t->base || h.length > t->capacity) return nullptr;
+  if (!t || (t->base != nullptr) != in_one_piece || h.length > t->capacity) return nullptr;
   matcher_.arrived(h);
   t->peer = &from;
   t->stage = Stage::streaming;
   from.landing = t;
-  return t->base;
+  return t;
+}
+
+bool Lane::scatter(void* cookie, const btl::Header& h, const std::byte* bytes, uint32_t from, uint32_t count) {
+  if (!is(h, MessageKind::eager) && !is(h, MessageKind::eager_sync)) return false;
+  Transfer* const t = lands_early(*static_cast<Peer*>(cookie), h, false);
+  if (!t) return false;
+  type::Cursor cursor(t->buffer.address, t->buffer.count, *t->buffer.type);
+  cursor.seek(from);
+  cursor.unpack(bytes, count);
+  return true;
 }
 
 /// The message is complete.

@@ -97,7 +97,10 @@ void Lane::ask_for_data(Transfer& t) {
 
 std::byte* Lane::landing(void* cookie, const btl::Header& h) {
   Peer& from = *static_cast<Peer*>(cookie);
-  if (is(h, MessageKind::eager) || is(h, MessageKind::eager_sync)) return landing_of_eager(from, h);
+  if (is(h, MessageKind::eager) || is(h, MessageKind::eager_sync)) {
+    Transfer* const t = lands_early(from, h, true);
+    return t ? t->base : nullptr;
+  }
   if (!is(h, MessageKind::fragment)) return nullptr;
   if (h.flags && from.rails && !from.rails->tracks[polled_].takes(h)) return nullptr;
   Transfer* t = operations_.find(h.context);

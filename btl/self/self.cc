@@ -47,7 +47,7 @@ class SelfTransport final : public Transport, Endpoint {
     if (!consumer_) return 0;
     return consumer_->take(
         kMessagesPerPoll, [&](const Header& h, const std::byte* payload) { sink.arrived(cookie_, h, payload); },
-        [&](const Header& h) { return sink.landing(cookie_, h); }, [] {});
+        shm::Landing{sink, cookie_}, [] {});
   }
   int event_fd() const override { return bell_.get(); }
   bool arm() override {

@@ -319,6 +319,16 @@ class Producer {
   uint64_t bulk_limit_ = 0;
 };
 
+/// Where payloads that still grow belong, as a Sink says.
+struct Landing {
+  Sink& sink;
+  void* cookie;
+  std::byte* place(const Header& h) const { return sink.landing(cookie, h); }
+  bool scatter(const Header& h, const std::byte* bytes, uint32_t from, uint32_t count) const {
+    return sink.scatter(cookie, h, bytes, from, count);
+  }
+};
+
 /// The receiving side.
 class Consumer {
  public:
@@ -356,9 +366,9 @@ class Consumer {
     return false;
   }
 
-  /// Hands up to `most` messages to `deliver(const Header&, const std::byte* payload)`; returns how many. `land(const Header&)` says where
-  /// a payload that still grows belongs, as Sink::landing() does. `broken()` is called if what stands next cannot be a Producer's, who is
-  /// another process: nothing comes out of this ring any more.
+  /// Hands up to `most` messages to `deliver(const Header&, const std::byte* payload)`; returns how many. `land` says where
+  /// payloads that still grow belong: a Landing, or what is like one. `broken()` is called if what stands next cannot be a Producer's, who
+  /// is another process: nothing comes out of this ring any more.
   template <class Deliver, class Land, class Broken>
   int take(int most, Deliver&& deliver, Land&& land, Broken&& broken) {
     if (!ready()) {
@@ -507,7 +517,7 @@ class Consumer {
   template <class Deliver, class Land>
   void pass(const Header& h, Deliver& deliver, Land& land) {
     const bool timed = due(h.length);
-    std::byte* const to = timed || (touching_pays && h.length >= kTouchesFrom) ? land(h) : nullptr;
+    std::byte* const to = timed || (touching_pays && h.length >= kTouchesFrom) ? land.place(h) : nullptr;
     if (to) copy_timed(timed, h.length, [&] { take_part(to, payload_, h.length); });
     deliver(h, to ? to : payload_);
   }
@@ -570,13 +580,15 @@ class Consumer {
     const bool whole = there == h.length;
     growing_ = !whole;
     if (!whole || growth_.landing) {  // each time: the receive may have been posted by now, or have ended
-      std::byte* const landing = land(h);
+      std::byte* const landing = land.place(h);
       if (std::exchange(growth_.landing, landing) != landing) growth_.copied = 0;
     }
+    const uint32_t from = growth_.copied, added = there - from;
     if (growth_.landing) {
-      const uint32_t from = growth_.copied, added = there - from;
       copy_timed(due(added), added, [&] { take_part(growth_.landing + from, payload_ + from, added); });
       growth_.copied = there;
+    } else if (added && (!whole || from > 0)) {
+      growth_.copied = land.scatter(h, payload_ + from, from, added) ? there : 0;
     }
     if (!whole) return false;
     grown_bytes_ += h.length;

@@ -516,8 +516,7 @@ int ShmTransport::poll(Sink& sink) {
     if (first_ >= rings) first_ = 0;
     Inbound& in = inbound_[first_++];
     const int taken = in.ring.take(
-        kMessagesPerRing, [&](const Header& h, const std::byte* payload) { sink.arrived(in.cookie, h, payload); },
-        [&](const Header& h) { return sink.landing(in.cookie, h); },
+        kMessagesPerRing, [&](const Header& h, const std::byte* payload) { sink.arrived(in.cookie, h, payload); }, Landing{sink, in.cookie},
         [&] { sink.lost(in.cookie, text_of(in.from) + " has damaged the memory shared with it"); });
     if (taken > 0) latest_ = first_ - 1;
     count += taken;

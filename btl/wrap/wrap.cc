@@ -97,6 +97,9 @@ class Wrapper final : public Transport, private Sink {
     // memory given away cannot be taken back when the way fails in between
     return plan_.fail_after > 0 ? nullptr : outer_->landing(cookie, header);
   }
+  bool scatter(void* cookie, const Header& header, const std::byte* bytes, uint32_t from, uint32_t count) override {
+    return plan_.fail_after == 0 && outer_->scatter(cookie, header, bytes, from, count);
+  }
   void lost(void* cookie, const std::string& why) override;
 
   bool failed(void* cookie) const {

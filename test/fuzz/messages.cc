@@ -71,8 +71,12 @@ class Wire final : public Transport {
       std::byte* at = header.length ? sink.landing(cookie_, header) : nullptr;
       // of exactly this size, so that reading beyond it shows
       auto own = std::make_unique<std::byte[]>(header.length);
-      if (!at) at = own.get();
+      const bool lands = at != nullptr;
+      if (!lands) at = own.get();
       memcpy(at, payload.data(), header.length);
+      const uint32_t half = header.length / 2;
+      if (!lands && half > 0 && sink.scatter(cookie_, header, at, 0, half))
+        sink.scatter(cookie_, header, at + half, half, header.length - half);
       sink.arrived(cookie_, header, at);
     }
     if (std::exchange(loses_, false) && cookie_ && !cut_) sink.lost(cookie_, "the wire was cut");

@@ -195,16 +195,23 @@ Target rings() {
             cells.add(shm::Cells::Home::received_on, held.data(), 2);
             cells.add(shm::Cells::Home::sent_on, held.data() + 2 * shm::Cells::kBytes, 1);
             shm::Consumer consumer(memory, kRing, &cells);
-            std::vector<std::byte> place;  // as large as the message said when it began
-            uint32_t asked = 0;
+            struct {
+              std::vector<std::byte> memory;  // as large as the message said when it began
+              uint32_t asked = 0;
+              std::byte* place(const Header& h) {
+                if (asked++ == 0) memory.resize(h.length);
+                return h.length <= memory.size() ? memory.data() : nullptr;
+              }
+              bool scatter(const Header&, const std::byte* bytes, uint32_t from, uint32_t count) {
+                if (from > memory.size() || count > memory.size() - from) return false;
+                memcpy(memory.data() + from, bytes, count);
+                return true;
+              }
+            } place;
             bool broken = false;
             for (uint32_t round = 0; round < 64 && !broken && consumer.ready(); ++round) {
               consumer.take(
-                  16, [&](const Header& h, const std::byte* payload) { basket.arrived(nullptr, h, payload); },
-                  [&](const Header& h) -> std::byte* {
-                    if (asked++ == 0) place.resize(h.length);
-                    return h.length <= place.size() ? place.data() : nullptr;
-                  },
+                  16, [&](const Header& h, const std::byte* payload) { basket.arrived(nullptr, h, payload); }, place,
                   [&] { broken = true; });
               grown->bytes.fetch_add(in.size() > round ? uint64_t{static_cast<unsigned char>(in[in.size() - 1 - round])} * 37 : 1000);
               if (round % 8 == 7) slots[round % 4].word.fetch_xor(round << 9);

@@ -50,10 +50,24 @@ bool push(Producer& ring, uint64_t number, uint32_t length, bool alone) {
 
 bool push(Producer& ring, uint64_t number, uint32_t length) { return push(ring, number, length, number % 2 == 0); }
 
+/// Where payloads that grow belong: places, or none.
+template <class At>
+struct Place {
+  At at;
+  std::byte* place(const Header& h) { return at(h); }
+  static bool scatter(const Header&, const std::byte*, uint32_t, uint32_t) { return false; }
+};
+template <class At>
+Place(At) -> Place<At>;
+
+struct Nowhere {
+  static std::byte* place(const Header&) { return nullptr; }
+  static bool scatter(const Header&, const std::byte*, uint32_t, uint32_t) { return false; }
+};
+
 template <class Deliver>
 int take(Consumer& ring, int most, Deliver&& deliver) {
-  return ring.take(
-      most, deliver, [](const Header&) -> std::byte* { return nullptr; }, [] { FAIL("the ring is broken"); });
+  return ring.take(most, deliver, Nowhere{}, [] { FAIL("the ring is broken"); });
 }
 
 bool same(const Header& got, uint64_t number, uint32_t length, const std::byte* payload) {
@@ -102,7 +116,7 @@ bool take_next(Consumer& ring, uint64_t number, uint32_t length, bool there, std
 void breaks_after(int messages, Consumer& ring) {
   int broken = 0, delivered = 0;
   const int got = ring.take(
-      16, [&](const Header&, const std::byte*) { ++delivered; }, [](const Header&) -> std::byte* { return nullptr; }, [&] { ++broken; });
+      16, [&](const Header&, const std::byte*) { ++delivered; }, Nowhere{}, [&] { ++broken; });
   CHECK(got == messages);
   CHECK(delivered == messages);
   CHECK(broken == 1);
@@ -431,7 +445,7 @@ TEST_CASE("cells: two threads that send each other whatever comes", "[shm]") {
       const int got = pair.sides[me].consumer->take(
           int(turns() % 8 + 1),
           [&](const Header& h, const std::byte* payload) { wrong[me] += !same(h, received++, random_length(theirs, most), payload); },
-          [&](const Header&) { return place.data(); }, [&] { wrong[me] += messages; });
+          Place{[&](const Header&) { return place.data(); }}, [&] { wrong[me] += messages; });
       if (!got) std::this_thread::yield();
     }
   };
@@ -453,8 +467,7 @@ TEST_CASE("ring: what is copied to where it belongs is timed, what is unpacked o
     for (int i = 0; i < 100; ++i, ++number) {
       REQUIRE(push(producer, number, length));
       const auto deliver = [&](const Header& h, const std::byte* payload) { REQUIRE(same(h, number, length, payload)); };
-      REQUIRE(consumer.take(
-                  1, deliver, [&](const Header&) { return landing; }, [] { FAIL("the ring is broken"); }) == 1);
+      REQUIRE(consumer.take(1, deliver, Place{[&](const Header&) { return landing; }}, [] { FAIL("the ring is broken"); }) == 1);
     }
   };
   pass_on(nullptr);
@@ -477,7 +490,7 @@ TEST_CASE("ring: a length that no sender writes breaks it, and nothing is read",
   int delivered = 0, broken = 0;
   const auto poll = [&] {
     return consumer.take(
-        16, [&](const Header&, const std::byte*) { ++delivered; }, [](const Header&) -> std::byte* { return nullptr; }, [&] { ++broken; });
+        16, [&](const Header&, const std::byte*) { ++delivered; }, Nowhere{}, [&] { ++broken; });
   };
   CHECK(poll() == 1);
   CHECK(broken == 1);
@@ -513,10 +526,10 @@ TEST_CASE("ring: a payload is copied out while it grows, as long as there is a p
             CHECK((payload == other.data()) == c.then_another);
             ++delivered;
           },
-          [&](const Header& h) -> std::byte* {
+          Place{[&](const Header& h) -> std::byte* {
             CHECK(h.length == length);
             return answer(asked++);
-          },
+          }},
           [] { FAIL("the ring is broken"); });
     };
     CHECK(producer.push(header(number, length), true, true, [&](std::byte* to, uint32_t from, uint32_t n) {
@@ -529,6 +542,48 @@ TEST_CASE("ring: a payload is copied out while it grows, as long as there is a p
     CHECK(delivered == 1);
     CHECK(asked > 3);
     if (c.until == 1000) CHECK(seen > length / 2);
+  }
+}
+
+TEST_CASE("ring: a payload that grows is given bit by bit to who has a place for it that is not in one piece", "[shm]") {
+  constexpr uint32_t bytes = 256 << 10, length = 50'000;
+  Memory memory(bytes);
+  Producer producer(memory.data(), bytes);
+  Consumer consumer(memory.data(), bytes);
+  struct Parts {
+    uint32_t from, until;  // the questions that are answered by taking what is there
+    uint32_t asked = 0, got = 0, before_the_rest = 0;
+    bool wrong = false;
+    static std::byte* place(const Header&) { return nullptr; }
+    bool scatter(const Header& h, const std::byte* part, uint32_t begin, uint32_t count) {
+      const uint32_t question = asked++;
+      wrong |= count == 0 || begin != got || begin + count > h.length;
+      if (question < from || question >= until) return got = 0, false;
+      for (uint32_t i = 0; i < count; ++i) wrong |= part[i] != pattern(uint64_t(h.tag), begin + i);
+      got += count;
+      return true;
+    }
+  };
+  uint64_t number = 0;
+  for (const auto& [from, until] : {std::pair(0u, 1000u), {2u, 1000u}, {1000u, 1000u}, {0u, 2u}}) {
+    INFO("case " << number);
+    Parts parts{from, until};
+    int delivered = 0;
+    const auto poll = [&] {
+      const auto deliver = [&](const Header& h, const std::byte* payload) { delivered += same(h, number, length, payload); };
+      return consumer.take(16, deliver, parts, [] { FAIL("the ring is broken"); });
+    };
+    CHECK(producer.push(header(number, length), true, true, [&](std::byte* to, uint32_t begin, uint32_t n) {
+      CHECK(poll() == 0);
+      parts.before_the_rest = parts.got;
+      for (uint32_t i = 0; i < n; ++i) to[i] = pattern(number, begin + i);
+    }));
+    CHECK(poll() == 1);
+    CHECK(delivered == 1);
+    CHECK_FALSE(parts.wrong);
+    CHECK(parts.got == (until == 1000 && from < until ? length : 0));
+    CHECK((parts.before_the_rest > length / 2) == (parts.got > 0));
+    ++number;
   }
 }
 
@@ -545,7 +600,7 @@ TEST_CASE("ring: what a producer changes of a payload that grows does no harm", 
     const auto poll = [&] {
       ++polls;
       return consumer.take(
-          16, [&](const Header& h, const std::byte*) { CHECK(h.length == length); }, [&](const Header&) { return place.data(); },
+          16, [&](const Header& h, const std::byte*) { CHECK(h.length == length); }, Place{[&](const Header&) { return place.data(); }},
           [&] { ++broken; });
     };
     producer.push(header(0, length), true, false, [&](std::byte*, uint32_t from, uint32_t) {
@@ -584,7 +639,7 @@ TEST_CASE("ring: payloads that grow, between two threads", "[shm]") {
   while (received < messages) {
     const int got = consumer.take(
         16, [&](const Header& h, const std::byte* payload) { wrong += !same(h, received++, random() % (most + 1), payload); },
-        [&](const Header& h) { return h.tag % 3 ? place.data() : nullptr; }, [] { FAIL("the ring is broken"); });
+        Place{[&](const Header& h) { return h.tag % 3 ? place.data() : nullptr; }}, [] { FAIL("the ring is broken"); });
     if (!got) std::this_thread::yield();
   }
   sender.join();

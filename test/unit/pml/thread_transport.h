@@ -99,6 +99,10 @@ class ThreadTransport final : public btl::Transport {
         if (!p.payload.empty()) memcpy(at, p.payload.data(), p.payload.size());
         sink.arrived(cookie, p.header, at);
       } else {
+        const size_t half = p.payload.size() / 2;  // as if the rest were still to come
+        if (half > 0 && random_() % 2 && sink.scatter(cookie, p.header, p.payload.data(), 0, static_cast<uint32_t>(half)))
+          sink.scatter(cookie, p.header, p.payload.data() + half, static_cast<uint32_t>(half),
+                       static_cast<uint32_t>(p.payload.size() - half));
         sink.arrived(cookie, p.header, p.payload.data());
       }
     }
