@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "include/mpi.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/error.h"
 #include "runtime/config/config.h"
 
@@ -69,14 +70,26 @@ bool is_readable(const std::byte* data, size_t bytes) {
   return process_vm_readv(getpid(), &local, 1, ends, 2, 0) == ssize_t(sizeof seen);
 }
 
-Status read(pid_t peer, const std::byte* remote, std::span<std::byte> local) {
-  for (size_t done = 0; done < local.size();) {
-    const iovec rest{local.data() + done, local.size() - done};
-    const ssize_t n = move(Direction::read, peer, reinterpret_cast<uint64_t>(remote) + done, {&rest, 1}, rest.iov_len);
+namespace {
+
+Status move_all(Direction direction, pid_t peer, uint64_t remote, iovec local) {
+  while (local.iov_len > 0) {
+    const ssize_t n = move(direction, peer, remote, {&local, 1}, local.iov_len);
     if (n < 0) return failure(peer, errno);
-    done += size_t(n);
+    remote += static_cast<uint64_t>(n);
+    local = {static_cast<std::byte*>(local.iov_base) + n, local.iov_len - static_cast<size_t>(n)};
   }
   return Status::ok;
+}
+
+}  // namespace
+
+Status read(pid_t peer, const std::byte* remote, std::span<std::byte> local) {
+  return move_all(Direction::read, peer, reinterpret_cast<uint64_t>(remote), {local.data(), local.size()});
+}
+
+Status write(pid_t peer, std::byte* remote, std::span<const std::byte> local) {
+  return move_all(Direction::write, peer, reinterpret_cast<uint64_t>(remote), {const_cast<std::byte*>(local.data()), local.size()});
 }
 
 Transfer::Transfer(Direction direction, pid_t peer, uint64_t remote, std::span<const iovec> local, Operation& operation)
@@ -97,7 +110,54 @@ void Transfer::skip(size_t bytes) {
   }
 }
 
+bool Transfer::can_be_shared() const {
+  return direction_ == Direction::read && local_.size() == 1 && left_ >= JointReader::kLeast && left_ <= JointReader::kMost;
+}
+
+void Transfer::share(JointReader& joint) {
+  joint_ = &joint;
+  joint.open(remote_, static_cast<std::byte*>(local_[0].iov_base), left_);
+}
+
+std::span<std::byte> Transfer::place(Part part) const { return {static_cast<std::byte*>(local_[0].iov_base) + part.from, part.bytes}; }
+
+/// Who claims last of two that work side by side is done a little later.
+Status Transfer::await_owner() const {
+  constexpr int kLooks = 500;
+  for (int i = 0; i < kLooks; ++i) {
+    if (const Status owner = joint_->owner(); owner != Status::again) return owner;
+    cpu_pause();
+  }
+  return Status::again;
+}
+
+/// Also after an error all has to be claimed, and what its owner has claimed to be written.
+Status Transfer::advance_jointly(size_t most) {
+  constexpr uint32_t kWaitsPerLook = 1 << 12;
+  const auto read_part = [this](Part part) {
+    if (status_ == Status::ok) status_ = read(peer_, reinterpret_cast<const std::byte*>(remote_) + part.from, place(part));
+    left_ -= std::min(left_, part.bytes);
+  };
+  const uint64_t begin = now_ns();
+  uint64_t done = 0, calls = 0;
+  for (Part part; done < most && (part = joint_->claim(most - done)); done += part.bytes, ++calls) read_part(part);
+  if (done > 0) own_ = {own_.bytes + done, own_.ns + now_ns() - begin, own_.calls + calls};
+  if (done >= most) return Status::again;
+  const Status owner = await_owner();
+  if (owner == Status::again) {
+    // Somebody who has ended cannot be read from.
+    std::byte probe[1];
+    if (++waits_ % kWaitsPerLook || read(peer_, reinterpret_cast<const std::byte*>(remote_), probe) == Status::ok) return Status::again;
+    status_ = Status::peer_failed;
+  }
+  if (owner == Status::failed) read_part(joint_->owners());
+  joint_->close();
+  left_ = 0;
+  return status_;
+}
+
 Status Transfer::advance(size_t most) {
+  if (joint_) return advance_jointly(most);
   while (left_ && most) {
     iovec runs[kRuns];
     size_t count = 0, bytes = 0;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "btl/btl.h"
+#include "btl/copy/joint.h"
 
 namespace weft::btl::copy {
 
@@ -25,6 +26,8 @@ bool is_readable(const std::byte* data, size_t bytes);
 
 /// Reads all of it, in one go; 0 stands for this process, whose ranks are threads.
 Status read(pid_t peer, const std::byte* remote, std::span<std::byte> local);
+/// The same the other way.
+Status write(pid_t peer, std::byte* remote, std::span<const std::byte> local);
 
 enum class Direction : uint8_t { read, write };
 
@@ -34,15 +37,27 @@ class Transfer {
  public:
   /// `peer`: 0 for this process, whose ranks are threads.
   Transfer(Direction, pid_t peer, uint64_t remote, std::span<const iovec> local, Operation&);
+  /// Can the owner of what is read take part?
+  bool can_be_shared() const;
+  /// It can, and is going to be told of it. The joint is free.
+  void share(JointReader&);
 
   /// Moves up to `most` bytes; `again` while something is left.
   Status advance(size_t most);
   Operation& operation() const { return *operation_; }
   Direction direction() const { return direction_; }
   size_t left() const { return left_; }
+  /// Of a shared one: what this side has copied, and how long that took.
+  struct Own {
+    uint64_t bytes = 0, ns = 0, calls = 0;
+  };
+  const Own& own() const { return own_; }
 
  private:
   void skip(size_t bytes);
+  Status advance_jointly(size_t most);
+  Status await_owner() const;
+  std::span<std::byte> place(Part) const;
 
   Direction direction_;
   pid_t peer_;
@@ -51,6 +66,10 @@ class Transfer {
   size_t next_ = 0;  ///< first run not done
   size_t left_ = 0;
   Operation* operation_;
+  JointReader* joint_ = nullptr;
+  Own own_;
+  Status status_ = Status::ok;  // of a joint one so far
+  uint32_t waits_ = 0;          // for its owner
 };
 
 }  // namespace weft::btl::copy

@@ -25,12 +25,23 @@ class Paces {
  public:
   Pace in, out;  ///< into a ring, and out of one
   Pace put;
-  /// Of reading a message of so many bytes that goes as those did that get_spares() was last asked about: what of it is near depends on
-  /// that.
-  Pace& get(uint64_t bytes) {
-    const size_t length = length_of(bytes);
-    return readings_[length][latest_[length]].pace;
+  /// Of a message that has been read, or the beginning of one: this side has read some of it, the sender may have written the rest.
+  struct Read {
+    uint64_t message;      ///< bytes of all of it
+    uint64_t bytes, ns;    ///< that were read or written, and how long that took
+    uint64_t own, own_ns;  ///< of which this side has read
+    uint64_t calls = 1;    ///< of the kernel, for that
+  };
+  /// It went as those do that get_spares() was last asked about: what of it is near depends on that.
+  void has_read(const Read& r) {
+    const size_t length = length_of(r.message);
+    const auto course = static_cast<Flow>(latest_[length]);
+    const bool counts = course != Flow::stream || shares(r.message, course);
+    readings_[length][latest_[length]].pace.took(r.bytes, r.ns + (counts ? to_write_again_ns(r) : 0));
   }
+  /// Shall the sender of such a message take part in reading it? Not if it has as much to read itself, or to send, by which it would come
+  /// too late for a short one.
+  bool shares(uint64_t bytes) const { return shares(bytes, static_cast<Flow>(latest_[length_of(bytes)])); }
 
   /// Does reading a message of so many bytes out of its sender's memory take less time? `offered`: this one can be read; else the answer
   /// is about those to come.
@@ -42,7 +53,7 @@ class Paces {
     const double asking = bytes <= kUnasked ? kAsking_ns / static_cast<double>(bytes) : 0;
     const double least = (bytes > kUnasked ? kAheadToRead : flow == Flow::stream ? kLevel : kAheadUnasked) * ring - asking;
     const bool put_instead = flow >= Flow::both_ways && faster(put, kFarAhead * way.pace.ns_per_byte());
-    const Contest::Standing reading{.ahead = way.pace.known() && price(way.pace.ns_per_byte(), bytes, flow) < least && !put_instead,
+    const Contest::Standing reading{.ahead = way.pace.known() && way.pace.ns_per_byte() < least && !put_instead,
                                     .hopeless = way.pace.known() && !faster(way.pace, kHopeless * least),
                                     .likely = flow == Flow::both_while_read || std::ranges::any_of(similar, &Reading::ahead)};
     return settle(way.contest, out.known() && ring >= kBestOfGet + asking, reading, offered);
@@ -63,8 +74,8 @@ class Paces {
   // ns a byte: no kernel is known to be much faster.
   static constexpr double kBestOfGet = 0.035, kBestOfPut = 0.07;
   // What another way may take of the ring's time, to be taken. What was read is no longer in its sender's cache alone, who pays for it when
-  // writing again; price() adds what shows of that, and 0.9 was still no better than 0.75 to read. Of a stream the other side is spared a
-  // copy, which measurements of one side do not show.
+  // writing again; has_read() adds what shows of that, and 0.9 was still no better than 0.75 to read. Of a stream the other side is spared
+  // a copy, which measurements of one side do not show.
   static constexpr double kAhead = 0.85, kFarAhead = 0.6, kAheadToRead = 0.75, kAheadUnasked = 0.95, kLevel = 1.1;
   static constexpr double kHopeless = 2;
   static constexpr double kPiece = 64 << 10;        // bytes of what goes through a ring
@@ -73,16 +84,26 @@ class Paces {
   static constexpr double kAsking_ns = 500;         // what announcing one costs, and saying that it has been read
   static constexpr uint64_t kShortest = 128 << 10;  // shorter messages are alike, those up to four times that, and so on
 
+  /// What takes longer to read than unchanged_ns() has been written since it was read last. To write it again, in lines that the reader
+  /// holds, then takes its sender longer, too: 6 ns a line, as many are under way at a time. (256 KiB of a Granite Rapids that both
+  /// copy: 6.6 us; of fresh data 11, and 12 for the sender.) What is streamed is rarely written meanwhile.
+  static uint64_t to_write_again_ns(const Read& r) {
+    constexpr double kCall_ns = 600, kMost = 0.09, kTimes = 3, kPart = 0.85;  // ns a byte, times what shows; more of a part is near
+    const auto own = static_cast<double>(r.own), calls = static_cast<double>(r.calls);
+    const double longer = static_cast<double>(r.own_ns) - calls * kCall_ns - own * unchanged_ns(r.message) * (r.own < r.bytes ? kPart : 1);
+    return static_cast<uint64_t>(std::clamp(kTimes * longer, 0.0, kMost * own));
+  }
+  static constexpr uint64_t kSharesFrom = 64 << 10;
+
+  static bool shares(uint64_t bytes, Flow flow) {
+    return flow == Flow::alone ? bytes >= kSharesFrom : flow == Flow::stream && bytes >= 2 * kSharesFrom;
+  }
   static size_t length_of(uint64_t bytes) {
     size_t length = 0;
     for (uint64_t end = kShortest; bytes >= end && length + 1 < kLengths; end *= 4) ++length;
     return length;
   }
   static uint8_t course_of(Flow flow) { return std::min<uint8_t>(static_cast<uint8_t>(flow), kCourses - 1); }
-  /// Of reading, and of what it does to the sender: see unchanged_ns(). What is streamed is rarely written meanwhile.
-  static double price(double ns_per_byte, uint64_t bytes, Flow flow) {
-    return flow == Flow::stream ? ns_per_byte : ns_per_byte + beyond_unchanged(ns_per_byte, bytes);
-  }
   /// What a byte takes each of two that send and receive as much: one at a time, so that they wait for each other, as in halos (64 KiB to
   /// and from two neighbours at once on an Intel Granite Rapids: 0.16 ns a byte; in and out are 0.08). In windows they do not.
   double in_and_out() const { return kWaiting * (in.ns_per_byte() + out.ns_per_byte()); }

@@ -201,4 +201,9 @@ void Segment::announce(uint32_t number, uint64_t job, uint32_t rank) {
   head().announced.fetch_add(1, std::memory_order_release);
 }
 
+void Segment::announce_copy(uint32_t number) {
+  head().shared.store(number + 1, std::memory_order_relaxed);
+  head().announced.fetch_add(1, std::memory_order_release);
+}
+
 }  // namespace weft::btl::shm

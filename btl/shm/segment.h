@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 
+#include "btl/copy/joint.h"
 #include "btl/shm/ring.h"
 #include "runtime/base/status.h"
 #include "runtime/boot/boot.h"
@@ -42,6 +43,7 @@ struct alignas(kLine) RingEntry {
   uint32_t rank;
   uint64_t job;                   ///< hash of the sender's job name
   std::atomic<uint32_t> recalls;  ///< times that the sender may have changed memory which the owner of this segment was to read
+  copy::Joint joint;              ///< what the sender reads of the memory of the owner of this segment, who may take part
 };
 
 /// Start of a segment. Written by the owner, but for the counters of the rings, which senders advance.
@@ -50,21 +52,23 @@ struct SegmentHead {
   uint32_t version;
   uint32_t capacity;  ///< rings
   uint32_t ring_bytes;
-  uint32_t asymmetric;                                 ///< the owner runs membarrier before it sleeps: registered senders need no fence
-  Cookie cookie;                                       ///< tells this segment from any other that the same numbers may lead to
-  alignas(2 * kLine) std::atomic<uint32_t> sleeping;   ///< 1: ring the bell after sending
-  alignas(2 * kLine) std::atomic<uint32_t> rest;       ///< 1: the owner is at work, 2: it has left its CPU to others; 0: it does not tell
-  alignas(2 * kLine) std::atomic<uint32_t> announced;  ///< rings complete: the owner looks at the directory when this changes
-  std::atomic<uint32_t> claimed;                       ///< rings given out
-  std::atomic<uint32_t> users;                         ///< mappings shared by ranks that are threads of one process
-  topo::LentCpu lent;                                  ///< the owner's
+  uint32_t asymmetric;                                ///< the owner runs membarrier before it sleeps: registered senders need no fence
+  Cookie cookie;                                      ///< tells this segment from any other that the same numbers may lead to
+  alignas(2 * kLine) std::atomic<uint32_t> sleeping;  ///< 1: ring the bell after sending
+  alignas(2 * kLine) std::atomic<uint32_t> rest;      ///< 1: the owner is at work, 2: it has left its CPU to others; 0: it does not tell
+  alignas(2 * kLine)
+      std::atomic<uint32_t> announced;  ///< rings complete, and copies shared: the owner looks at the directory when this changes
+  std::atomic<uint32_t> claimed;        ///< rings given out
+  std::atomic<uint32_t> shared;         ///< 1 + the ring whose sender has shared a copy last; 0: none
+  std::atomic<uint32_t> users;          ///< mappings shared by ranks that are threads of one process
+  topo::LentCpu lent;                   ///< the owner's
 
   RingEntry* directory() { return reinterpret_cast<RingEntry*>(this + 1); }
 };
 
 /// Published by each process; all that peers need to connect.
 struct Address {
-  static constexpr uint32_t kVersion = 3;
+  static constexpr uint32_t kVersion = 4;
   uint32_t version = kVersion;
   uint32_t user = 0;
   std::array<char, 40> boot_id{};  ///< of the kernel
@@ -109,6 +113,8 @@ class Segment {
   /// Claims a ring in a peer's segment, backs it with memory, and maps it. To be announced once the sender is ready.
   Result<std::byte*> claim_ring(uint32_t& number);
   void announce(uint32_t number, uint64_t job, uint32_t rank);
+  /// Tells a peer, who may be waiting, of what is read of its memory by who sends on ring `number`.
+  void announce_copy(uint32_t number);
   /// Ring `number` of the own segment.
   std::byte* ring(uint32_t number) const { return base_ + rings_offset() + size_t{number} * head().ring_bytes; }
 

@@ -45,6 +45,9 @@ config::Choice exchange_variable(
     "shm", "exchange", "auto", "auto, put, ring",
     "How messages below get_from go while both processes send: ring, put (copied once, by the kernel for the sender), or "
     "auto, by what has taken less of both sides' time.");
+config::Choice share_variable("shm", "share", "auto", "auto, no",
+                              "Does the sender of a long message that is read out of its memory copy some of it, while it waits: auto "
+                              "(what is left when it comes), no.");
 config::Choice read_variable(
     "shm", "read", "auto", "auto, always, no",
     "Are messages of 32K and more, but below get_from, read out of the sender's memory: auto, while that takes less time than a ring, "
@@ -121,6 +124,19 @@ void fence() {
 void full_fence() { fence<std::memory_order_seq_cst>(); }
 
 class ShmTransport;
+class ShmEndpoint;
+
+/// A get or put.
+struct Copy {
+  copy::Transfer transfer;
+  Paces& paces;
+  uint64_t bytes;
+  ShmEndpoint* sharer = nullptr;  ///< its peer takes part
+  uint64_t begin_ns = 0;          ///< 0: it has not begun
+
+  Status advance();
+  void took(uint64_t part, uint64_t ns) const;
+};
 
 class ShmEndpoint final : public Endpoint {
  public:
@@ -187,8 +203,14 @@ class ShmEndpoint final : public Endpoint {
   /// The CPU that the peer has lent lately.
   std::optional<topo::Lent> lent(uint64_t now) const { return segment_.head().lent.lately(now); }
 
+  /// 0: none, the peer is a thread of this one.
+  pid_t other_process() const;
+
   /// Does the peer stay where both wait on the same CPU?
   bool is_first() const;
+
+  /// Lets the peer take part in what is read of its memory.
+  bool share(copy::Transfer&);
 
   void* cookie = nullptr;
   std::optional<uint32_t> inbound;  ///< the number of the ring that it sends on to this process
@@ -230,8 +252,6 @@ class ShmEndpoint final : public Endpoint {
   }
   /// Whoever has heard something since it sent its latest long message here does not send a stream of them.
   bool alone(const Header& h);
-  /// 0: none, the peer is a thread of this one.
-  pid_t other_process() const;
   Status start(copy::Transfer&& transfer);
   [[gnu::cold, gnu::noinline]] Status no_room();
   [[gnu::noinline]] Status wake() {
@@ -242,6 +262,9 @@ class ShmEndpoint final : public Endpoint {
 
   Producer producer_;
   RingEntry* entry_ = nullptr;  ///< of its ring
+  uint32_t number_ = 0;         ///< likewise
+  copy::JointReader joint_;     ///< of what is read here
+  const bool shares_ = share_variable.get() != "no";
   const uint64_t& arrivals_;
   uint64_t heard_ = ~uint64_t{0};  // of these when the latest message was sent
   bool streams_ = false;           // none has come since the one before
@@ -296,7 +319,7 @@ class ShmTransport final : public Transport {
   void rests(bool yes) override { head_->rest.store(yes ? 2 : 1, std::memory_order_relaxed); }
 
   const Address& self() const { return self_; }
-  void defer(copy::Transfer&& transfer) { transfers_.push_back(std::move(transfer)); }
+  void defer(Copy&& copy) { transfers_.push_back(std::move(copy)); }
   Cells& cells_with(ProcessId who) { return cells_[who]; }  // stays where it is
   Paces& paces_with(ProcessId who) { return paces_[who]; }  // likewise
   bool peek_next(uint32_t ring, Endpoint::Next& next, int looks) { return idle() && inbound_[ring].ring.peek_next(next, looks); }
@@ -323,6 +346,7 @@ class ShmTransport final : public Transport {
   bool idle() const { return transfers_.empty() && losses_.empty(); }
   void adopt(Sink& sink);
   int advance_transfer();
+  bool help();
   void report(Sink& sink);
 
   Segment segment_;
@@ -333,7 +357,7 @@ class ShmTransport final : public Transport {
   uint32_t first_ = 0;      // the ring that the next poll begins with
   uint32_t latest_ = 0;     // the ring that messages came from last
   std::vector<Inbound> inbound_;
-  std::deque<copy::Transfer> transfers_;
+  std::deque<Copy> transfers_;
   std::vector<Loss> losses_;
   std::vector<bool> adopted_;  // by ring number
   std::unordered_map<ProcessId, std::unique_ptr<ShmEndpoint>> endpoints_;
@@ -378,14 +402,40 @@ std::optional<bool> ShmEndpoint::rests() const {
 pid_t ShmEndpoint::other_process() const { return peer_.pid == transport_.self().pid ? 0 : peer_.pid; }
 
 Status ShmEndpoint::start(copy::Transfer&& transfer) {
-  Pace& pace = transfer.direction() == copy::Direction::write ? paces_.put : paces_.get(transfer.left());
-  const uint64_t begin = now_ns(), bytes = std::min(transfer.left(), kCopyPiece);
-  const Status status = transfer.advance(kCopyPiece);
-  if (status == Status::ok || status == Status::again) pace.took(bytes, now_ns() - begin);
-  if (status == Status::ok) transfer.operation().done(transfer.operation(), Status::ok);
+  const uint64_t bytes = transfer.left();
+  const bool writes = transfer.direction() == copy::Direction::write;
+  Copy copy{std::move(transfer), paces_, bytes};
+  if (!writes && shares_ && paces_.shares(bytes) && copy.transfer.can_be_shared() && entry_) copy.sharer = this;
+  const Status status = copy.advance();
+  if (status == Status::ok) copy.transfer.operation().done(copy.transfer.operation(), Status::ok);
   if (status != Status::again) return status;
-  transport_.defer(std::move(transfer));
+  transport_.defer(std::move(copy));
   return Status::ok;
+}
+
+/// False: the one before is not over yet.
+bool ShmEndpoint::share(copy::Transfer& transfer) {
+  if (!joint_.is_free()) return false;
+  transfer.share(joint_);
+  segment_.announce_copy(number_);
+  return true;
+}
+
+/// Up to kCopyPiece bytes of it. Of one that is shared the whole is timed, of others the first of these parts.
+Status Copy::advance() {
+  const bool begins = begin_ns == 0;
+  if (begins && sharer && !sharer->share(transfer)) return Status::again;
+  if (begins) begin_ns = now_ns();
+  const Status status = transfer.advance(kCopyPiece);
+  if (sharer ? status == Status::ok : begins && (status == Status::ok || status == Status::again))
+    took(sharer ? bytes : std::min(bytes, kCopyPiece), now_ns() - begin_ns);
+  return status;
+}
+
+void Copy::took(uint64_t part, uint64_t ns) const {
+  if (transfer.direction() == copy::Direction::write) return paces.put.took(part, ns);
+  const auto& own = transfer.own();
+  paces.has_read(sharer ? Paces::Read{bytes, part, ns, own.bytes, own.ns, own.calls} : Paces::Read{bytes, part, ns, part, ns});
 }
 
 Result<void> ShmEndpoint::make_ring() {
@@ -401,6 +451,8 @@ Result<void> ShmEndpoint::make_ring() {
   shape.populate_slots(*ring);
   producer_ = Producer(*ring, peer_.ring_bytes, &cells);
   entry_ = &segment_.head().directory()[number];
+  number_ = number;
+  joint_ = copy::JointReader(&entry_->joint);
   segment_.announce(number, transport_.self().job, transport_.self().rank);
   return {};
 }
@@ -507,10 +559,26 @@ void ShmTransport::adopt(Sink& sink) {
   }
 }
 
+/// Takes part in what a peer reads of this process's memory. What is left of it comes with the next poll.
+bool ShmTransport::help() {
+  uint32_t asked = head_->shared.load(std::memory_order_relaxed);
+  if (asked == 0 || asked > adopted_.size()) return false;
+  const auto in = std::ranges::find(inbound_, &head_->directory()[asked - 1], &Inbound::entry);
+  const bool can = in != inbound_.end() && in->back && in->back->can_put();
+  if (can && copy::help(head_->directory()[asked - 1].joint, in->back->other_process(), kCopyPiece) == Status::again) {
+    --announced_;
+    return true;
+  }
+  head_->shared.compare_exchange_strong(asked, 0, std::memory_order_relaxed);
+  return can;
+}
+
 int ShmTransport::poll(Sink& sink) {
-  if (head_->announced.load(std::memory_order_relaxed) != announced_) [[unlikely]]
-    adopt(sink);
   int count = 0;
+  if (head_->announced.load(std::memory_order_relaxed) != announced_) [[unlikely]] {
+    adopt(sink);
+    count += help();
+  }
   const size_t rings = inbound_.size();
   for (size_t i = 0; i < rings && count < kMessagesPerPoll; ++i) {
     if (first_ >= rings) first_ = 0;
@@ -530,13 +598,13 @@ int ShmTransport::poll(Sink& sink) {
 }
 
 int ShmTransport::advance_transfer() {
-  copy::Transfer transfer = std::move(transfers_.front());
+  Copy copy = std::move(transfers_.front());
   transfers_.pop_front();
-  const Status status = transfer.advance(kCopyPiece);
+  const Status status = copy.advance();
   if (status == Status::again)
-    transfers_.push_back(std::move(transfer));  // turns, so that a small one is not stuck behind a large one
+    transfers_.push_back(std::move(copy));  // turns, so that a small one is not stuck behind a large one
   else
-    transfer.operation().done(transfer.operation(), status);
+    copy.transfer.operation().done(copy.transfer.operation(), status);
   return 1;
 }
 

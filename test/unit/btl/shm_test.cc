@@ -397,8 +397,22 @@ TEST_CASE("shm: processes talk and read each other's memory", "[shm]") {
     if (op.status != Status::ok) return 5;
     for (size_t i = 0; i < seen.size(); ++i)
       if (seen[i] != i * 3 + (1 - me)) return 6;
+    // In one piece, so that the peer may take part, or read here itself at the same time.
+    for (size_t count = 8 << 10, from = 0; count <= seen.size(); count = count * 3 / 2, ++from) {
+      const size_t begin = std::min(from, seen.size() - count);
+      std::fill(seen.begin(), seen.end(), 7);
+      const iovec into{seen.data() + begin, count * 8};
+      Flagged whole;
+      if (peer->get(remote, begin * 8, {&into, 1}, whole) != Status::ok) return 23;
+      while (!whole.times) shm->poll(box);
+      if (whole.status != Status::ok) return 24;
+      for (size_t i = 0; i < seen.size(); ++i)
+        if (seen[i] != (i >= begin && i < begin + count ? i * 3 + (1 - me) : 7)) return 25;
+    }
     char byte = 0;
-    if (write(out, &byte, 1) < 0 || read(in, &byte, 1) != 1) return 7;
+    if (write(out, &byte, 1) < 0) return 7;
+    for (pollfd answer{in, POLLIN, 0}; ::poll(&answer, 1, 0) == 0;) shm->poll(box);  // the peer may wait for what is written for it
+    if (read(in, &byte, 1) != 1) return 7;
     Flagged wrote;
     uint64_t value = 4711 + me;
     const iovec local{&value, 8};
@@ -528,6 +542,16 @@ TEST_CASE("shm: while both send, what has taken less time is taken, and the othe
   CHECK(writes(paces, 1000) == 0);
 }
 
+namespace {
+
+/// As if some messages had been read, each by this side alone.
+void measure_reading(shm::Paces& paces, uint64_t bytes, double ns_per_byte) {
+  const auto ns = static_cast<uint64_t>(ns_per_byte * static_cast<double>(bytes));
+  for (int i = 0; i < 40; ++i) paces.has_read({bytes, bytes, ns, bytes, ns});
+}
+
+}  // namespace
+
 TEST_CASE("shm: messages are read out of their sender's memory while that takes less time", "[shm]") {
   constexpr uint64_t kBytes = 256 << 10;
   const auto measure = [](Pace& pace, double ns_per_byte) {
@@ -550,11 +574,11 @@ TEST_CASE("shm: messages are read out of their sender's memory while that takes 
   const int tried = reads(paces, 100);
   CHECK(tried > 0);
   CHECK(tried < 20);
-  measure(paces.get(kBytes), 0.2);  // data that its sender has just written
+  measure_reading(paces, kBytes, 0.2);  // data that its sender has just written
   CHECK(reads(paces, 100) == 0);
   CHECK(reads(paces, 1 << 16) > 0);
   CHECK(reads(paces, 1 << 16) < 1 << 10);
-  measure(paces.get(kBytes), 0.06);
+  measure_reading(paces, kBytes, 0.06);
   CHECK(reads(paces, 1000) > 950);
   CHECK(reads(paces, 1000) < 1000);  // the ring is not forgotten
   measure(paces.in, 0.04);
@@ -562,12 +586,12 @@ TEST_CASE("shm: messages are read out of their sender's memory while that takes 
   CHECK(reads(paces, 1000) < 50);  // one way, both sides of the ring copy at once
   const auto reads_of = [&](Flow flow, double ns_per_byte) {
     CHECK(reads(paces, 1000, flow) < 50);  // what messages take that go otherwise says nothing about these
-    measure(paces.get(kBytes), ns_per_byte);
+    measure_reading(paces, kBytes, ns_per_byte);
     return reads(paces, 1000, flow);
   };
   CHECK(reads_of(Flow::stream, 0.06) < 50);      // in a stream neither waits for the other
   CHECK(reads_of(Flow::both_ways, 0.075) < 50);  // so slow as it has been written since, which will take its sender as long next time
-  measure(paces.get(kBytes), 0.05);
+  measure_reading(paces, kBytes, 0.05);
   CHECK(reads(paces, 1000, Flow::both_ways) > 900);  // both ways, each has both to do
   CHECK(reads(paces, 1000) < 100);                   // tried again sooner than if nothing was read
   measure(paces.put, 0.025);
@@ -587,23 +611,49 @@ TEST_CASE("shm: what is known of reading goes for messages of similar length", "
   shm::Paces paces;
   measure(paces.in, 0.04);
   measure(paces.out, 0.06);
-  measure(paces.get(64 << 10), 0.04);
-  measure(paces.get(256 << 10), 0.05);
-  measure(paces.get(1 << 20), 0.2);
+  measure_reading(paces, 64 << 10, 0.04);
+  measure_reading(paces, 256 << 10, 0.05);
+  measure_reading(paces, 1 << 20, 0.2);
   CHECK(reads(paces, 64 << 10, 1000) > 950);
   CHECK(reads(paces, 100 << 10, 1000) > 950);
   CHECK(reads(paces, 256 << 10, 1000) > 950);
   CHECK(reads(paces, 1 << 20, 1000) < 50);
   CHECK(reads(paces, 16 << 20, 1000) < 50);  // tried, and not measured
-  measure(paces.get(64 << 10), 0.072);
+  measure_reading(paces, 64 << 10, 0.072);
   CHECK(reads(paces, 64 << 10, 1000) < 50);  // announcing what could be sent at once costs something, too
   shm::Paces others;
   measure(others.in, 0.1);
   measure(others.out, 0.1);
-  measure(others.get(1 << 20), 0.095);
-  measure(others.get(4 << 20), 0.095);
+  measure_reading(others, 1 << 20, 0.095);
+  measure_reading(others, 4 << 20, 0.095);
   CHECK(reads(others, 1 << 20, 1000) < 50);   // slow as it has been written
   CHECK(reads(others, 4 << 20, 1000) > 950);  // as it does not stay in caches
+}
+
+TEST_CASE("shm: of what both sides copy, what its receiver takes longer for as it has been written costs half as much again", "[shm]") {
+  constexpr uint64_t kBytes = 256 << 10;
+  const auto reads = [](double own_ns_per_byte) {
+    shm::Paces paces;
+    for (int i = 0; i < 40; ++i) paces.in.took(kBytes, kBytes / 20), paces.out.took(kBytes, kBytes / 20);
+    CHECK_FALSE(paces.get_spares(kBytes, Flow::alone, true));
+    const auto own_ns = static_cast<uint64_t>(own_ns_per_byte * kBytes / 2);
+    for (int i = 0; i < 40; ++i) paces.has_read({kBytes, kBytes, own_ns, kBytes / 2, own_ns});
+    int count = 0;
+    for (int i = 0; i < 1000; ++i) count += paces.get_spares(kBytes, Flow::alone, true);
+    return count;
+  };
+  CHECK(reads(0.05) > 900);
+  CHECK(reads(0.1) < 100);  // half of that, and 0.025 for the sender: not far enough ahead of the ring
+  shm::Paces paces;
+  for (const auto& [bytes, flow, shared] : {std::tuple{uint64_t{32} << 10, Flow::alone, false},
+                                            {64 << 10, Flow::alone, true},
+                                            {64 << 10, Flow::stream, false},
+                                            {256 << 10, Flow::stream, true},
+                                            {1 << 20, Flow::both_ways, false},
+                                            {1 << 20, Flow::both_while_read, false}}) {
+    paces.get_spares(bytes, flow, true);
+    CHECK(paces.shares(bytes) == shared);
+  }
 }
 
 TEST_CASE("shm: payloads fit the rings of all who have been met", "[shm]") {
