@@ -76,8 +76,10 @@ const char* name_of(const Agreed& a) {
     case Pattern::reduce: return a.bytes < 16 * kKiB || a.size < 4 ? "binomial" : "rabenseifner";
     case Pattern::allreduce: return allreduce_name(a);
     case Pattern::reduce_scatter: return a.commutative && a.bytes <= 256 * kKiB ? "recursive_halving" : "pairwise";
-    case Pattern::scan:
-    case Pattern::exscan: return a.bytes < 64 * kKiB ? "doubling" : "chain";
+    case Pattern::exscan:
+      if (a.size == 2) return "doubling";  // one message: there is nothing to overlap it with
+      [[fallthrough]];
+    case Pattern::scan: return a.bytes < 64 * kKiB ? "doubling" : "chain";
     case Pattern::neighbor_allgather:
     case Pattern::neighbor_alltoall: return "linear";
   }
@@ -153,9 +155,11 @@ bool node_kernel_pays(const Agreed& a, bool roomy) {
     // Longer ones go as fast by messages, which need not be cut.
     case Pattern::gather: return few && bytes <= 64 * kKiB;
     case Pattern::scatter: return few && bytes <= (roomy ? 16 : 64) * kKiB;
-    // From rank to rank.
-    case Pattern::scan:
-    case Pattern::exscan: return meet_rather || a.size <= 8;
+    // From rank to rank; between two, one message, which is read where it lies.
+    case Pattern::exscan:
+      if (meet_at_will && bytes > 16 * kKiB) return false;
+      return meet_rather || a.size <= 8;
+    case Pattern::scan: return meet_rather || a.size <= 8;
     case Pattern::reduce_scatter: return meet_at_will || meet_rather || a.size <= 16 || (few && bytes <= node::Segment::most_exchanged);
     default: return false;
   }

@@ -6,12 +6,24 @@
 
 namespace weft::coll {
 
+namespace {
+
+/// A rank's own block goes to another one from where it is, and is copied to its place meanwhile, while that of a third one comes. Not if
+/// it is alone.
+void give_own(Builder& b, Rank to, Rank from, Rank me, bool in_place) {
+  if (to != me) b.receive(from, {buffer_out, from}).send(to, {in_place ? buffer_out : buffer_in, me});
+  if (!in_place) b.copy({buffer_in, me}, {buffer_out, me});
+  b.next();
+}
+
+}  // namespace
+
 Schedule allgather_around(const std::vector<Rank>& ring, Rank me, bool in_place) {
   const auto size = static_cast<int32_t>(ring.size()), at = place_in(ring, me);
   const auto before = [&](int32_t steps) { return ring[static_cast<size_t>(wrap(at - steps, size))]; };
   Builder b(size);
-  if (!in_place) b.copy({buffer_in, me}, {buffer_out, me}).next();
-  for (int32_t k = 0; k < size - 1; ++k) b.receive(before(1), {buffer_out, before(k + 1)}).send(before(-1), {buffer_out, before(k)}).next();
+  give_own(b, before(-1), before(1), me, in_place);
+  for (int32_t k = 1; k < size - 1; ++k) b.receive(before(1), {buffer_out, before(k + 1)}).send(before(-1), {buffer_out, before(k)}).next();
   return b.done();
 }
 
@@ -19,19 +31,21 @@ Schedule allgather_around(const std::vector<Rank>& ring, Rank me, bool in_place)
 Schedule allgather_ring(const Topology& topology, Rank me, int32_t size, const Parameters& p) {
   const std::vector<Rank> order = topology.hosts ? tour(topology.hosts, size, 0) : std::vector<Rank>();
   if (!std::ranges::is_sorted(order)) return allgather_around(order, me, p.in_place);
+  const Rank before = wrap(me - 1, size), after = wrap(me + 1, size);
   Builder b(size);
-  if (!p.in_place) b.copy({buffer_in, me}, {buffer_out, me}).next();
+  give_own(b, after, before, me, p.in_place);
   b.begin_loop();
-  b.receive(wrap(me - 1, size), {buffer_out, wrap(me - 1, size), -1}).send(wrap(me + 1, size), {buffer_out, me, -1});
-  b.end_loop(size - 1);
+  b.receive(before, {buffer_out, wrap(me - 2, size), -1}).send(after, {buffer_out, before, -1});
+  b.end_loop(size - 2);
   return b.done();
 }
 
 /// log2 p rounds, blocks staying where they belong. Powers of two only.
 Schedule allgather_recursive_doubling(const Topology&, Rank me, int32_t size, const Parameters& p) {
   Builder b(size);
-  if (!p.in_place) b.copy({buffer_in, me}, {buffer_out, me}).next();
-  for (int32_t mask = 1; mask < size; mask *= 2) {
+  const Rank first = size > 1 ? me ^ 1 : me;
+  give_own(b, first, first, me, p.in_place);
+  for (int32_t mask = 2; mask < size; mask *= 2) {
     const int32_t mine = me & ~(mask - 1);
     b.receive(me ^ mask, {buffer_out, mine ^ mask}, mask).send(me ^ mask, {buffer_out, mine}, mask).next();
   }
@@ -55,12 +69,11 @@ Schedule allgather_bruck(const Topology&, Rank me, int32_t size, const Parameter
 /// p/2 rounds, pairs of blocks exchanged with the left and the right neighbour in turn (Chen et al. 2005). Even p only.
 Schedule allgather_neighbor_exchange(const Topology&, Rank me, int32_t size, const Parameters& p) {
   Builder b(size);
-  if (!p.in_place) b.copy({buffer_in, me}, {buffer_out, me}).next();
   const int32_t way = me % 2 == 0 ? 1 : -1;
   const Rank partner = me + way;            // in rounds 0, 2, 4, ...
   const Rank other = wrap(me - way, size);  // in rounds 1, 3, 5, ...
   const int32_t pair = me - me % 2;         // what round 0 completes
-  b.receive(partner, {buffer_out, partner}).send(partner, {buffer_out, me}).next();
+  give_own(b, partner, partner, me, p.in_place);
   const int32_t left = size / 2 - 1;  // rounds after the first
   // What arrives from `partner` moves by 2 * way a time, what arrives from `other` by -2 * way; each round sends on what the
   // one before brought.

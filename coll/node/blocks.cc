@@ -313,7 +313,7 @@ Status Segment::scatter_brief(const std::byte* in, std::byte* out, uint64_t bloc
   return bcast_piece<true>(block * (size_ - 1), sends, [&](std::byte* place) {
     if (!sends) return copy_few(out, place + place_for(rank_, root) * block, block);
     for (uint32_t r = 0; r < size_; ++r)
-      if (r != rank_) copy_few(place + place_for(r, rank_) * block, in + r * block, block);
+      if (r != rank_) std::memcpy(place + place_for(r, rank_) * block, in + r * block, block);
   });
 }
 
@@ -408,12 +408,13 @@ Status Segment::scatter(const View& in, const pml::Buffer& out, int root) {
     for (uint32_t r = 0; r < size_; ++r)
       if (r != rank_) put_part(place + place_for(r, rank_) * n, in.at(static_cast<int32_t>(r), 1), first, n);
   };
-  if (sends) copy_data(in.at(root, 1), out);
-  return in_steps(
+  const Status s = in_steps(
       block, 1, is_brief(block * others) ? Brief::most : plan_.large.bytes / others & ~uint64_t{63}, [&](uint64_t first, uint64_t n) {
         const auto piece = [&](std::byte* place) { move(place, first, n); };
         return is_brief(n * others) ? bcast_piece<true>(n * others, sends, piece) : bcast_piece<false>(n * others, sends, piece);
       });
+  if (sends && s == Status::ok) copy_data(in.at(root, 1), out);  // while the others take theirs
+  return s;
 }
 
 /// What the root has for all others: in front how long each block is, in the order of ranks. They follow if there is room; else they lie in
@@ -480,11 +481,11 @@ Status Segment::take_contents(const Contents& from, const pml::Buffer& out, uint
 Status Segment::scatter(const View& in, const pml::Buffer& out, int root, Post& post) {
   const bool sends = rank_ == static_cast<uint32_t>(root);
   Status moved = Status::ok;
-  if (sends) copy_data(in.at(root, 1), out);
   const Status s = bcast_piece<true>(Brief::most, sends, [&](std::byte* place) {
     const Contents contents{place, size_ - 1};
     moved = sends ? send_contents(contents, in, post) : take_contents(contents, out, static_cast<uint32_t>(root), post);
   });
+  if (sends && s == Status::ok) copy_data(in.at(root, 1), out);  // while the others take theirs
   return s == Status::ok ? moved : s;
 }
 

@@ -71,7 +71,8 @@ TEST_CASE("joint: who has the data takes part when it comes, with what is left t
     uint64_t written = 0;
     CHECK(read_jointly(reader, 0, from, to, [&] {
             if (steps++ != late) return;
-            while (help(joint, 0, 256 << 10) == Status::again) {}
+            while (help(joint, 0, 256 << 10) == Status::again) {
+            }
             written = joint.written.load() & 0xfffff;
           }) == Status::ok);
     CHECK(to == from);
