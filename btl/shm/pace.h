@@ -55,7 +55,7 @@ class Paces {
     const bool put_instead = flow >= Flow::both_ways && faster(put, kFarAhead * way.pace.ns_per_byte());
     const Contest::Standing reading{.ahead = way.pace.known() && way.pace.ns_per_byte() < least && !put_instead,
                                     .hopeless = way.pace.known() && !faster(way.pace, kHopeless * least),
-                                    .likely = flow == Flow::both_while_read || std::ranges::any_of(similar, &Reading::ahead)};
+                                    .likely = flow == Flow::both_while_read || flow == Flow::contended || std::ranges::any_of(similar, &Reading::ahead)};
     return settle(way.contest, out.known() && ring >= kBestOfGet + asking, reading, offered);
   }
 
@@ -93,10 +93,9 @@ class Paces {
     const double longer = static_cast<double>(r.own_ns) - calls * kCall_ns - own * unchanged_ns(r.message) * (r.own < r.bytes ? kPart : 1);
     return static_cast<uint64_t>(std::clamp(kTimes * longer, 0.0, kMost * own));
   }
-  static constexpr uint64_t kSharesFrom = 64 << 10;
 
   static bool shares(uint64_t bytes, Flow flow) {
-    return flow == Flow::alone ? bytes >= kSharesFrom : flow == Flow::stream && bytes >= 2 * kSharesFrom;
+    return flow < Flow::both_ways && bytes >= (flow == Flow::alone ? 64 << 10 : 128 << 10);
   }
   static size_t length_of(uint64_t bytes) {
     size_t length = 0;
@@ -109,7 +108,7 @@ class Paces {
   double in_and_out() const { return kWaiting * (in.ns_per_byte() + out.ns_per_byte()); }
   /// What a byte takes. Who only receives does not know the other side's pace, which is mostly ahead of its own.
   double through_ring(uint64_t bytes, Flow flow) const {
-    if (flow == Flow::both_ways) return in_and_out();
+    if (flow == Flow::both_ways || flow == Flow::contended) return in_and_out();
     if (flow == Flow::both_while_read) return in_and_out() + in.ns_per_byte();  // who reads all and sends all is what both wait for
     const double first = in.known() ? in.ns_per_byte() : out.ns_per_byte() / 2, second = out.ns_per_byte();
     const double slower = std::max(first, second), faster = std::min(first, second);
@@ -130,7 +129,7 @@ class Paces {
   static constexpr Contest::Habits kWriting{
       .trial = 12, .first_wait = 64, .wait = 512, .most_wait = 1 << 14, .looks = 8, .first_look = 128, .look_every = 128};
   // One by one, as who sends data that its receiver has not read before may do so both ways, and stream what is known to it.
-  static constexpr size_t kLengths = 4, kCourses = 3;  // alone, in a stream, both ways
+  static constexpr size_t kLengths = 4, kCourses = 4;  // alone, in a stream, contended, both ways
   std::array<std::array<Reading, kCourses>, kLengths> readings_;
   std::array<uint8_t, kLengths> latest_ = {};  // course
   Contest put_contest_{kWriting};
