@@ -141,11 +141,8 @@ bool node_kernel_pays(const Agreed& a, bool roomy) {
   const bool meet_once = given_bytes(a) <= node::Segment::most_exchanged;
   switch (a.pattern) {
     case Pattern::barrier: return true;
-    // Through pieces that stay in cache, a pipelined double copy beats single copies by system call. Between two, a message has more room
-    // to run ahead; what exceeds the L3 cache had better pass through few slots.
-    case Pattern::bcast:
-      if (meet_at_will) return bytes < 512 * kKiB || bytes > 8192 * kKiB;
-      return few || bytes <= 64 * kKiB;
+    // Through pieces that stay in cache, or read where it lies, by all of a node.
+    case Pattern::bcast: return meet_at_will || few || bytes <= 64 * kKiB;
     // Shared out, which is what algorithms by messages do as well, with more copies and more steps.
     case Pattern::reduce:
     case Pattern::allreduce: return few || bytes <= 4 * kKiB;

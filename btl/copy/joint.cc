@@ -28,7 +28,7 @@ uint64_t some_of(uint64_t left, uint64_t wanted, uint64_t most) {
 
 }  // namespace
 
-void JointReader::open(uint64_t from, const std::byte* to, uint64_t bytes) {
+void JointReader::open(uint64_t from, const std::byte* to, uint64_t bytes, uint64_t owner) {
   open_ = true;
   bytes_ = bytes;
   front_ = 0;
@@ -36,6 +36,7 @@ void JointReader::open(uint64_t from, const std::byte* to, uint64_t bytes) {
   joint_->from.store(from, std::memory_order_relaxed);
   joint_->to.store(reinterpret_cast<uint64_t>(to), std::memory_order_relaxed);
   joint_->bytes.store(bytes, std::memory_order_relaxed);
+  joint_->owner.store(owner, std::memory_order_relaxed);
   joint_->claims.store(number_ << 2 * kBits, std::memory_order_release);
 }
 
@@ -71,12 +72,12 @@ Status JointReader::owner() const {
 }
 
 /// Who comes at once takes most of what the reader has left, so that both are done at the same time.
-Status help(Joint& joint, pid_t reader, uint64_t most) {
+Status help(Joint& joint, pid_t reader, uint64_t most, uint64_t owner) {
   Claims c(joint.claims.load(std::memory_order_acquire));
   const uint64_t bytes = joint.bytes.load(std::memory_order_relaxed), all = units(bytes), left = c.left(all);
   const uint64_t from = joint.from.load(std::memory_order_relaxed), to = joint.to.load(std::memory_order_relaxed);
   const uint64_t n = some_of(left, c.back == 0 ? left - left / 4 : (left + 1) / 2, most);
-  if (n == 0) return Status::ok;
+  if (n == 0 || joint.owner.load(std::memory_order_relaxed) != owner) return Status::ok;
   uint64_t seen = c.word;
   // Only then have these words been of one copy.
   if (!joint.claims.compare_exchange_strong(seen, c.word + n, std::memory_order_acq_rel)) return Status::again;

@@ -20,6 +20,7 @@ struct alignas(64) Joint {
   std::atomic<uint64_t> written;   ///< by the owner: number of the copy, whether it has failed, units
   std::atomic<uint64_t> from, to;  ///< the owner's and the reader's memory
   std::atomic<uint64_t> bytes;
+  std::atomic<uint64_t> owner;  ///< whose the data is, where several look here
 };
 
 /// Bytes of a copy, from one offset on.
@@ -38,7 +39,7 @@ class JointReader {
   /// Is there none under way? Only one is at a time.
   bool is_free() const { return joint_ && !open_; }
   /// Begins a copy of kLeast to kMost bytes, from the owner's memory to this process's.
-  void open(uint64_t from, const std::byte* to, uint64_t bytes);
+  void open(uint64_t from, const std::byte* to, uint64_t bytes, uint64_t owner = 0);
   /// What to read next, up to about `most` bytes; nothing if all is claimed.
   Part claim(uint64_t most);
   /// Once all is claimed, has the owner written its part? `again`: not yet; `failed`: it cannot.
@@ -56,6 +57,6 @@ class JointReader {
 };
 
 /// The owner's: writes some of what is left, up to about `most` bytes, to process `reader` (0: this one). `again`: there may be more to do.
-Status help(Joint&, pid_t reader, uint64_t most);
+Status help(Joint&, pid_t reader, uint64_t most, uint64_t owner = 0);
 
 }  // namespace weft::btl::copy

@@ -23,6 +23,10 @@ namespace weft::btl::shm {
 /// over there takes 0.15). Each side knows its own pace, which stands for the other's.
 class Paces {
  public:
+  Paces() {
+    for (auto& similar : readings_) similar[static_cast<size_t>(Flow::stream)].contest = Contest(kStreaming);
+  }
+
   Pace in, out;  ///< into a ring, and out of one
   Pace put;
   /// Of a message that has been read, or the beginning of one: this side has read some of it, the sender may have written the rest.
@@ -36,8 +40,7 @@ class Paces {
   void has_read(const Read& r) {
     const size_t length = length_of(r.message);
     const auto course = static_cast<Flow>(latest_[length]);
-    const bool counts = course != Flow::stream || shares(r.message, course);
-    readings_[length][latest_[length]].pace.took(r.bytes, r.ns + (counts ? to_write_again_ns(r) : 0));
+    readings_[length][latest_[length]].pace.took(r.bytes, r.ns + (course == Flow::stream ? 0 : to_write_again_ns(r)));
   }
   /// Shall the sender of such a message take part in reading it? Not if it has as much to read itself, or to send, by which it would come
   /// too late for a short one.
@@ -51,11 +54,12 @@ class Paces {
     Reading& way = similar[latest_[length] = course_of(flow)];
     const double ring = through_ring(bytes, flow);
     const double asking = bytes <= kUnasked ? kAsking_ns / static_cast<double>(bytes) : 0;
-    const double least = (bytes > kUnasked ? kAheadToRead : flow == Flow::stream ? kLevel : kAheadUnasked) * ring - asking;
+    const double least = (flow == Flow::stream ? kLevel : bytes > kUnasked ? kAheadToRead : kAheadUnasked) * ring - asking;
     const bool put_instead = flow >= Flow::both_ways && faster(put, kFarAhead * way.pace.ns_per_byte());
-    const Contest::Standing reading{.ahead = way.pace.known() && way.pace.ns_per_byte() < least && !put_instead,
-                                    .hopeless = way.pace.known() && !faster(way.pace, kHopeless * least),
-                                    .likely = flow == Flow::both_while_read || flow == Flow::contended || std::ranges::any_of(similar, &Reading::ahead)};
+    const Contest::Standing reading{
+        .ahead = way.pace.known() && way.pace.ns_per_byte() < least && !put_instead,
+        .hopeless = way.pace.known() && !faster(way.pace, kHopeless * least),
+        .likely = flow == Flow::both_while_read || flow == Flow::contended || std::ranges::any_of(similar, &Reading::ahead)};
     return settle(way.contest, out.known() && ring >= kBestOfGet + asking, reading, offered);
   }
 
@@ -94,9 +98,7 @@ class Paces {
     return static_cast<uint64_t>(std::clamp(kTimes * longer, 0.0, kMost * own));
   }
 
-  static bool shares(uint64_t bytes, Flow flow) {
-    return flow < Flow::both_ways && bytes >= (flow == Flow::alone ? 64 << 10 : 128 << 10);
-  }
+  static bool shares(uint64_t bytes, Flow flow) { return flow < Flow::both_ways && bytes >= (flow == Flow::alone ? 64 << 10 : 128 << 10); }
   static size_t length_of(uint64_t bytes) {
     size_t length = 0;
     for (uint64_t end = kShortest; bytes >= end && length + 1 < kLengths; end *= 4) ++length;
@@ -125,9 +127,12 @@ class Paces {
   }
 
   static constexpr Contest::Habits kReading{
-      .trial = 16, .first_wait = 8, .wait = 1024, .most_wait = 1 << 14, .looks = 1, .first_look = 32, .look_every = 512};
+      .trial = 16, .few = 8, .first_wait = 8, .wait = 1024, .most_wait = 1 << 14, .looks = 1, .first_look = 32, .look_every = 512};
+  // As many messages as a window has, each of which may lie in memory of its own that has not been read before.
+  static constexpr Contest::Habits kStreaming{
+      .trial = 48, .few = 24, .first_wait = 8, .wait = 1024, .most_wait = 1 << 14, .looks = 1, .first_look = 32, .look_every = 512};
   static constexpr Contest::Habits kWriting{
-      .trial = 12, .first_wait = 64, .wait = 512, .most_wait = 1 << 14, .looks = 8, .first_look = 128, .look_every = 128};
+      .trial = 12, .few = 8, .first_wait = 64, .wait = 512, .most_wait = 1 << 14, .looks = 8, .first_look = 128, .look_every = 128};
   // One by one, as who sends data that its receiver has not read before may do so both ways, and stream what is known to it.
   static constexpr size_t kLengths = 4, kCourses = 4;  // alone, in a stream, contended, both ways
   std::array<std::array<Reading, kCourses>, kLengths> readings_;

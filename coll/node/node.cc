@@ -77,6 +77,7 @@ Segment::Segment(pml::Team& team, std::byte* memory, bool roomy, const Plan& pla
   piece_areas_ = memory + plan_.slots(size_);
   areas_ = piece_areas_ + plan_.piece_bytes();
   desk(rank_).owner = {getpid(), &nonce_};
+  joint_ = btl::copy::JointReader(&desk(rank_).joint);
   if (size_ == lane_.boot().job().node_ranks.size()) lane_.joins(*this, team);
 }
 

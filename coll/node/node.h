@@ -14,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "btl/copy/joint.h"
 #include "coll/hosts.h"
 #include "coll/node/board.h"
 #include "coll/node/readings.h"
@@ -197,6 +198,7 @@ class Segment final : private pml::Household {
   struct Desk {
     alignas(64) topo::LentCpu lent;
     Owner owner;
+    btl::copy::Joint joint;  ///< what it reads of a broadcast's root, who may take part
     Line barrier;
     Line offer[2];           ///< its operand of an allreduce, or what it gives to an exchange
     Line partial[2];         ///< a leader's: what its group gives to an allreduce
@@ -316,7 +318,11 @@ class Segment final : private pml::Household {
   void follows_all();
   void hear_readers();
   Status show_all(const std::byte* data, uint64_t n);
-  Status read_all(uint32_t root, const type::Cursor& to, uint64_t n);
+  struct Read;
+  Read read_all(uint32_t root, const type::Cursor& to, uint64_t n);
+  Read read_jointly(uint32_t root, const std::byte* data, std::span<std::byte> to);
+  bool help_readers();
+  pid_t process_of(uint32_t rank);
   Status give_long(type::Cursor&);
   Status take_long(type::Cursor&, uint32_t root);
   Status bcast_pieces(type::Cursor&, bool sends);
@@ -390,6 +396,7 @@ class Segment final : private pml::Household {
   OpenMemory open_memory_;
   Readings readings_;
   RootReadings root_readings_;
+  btl::copy::JointReader joint_;         // on the own desk
   const uint64_t nonce_;                 // where others look whether they can read it
   std::vector<const std::byte*> shown_;  // by rank: what it gives to the exchange at hand, to be read there; null: it goes through slots
   // How far this rank is, equal on all ranks between calls.

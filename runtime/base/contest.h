@@ -40,13 +40,14 @@ class Contest {
  public:
   struct Habits {
     uint64_t trial;  ///< messages of a trial
+    uint64_t few;    ///< of those, after which it may end
     /// Messages before it: at first, until the usual way has been in use for a while; then twice as long each time.
     uint64_t first_wait, wait, most_wait;
     /// Of those that go the other way some take the usual one, whose pace may have changed: soon after it has been left, then seldomer.
     uint64_t looks, first_look, look_every;
   };
   /// `habits` stay where they are.
-  explicit Contest(const Habits& habits) : habits_(habits), wait_(habits.first_wait), look_after_(habits.first_look) {}
+  explicit Contest(const Habits& habits) : habits_(&habits), wait_(habits.first_wait), look_after_(habits.first_look) {}
 
   /// Of the other way, as far as known.
   struct Standing {
@@ -59,7 +60,7 @@ class Contest {
   bool takes_other(bool open, Standing other, bool can = true) {
     ahead_ = open && other.ahead;
     if (!open) return false;
-    if (to_try_ > 0 && tried_ >= kFewTried && other.hopeless) give_up();
+    if (to_try_ > 0 && tried_ >= habits_->few && other.hopeless) give_up();
     if (to_try_ > 0) {
       tried_ += can;
       to_try_ -= can;
@@ -67,7 +68,7 @@ class Contest {
     }
     if (to_look_ > 0) return !to_look_--;
     if (ahead_) return stay();
-    look_after_ = habits_.first_look;
+    look_after_ = habits_->first_look;
     return ++asked_ > (other.likely ? wait_ / kSooner : wait_) && begin_trial();
   }
   /// Is a trial under way?
@@ -80,24 +81,24 @@ class Contest {
     wait_ = 0;
     if (++asked_ < look_after_) return true;
     asked_ = 0;
-    look_after_ = std::min(2 * look_after_, habits_.look_every);
-    to_look_ = habits_.looks;
+    look_after_ = std::min(2 * look_after_, habits_->look_every);
+    to_look_ = habits_->looks;
     return true;
   }
   void give_up() {
     to_try_ = 0;
-    wait_ = std::min(4 * wait_, habits_.most_wait);
+    wait_ = std::min(4 * wait_, habits_->most_wait);
   }
   bool begin_trial() {
-    to_try_ = habits_.trial;
+    to_try_ = habits_->trial;
     tried_ = 0;
     asked_ = 0;
-    wait_ = std::clamp(2 * wait_, habits_.wait, habits_.most_wait);
+    wait_ = std::clamp(2 * wait_, habits_->wait, habits_->most_wait);
     return true;
   }
 
-  const Habits& habits_;
-  static constexpr uint64_t kFewTried = 8, kSooner = 16;
+  const Habits* habits_;
+  static constexpr uint64_t kSooner = 16;
   uint64_t asked_ = 0, to_try_ = 0, tried_ = 0, to_look_ = 0;
   uint64_t wait_, look_after_;
   bool ahead_ = false;
