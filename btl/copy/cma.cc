@@ -121,19 +121,17 @@ void Transfer::share(JointReader& joint) {
 
 std::span<std::byte> Transfer::place(Part part) const { return {static_cast<std::byte*>(local_[0].iov_base) + part.from, part.bytes}; }
 
-/// Who claims last of two that work side by side is done a little later.
-Status Transfer::await_owner() const {
-  constexpr int kLooks = 500;
-  for (int i = 0; i < kLooks; ++i) {
-    if (const Status owner = joint_->owner(); owner != Status::again) return owner;
+Status Transfer::await_owner(int looks) const {
+  while (true) {
+    if (const Status owner = joint_->owner(); owner != Status::again || --looks <= 0) return owner;
     cpu_pause();
   }
-  return Status::again;
 }
 
 /// Also after an error all has to be claimed, and what its owner has claimed to be written.
 Status Transfer::advance_jointly(size_t most) {
   constexpr uint32_t kWaitsPerLook = 1 << 12;
+  constexpr int kLooks = 500;  // who claims last of two that work side by side is done a little later
   const auto read_part = [this](Part part) {
     if (status_ == Status::ok) status_ = read(peer_, reinterpret_cast<const std::byte*>(remote_) + part.from, place(part));
     left_ -= std::min(left_, part.bytes);
@@ -143,7 +141,7 @@ Status Transfer::advance_jointly(size_t most) {
   for (Part part; done < most && (part = joint_->claim(most - done)); done += part.bytes, ++calls) read_part(part);
   if (done > 0) own_ = {own_.bytes + done, own_.ns + now_ns() - begin, own_.calls + calls};
   if (done >= most) return Status::again;
-  const Status owner = await_owner();
+  const Status owner = await_owner(done > 0 ? kLooks : 1);
   if (owner == Status::again) {
     // Somebody who has ended cannot be read from.
     std::byte probe[1];

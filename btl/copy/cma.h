@@ -56,7 +56,7 @@ class Transfer {
  private:
   void skip(size_t bytes);
   Status advance_jointly(size_t most);
-  Status await_owner() const;
+  Status await_owner(int looks) const;
   std::span<std::byte> place(Part) const;
 
   Direction direction_;

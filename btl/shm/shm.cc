@@ -600,12 +600,15 @@ int ShmTransport::poll(Sink& sink) {
 int ShmTransport::advance_transfer() {
   Copy copy = std::move(transfers_.front());
   transfers_.pop_front();
+  const size_t before = copy.transfer.left();
   const Status status = copy.advance();
-  if (status == Status::again)
-    transfers_.push_back(std::move(copy));  // turns, so that a small one is not stuck behind a large one
-  else
+  if (status != Status::again) {
     copy.transfer.operation().done(copy.transfer.operation(), status);
-  return 1;
+    return 1;
+  }
+  const bool moved = copy.transfer.left() < before;  // else it waits for who shares it, or for its turn
+  transfers_.push_back(std::move(copy));             // turns, so that a small one is not stuck behind a large one
+  return moved;
 }
 
 void ShmTransport::report(Sink& sink) {
