@@ -11,6 +11,7 @@
 
 #include "btl/btl.h"
 #include "btl/copy/joint.h"
+#include "runtime/base/contest.h"
 
 namespace weft::btl::copy {
 
@@ -48,10 +49,7 @@ class Transfer {
   Direction direction() const { return direction_; }
   size_t left() const { return left_; }
   /// Of a shared one: what this side has copied, and how long that took.
-  struct Own {
-    uint64_t bytes = 0, ns = 0, calls = 0;
-  };
-  const Own& own() const { return own_; }
+  const ReadTime& own() const { return own_; }
 
  private:
   void skip(size_t bytes);
@@ -67,7 +65,7 @@ class Transfer {
   size_t left_ = 0;
   Operation* operation_;
   JointReader* joint_ = nullptr;
-  Own own_;
+  ReadTime own_;
   Status status_ = Status::ok;  // of a joint one so far
   uint32_t waits_ = 0;          // for its owner
 };

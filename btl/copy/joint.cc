@@ -1,5 +1,7 @@
 #include "btl/copy/joint.h"
 
+#include <algorithm>
+
 #include "btl/copy/cma.h"
 
 namespace weft::btl::copy {

@@ -31,16 +31,17 @@ class Paces {
   Pace put;
   /// Of a message that has been read, or the beginning of one: this side has read some of it, the sender may have written the rest.
   struct Read {
-    uint64_t message;      ///< bytes of all of it
-    uint64_t bytes, ns;    ///< that were read or written, and how long that took
-    uint64_t own, own_ns;  ///< of which this side has read
-    uint64_t calls = 1;    ///< of the kernel, for that
+    uint64_t message;    ///< bytes of all of it
+    uint64_t bytes, ns;  ///< that were read or written, and how long that took
+    ReadTime own;        ///< of which this side has read
   };
-  /// It went as those do that get_spares() was last asked about: what of it is near depends on that.
+  /// It went as those do that get_spares() was last asked about: what of it is near depends on that. What is streamed is rarely written
+  /// meanwhile.
   void has_read(const Read& r) {
     const size_t length = length_of(r.message);
-    const auto course = static_cast<Flow>(latest_[length]);
-    readings_[length][latest_[length]].pace.took(r.bytes, r.ns + (course == Flow::stream ? 0 : to_write_again_ns(r)));
+    const bool streams = static_cast<Flow>(latest_[length]) == Flow::stream;
+    const double unchanged = unchanged_ns(r.message, r.own.bytes < r.bytes);
+    readings_[length][latest_[length]].pace.took(r.bytes, r.ns + (streams ? 0 : to_write_again_ns(r.own, unchanged)));
   }
   /// Shall the sender of such a message take part in reading it? Not if it has as much to read itself, or to send, by which it would come
   /// too late for a short one.
@@ -87,16 +88,6 @@ class Paces {
   static constexpr uint64_t kUnasked = 64 << 10;    // up to this a message is sent unasked
   static constexpr double kAsking_ns = 500;         // what announcing one costs, and saying that it has been read
   static constexpr uint64_t kShortest = 128 << 10;  // shorter messages are alike, those up to four times that, and so on
-
-  /// What takes longer to read than unchanged_ns() has been written since it was read last. To write it again, in lines that the reader
-  /// holds, then takes its sender longer, too: 6 ns a line, as many are under way at a time. (256 KiB of a Granite Rapids that both
-  /// copy: 6.6 us; of fresh data 11, and 12 for the sender.) What is streamed is rarely written meanwhile.
-  static uint64_t to_write_again_ns(const Read& r) {
-    constexpr double kCall_ns = 600, kMost = 0.09, kTimes = 3, kPart = 0.85;  // ns a byte, times what shows; more of a part is near
-    const auto own = static_cast<double>(r.own), calls = static_cast<double>(r.calls);
-    const double longer = static_cast<double>(r.own_ns) - calls * kCall_ns - own * unchanged_ns(r.message) * (r.own < r.bytes ? kPart : 1);
-    return static_cast<uint64_t>(std::clamp(kTimes * longer, 0.0, kMost * own));
-  }
 
   static bool shares(uint64_t bytes, Flow flow) { return flow < Flow::both_ways && bytes >= (flow == Flow::alone ? 64 << 10 : 128 << 10); }
   static size_t length_of(uint64_t bytes) {

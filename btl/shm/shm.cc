@@ -434,8 +434,7 @@ Status Copy::advance() {
 
 void Copy::took(uint64_t part, uint64_t ns) const {
   if (transfer.direction() == copy::Direction::write) return paces.put.took(part, ns);
-  const auto& own = transfer.own();
-  paces.has_read(sharer ? Paces::Read{bytes, part, ns, own.bytes, own.ns, own.calls} : Paces::Read{bytes, part, ns, part, ns});
+  paces.has_read({bytes, part, ns, sharer ? transfer.own() : ReadTime{part, ns, 1}});
 }
 
 Result<void> ShmEndpoint::make_ring() {

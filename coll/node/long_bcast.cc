@@ -8,10 +8,10 @@
 
 namespace weft::coll::node {
 
-/// What a reader has read itself of a broadcast, and how long that took.
+/// What a reader has read itself of a broadcast.
 struct Segment::Read {
   Status status;
-  uint64_t bytes, ns;
+  ReadTime own;
 };
 
 /// At the root: has all that the latest timed broadcast took its readers been heard?
@@ -67,8 +67,8 @@ Segment::Read Segment::read_all(uint32_t root, const type::Cursor& to, uint64_t 
   broadcasts_[at(Size::large)].number = n;
   const uint64_t bytes = to.left(), begin = now_ns();
   const bool jointly = roomy_ && to.contiguous() && bytes >= btl::copy::JointReader::kLeast && bytes <= btl::copy::JointReader::kMost;
-  Read read = jointly ? read_jointly(root, data, {to.data(), bytes}) : Read{read_from(root, data, to, bytes), bytes, 0};
-  if (!jointly) read.ns = now_ns() - begin;
+  Read read = jointly ? read_jointly(root, data, {to.data(), bytes}) : Read{read_from(root, data, to, bytes), {bytes, 0, 1}};
+  if (!jointly) read.own.ns = now_ns() - begin;
   desk(rank_).consumed[at(Size::large)].sequence.store(n, std::memory_order_release);
   lane_.note_read(1);
   return read;
@@ -76,17 +76,18 @@ Segment::Read Segment::read_all(uint32_t root, const type::Cursor& to, uint64_t 
 
 /// Whatever happens, all has been claimed in the end, and what the root has claimed is not written any more.
 Segment::Read Segment::read_jointly(uint32_t root, const std::byte* data, std::span<std::byte> to) {
-  Read read{Status::ok, 0, 0};
+  Read read{};
   const auto take = [&](btl::copy::Part part) {
     if (read.status == Status::ok) read.status = btl::copy::read(process_of(root), data + part.from, to.subspan(part.from, part.bytes));
-    read.bytes += part.bytes;
+    read.own.bytes += part.bytes;
+    ++read.own.calls;
   };
   follows(root);
   has_done();
   joint_.open(reinterpret_cast<uint64_t>(data), to.data(), to.size(), root);
   const uint64_t begin = now_ns();
   while (const btl::copy::Part part = joint_.claim(to.size())) take(part);
-  read.ns = now_ns() - begin;
+  read.own.ns = now_ns() - begin;
   Status owner = Status::again;
   const Status waited = wait([&] { return (owner = joint_.owner()) != Status::again; });
   if (owner == Status::failed) take(joint_.owners());
@@ -118,13 +119,13 @@ Status Segment::take_long(type::Cursor& cursor, uint32_t root) {
   if (const Status s = wait_for(line.sequence, n); s != Status::ok) return s;
   const uint64_t say = line.note, begin = say & RootReadings::timed ? now_ns() : 0;
   const bool reads = say & RootReadings::reads;
-  const Read own = reads ? read_all(root, cursor, n) : Read{bcast_pieces(cursor, false), 0, 0};
+  const Read read = reads ? read_all(root, cursor, n) : Read{bcast_pieces(cursor, false), {}};
   if (begin > 0) {
-    const uint64_t ns = now_ns() - begin + (own.bytes > 0 ? Ways::excess(own.bytes, own.ns, bytes) : 0);
+    const uint64_t ns = now_ns() - begin + to_write_again_ns(read.own, unchanged_ns(bytes, read.own.bytes < bytes));
     const uint64_t note = RootReadings::note(n, ns, !reach_.never() && can_read(root));
     std::atomic_ref(desk(rank_).consumed[at(Size::large)].note).store(note, std::memory_order_relaxed);
   }
-  return own.status;
+  return read.status;
 }
 
 }  // namespace weft::coll::node

@@ -60,13 +60,6 @@ class Ways {
   /// Shall it be timed?
   bool is_due(bool reads, uint64_t bytes);
   void took(bool reads, uint64_t bytes, uint64_t ns) { (reads ? reading_ : slots_).took(bytes, ns); }
-  /// What of a rank's time counts twice: what reading took longer as data had been written since it was read last (unchanged_ns()). `all`:
-  /// bytes that the ranks of a CPU get and give.
-  static uint64_t excess(uint64_t bytes, uint64_t ns, uint64_t all) {
-    const auto count = static_cast<double>(bytes);
-    return static_cast<uint64_t>(count * beyond_unchanged(static_cast<double>(ns) / count, all));
-  }
-
   static constexpr size_t kLengths = 10;
   /// Powers of two from `least` on.
   static size_t length_of(uint64_t bytes, uint64_t least) {
@@ -111,7 +104,7 @@ class Readings {
     all_can_read_ = all_can_read_ && (note & 1);
   }
   /// In it so many bytes have been read from one rank, which took so long.
-  void read(uint64_t bytes, uint64_t ns) { now_.excess_ns += Ways::excess(bytes, ns, now_.bytes * 2 * sharing_); }
+  void read(uint64_t bytes, uint64_t ns) { now_.excess_ns += to_write_again_ns({bytes, ns, 1}, unchanged_ns(now_.bytes * 2 * sharing_)); }
   /// Is it timed?
   bool timed() const { return now_.begin_ns > 0; }
   /// It is over.
@@ -123,7 +116,7 @@ class Readings {
     Ways* ways = nullptr;
     uint64_t bytes = 0, begin_ns = 0;
     uint64_t ns = 0;         ///< it took, or cost; 0: has not been timed
-    uint64_t excess_ns = 0;  ///< that counts once more
+    uint64_t excess_ns = 0;  ///< that others pay for it
     bool reads = false;
   };
 

@@ -547,7 +547,7 @@ namespace {
 /// As if some messages had been read, each by this side alone.
 void measure_reading(shm::Paces& paces, uint64_t bytes, double ns_per_byte) {
   const auto ns = static_cast<uint64_t>(ns_per_byte * static_cast<double>(bytes));
-  for (int i = 0; i < 40; ++i) paces.has_read({bytes, bytes, ns, bytes, ns});
+  for (int i = 0; i < 40; ++i) paces.has_read({bytes, bytes, ns, {bytes, ns, 1}});
 }
 
 }  // namespace
@@ -637,7 +637,7 @@ TEST_CASE("shm: of what both sides copy, what its receiver takes longer for as i
     for (int i = 0; i < 40; ++i) paces.in.took(kBytes, kBytes / 20), paces.out.took(kBytes, kBytes / 20);
     CHECK_FALSE(paces.get_spares(kBytes, Flow::alone, true));
     const auto own_ns = static_cast<uint64_t>(own_ns_per_byte * kBytes / 2);
-    for (int i = 0; i < 40; ++i) paces.has_read({kBytes, kBytes, own_ns, kBytes / 2, own_ns});
+    for (int i = 0; i < 40; ++i) paces.has_read({kBytes, kBytes, own_ns, {kBytes / 2, own_ns, 1}});
     int count = 0;
     for (int i = 0; i < 1000; ++i) count += paces.get_spares(kBytes, Flow::alone, true);
     return count;

@@ -72,8 +72,8 @@ TEST_CASE("exchanges are read where they lie while that takes less time") {
 
 TEST_CASE("what is slow to read, as it has been written since, is not read") {
   Ranks ranks;
-  ranks.read(40, 60'000, 40'000, 80'000);
-  CHECK(ranks.read(200, 60'000, 40'000, 80'000) < 40);
+  ranks.read(40, 60'000, 52'000, 80'000);
+  CHECK(ranks.read(200, 60'000, 52'000, 80'000) < 40);
 }
 
 TEST_CASE("nothing is read where one of the ranks cannot, or the user does not want it, and all where that is wanted") {
