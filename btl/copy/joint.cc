@@ -10,7 +10,8 @@ namespace {
 constexpr uint64_t kUnit = 4096, kLeastUnits = 8;  // shorter parts cost more to claim and to begin than they save
 constexpr int kBits = 20;                          // of a count of units
 constexpr uint64_t kCount = (uint64_t{1} << kBits) - 1, kFailed = uint64_t{1} << kBits;
-static_assert(JointReader::kMost / kUnit <= kCount);
+constexpr uint64_t kAllClaimed = kCount << kBits | kCount;  // of a copy of whatever length
+static_assert(JointReader::kMost / kUnit < kCount);
 
 constexpr uint64_t units(uint64_t bytes) { return (bytes + kUnit - 1) / kUnit; }
 constexpr uint64_t number_of(uint64_t word) { return word >> 2 * kBits; }
@@ -35,10 +36,12 @@ void JointReader::open(uint64_t from, const std::byte* to, uint64_t bytes, uint6
   bytes_ = bytes;
   front_ = 0;
   number_ = number_of((number_ + 1) << 2 * kBits);
-  joint_->from.store(from, std::memory_order_relaxed);
-  joint_->to.store(reinterpret_cast<uint64_t>(to), std::memory_order_relaxed);
-  joint_->bytes.store(bytes, std::memory_order_relaxed);
-  joint_->owner.store(owner, std::memory_order_relaxed);
+  // Who sees any of the new words finds nothing to claim of the copy before, of which more would be left were it as long as this one.
+  joint_->claims.store(number_ << 2 * kBits | kAllClaimed, std::memory_order_relaxed);
+  joint_->from.store(from, std::memory_order_release);
+  joint_->to.store(reinterpret_cast<uint64_t>(to), std::memory_order_release);
+  joint_->bytes.store(bytes, std::memory_order_release);
+  joint_->owner.store(owner, std::memory_order_release);
   joint_->claims.store(number_ << 2 * kBits, std::memory_order_release);
 }
 
@@ -76,10 +79,10 @@ Status JointReader::owner() const {
 /// Who comes at once takes most of what the reader has left, so that both are done at the same time.
 Status help(Joint& joint, pid_t reader, uint64_t most, uint64_t owner) {
   Claims c(joint.claims.load(std::memory_order_acquire));
-  const uint64_t bytes = joint.bytes.load(std::memory_order_relaxed), all = units(bytes), left = c.left(all);
-  const uint64_t from = joint.from.load(std::memory_order_relaxed), to = joint.to.load(std::memory_order_relaxed);
+  const uint64_t bytes = joint.bytes.load(std::memory_order_acquire), all = units(bytes), left = c.left(all);
+  const uint64_t from = joint.from.load(std::memory_order_acquire), to = joint.to.load(std::memory_order_acquire);
   const uint64_t n = some_of(left, c.back == 0 ? left - left / 4 : (left + 1) / 2, most);
-  if (n == 0 || joint.owner.load(std::memory_order_relaxed) != owner) return Status::ok;
+  if (n == 0 || joint.owner.load(std::memory_order_acquire) != owner) return Status::ok;
   uint64_t seen = c.word;
   // Only then have these words been of one copy.
   if (!joint.claims.compare_exchange_strong(seen, c.word + n, std::memory_order_acq_rel)) return Status::again;

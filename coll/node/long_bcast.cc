@@ -51,7 +51,7 @@ Status Segment::show_all(const std::byte* data, uint64_t n) {
 bool Segment::help_readers() {
   constexpr uint64_t kMost = 512 << 10;
   bool any = false;
-  for (uint32_t r = 0; r < size_ && roomy_; ++r) {
+  for (uint32_t r = 0; r < size_ && reads_jointly(); ++r) {
     if (r == rank_) continue;
     follows(r);
     any |= btl::copy::help(desk(r).joint, process_of(r), kMost, rank_) == Status::again;
@@ -66,7 +66,8 @@ Segment::Read Segment::read_all(uint32_t root, const type::Cursor& to, uint64_t 
   std::memcpy(&data, piece_line(n).data, sizeof data);
   broadcasts_[at(Size::large)].number = n;
   const uint64_t bytes = to.left(), begin = now_ns();
-  const bool jointly = roomy_ && to.contiguous() && bytes >= btl::copy::JointReader::kLeast && bytes <= btl::copy::JointReader::kMost;
+  const bool jointly =
+      reads_jointly() && to.contiguous() && bytes >= btl::copy::JointReader::kLeast && bytes <= btl::copy::JointReader::kMost;
   Read read = jointly ? read_jointly(root, data, {to.data(), bytes}) : Read{read_from(root, data, to, bytes), {bytes, 0, 1}};
   if (!jointly) read.own.ns = now_ns() - begin;
   desk(rank_).consumed[at(Size::large)].sequence.store(n, std::memory_order_release);

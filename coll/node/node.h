@@ -322,6 +322,8 @@ class Segment final : private pml::Household {
   Read read_all(uint32_t root, const type::Cursor& to, uint64_t n);
   Read read_jointly(uint32_t root, const std::byte* data, std::span<std::byte> to);
   bool help_readers();
+  /// Does a root help its readers? If they are more, it is one among many, and its looks at their lines are in their way.
+  bool reads_jointly() const { return roomy_ && size_ <= 4; }
   pid_t process_of(uint32_t rank);
   Status give_long(type::Cursor&);
   Status take_long(type::Cursor&, uint32_t root);
