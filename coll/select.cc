@@ -155,7 +155,7 @@ bool node_kernel_pays(const Agreed& a, bool roomy) {
     // From rank to rank; between two, one message, which is read where it lies.
     case Pattern::exscan:
       if (meet_at_will && bytes > 16 * kKiB) return false;
-      return meet_rather || a.size <= 8;
+      [[fallthrough]];
     case Pattern::scan: return meet_rather || a.size <= 8;
     case Pattern::reduce_scatter: return meet_at_will || meet_rather || a.size <= 16 || (few && bytes <= node::Segment::most_exchanged);
     default: return false;

@@ -45,7 +45,10 @@ class Paces {
   }
   /// Shall the sender of such a message take part in reading it? Not if it has as much to read itself, or to send, by which it would come
   /// too late for a short one.
-  bool shares(uint64_t bytes) const { return shares(bytes, static_cast<Flow>(latest_[length_of(bytes)])); }
+  bool shares(uint64_t bytes) const {
+    const auto flow = static_cast<Flow>(latest_[length_of(bytes)]);
+    return flow < Flow::both_ways && bytes >= (flow == Flow::alone ? 64 << 10 : 128 << 10);
+  }
 
   /// Does reading a message of so many bytes out of its sender's memory take less time? `offered`: this one can be read; else the answer
   /// is about those to come.
@@ -89,7 +92,6 @@ class Paces {
   static constexpr double kAsking_ns = 500;         // what announcing one costs, and saying that it has been read
   static constexpr uint64_t kShortest = 128 << 10;  // shorter messages are alike, those up to four times that, and so on
 
-  static bool shares(uint64_t bytes, Flow flow) { return flow < Flow::both_ways && bytes >= (flow == Flow::alone ? 64 << 10 : 128 << 10); }
   static size_t length_of(uint64_t bytes) {
     size_t length = 0;
     for (uint64_t end = kShortest; bytes >= end && length + 1 < kLengths; end *= 4) ++length;
