@@ -110,9 +110,7 @@ void Transfer::skip(size_t bytes) {
   }
 }
 
-bool Transfer::can_be_shared() const {
-  return direction_ == Direction::read && local_.size() == 1 && left_ >= JointReader::kLeast && left_ <= JointReader::kMost;
-}
+bool Transfer::can_be_shared() const { return direction_ == Direction::read && local_.size() == 1 && JointReader::fits(left_); }
 
 void Transfer::share(JointReader& joint) {
   joint_ = &joint;

@@ -33,6 +33,7 @@ class JointReader {
  public:
   static constexpr uint64_t kLeast = 64 << 10;  ///< bytes; shorter ones are over before the owner has come
   static constexpr uint64_t kMost = uint64_t{1} << 31;
+  static constexpr bool fits(uint64_t bytes) { return bytes >= kLeast && bytes <= kMost; }
 
   explicit JointReader(Joint* joint = nullptr) : joint_(joint) {}
   /// Is there none under way? Only one is at a time.

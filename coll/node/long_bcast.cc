@@ -66,8 +66,7 @@ Segment::Read Segment::read_all(uint32_t root, const type::Cursor& to, uint64_t 
   std::memcpy(&data, piece_line(n).data, sizeof data);
   broadcasts_[at(Size::large)].number = n;
   const uint64_t bytes = to.left(), begin = now_ns();
-  const bool jointly =
-      reads_jointly() && to.contiguous() && bytes >= btl::copy::JointReader::kLeast && bytes <= btl::copy::JointReader::kMost;
+  const bool jointly = reads_jointly() && to.contiguous() && btl::copy::JointReader::fits(bytes);
   Read read = jointly ? read_jointly(root, data, {to.data(), bytes}) : Read{read_from(root, data, to, bytes), {bytes, 0, 1}};
   if (!jointly) read.own.ns = now_ns() - begin;
   desk(rank_).consumed[at(Size::large)].sequence.store(n, std::memory_order_release);
