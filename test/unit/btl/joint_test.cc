@@ -144,12 +144,15 @@ TEST_CASE("joint: a peer that ends before it has written what it had claimed is 
   REQUIRE(joint != MAP_FAILED);
   std::mt19937 random(4);
   const auto from = random_bytes(1'000'000, random);
+  // While a copy is being described all of it counts as claimed; what is claimed then is forgotten.
+  const auto is_unclaimed = [joint] {
+    const uint64_t claims = joint->claims.load();
+    return claims >> 40 && !(claims & 0xfffff);
+  };
   fflush(nullptr);
   const pid_t child = fork();
   if (child == 0) {
-    // While a copy is being described all of it counts as claimed; what is claimed then is forgotten.
-    const auto is_open = [](uint64_t claims) { return claims >> 40 && !(claims & 0xfffff); };
-    while (!is_open(joint->claims.load())) usleep(1000);
+    while (!is_unclaimed()) usleep(1000);
     joint->claims.fetch_add(4);
     usleep(20'000);
     _exit(0);
@@ -159,7 +162,7 @@ TEST_CASE("joint: a peer that ends before it has written what it had claimed is 
   bool claimed = false;
   // The child has the same memory at the same place.
   const Status status = read_jointly(reader, child, from, to, [&] {
-    while (!claimed && joint->claims.load() >> 40 && !(joint->claims.load() & 0xfffff)) usleep(100);
+    while (!claimed && is_unclaimed()) usleep(100);
     claimed = true;
   });
   const bool may_read = can_read(getpid(), reinterpret_cast<uint64_t>(from.data()), std::span(from).first(8));
