@@ -102,27 +102,37 @@ inline Status Segment::piece_beside(uint64_t bytes, bool sends, Move move) {
   return Status::ok;
 }
 
-/// Lets the rank write what it gives, and look at what each has given, `bytes` of them. Slots are those of
-/// allreduce, and so are rounds, after each of which all ranks have come to it.
-template <class Give, class Take>
-inline Status Segment::exchange(uint64_t bytes, Give give, Take take) {
+/// Lets the rank write what it gives in the next round, and tells the others: its number. Slots are those of allreduce.
+template <class Give>
+inline uint64_t Segment::give_all(uint64_t bytes, Give give) {
   const uint64_t n = ++allreduces_;
   give(offered(rank_, bytes));
   offer(rank_).sequence.store(n, std::memory_order_release);
   if (size_ > kFlat && !groups_) header().offers.fetch_add(1, std::memory_order_acq_rel);  // where allreduce counts who has come
+  return n;
+}
+
+/// Lets the rank look at what each has given in a round, `bytes` of them. After it all ranks have come to it.
+template <class Take>
+inline Status Segment::take_all(uint64_t n, uint64_t bytes, Take take) {
   for (uint32_t i = 0, r = rank_; i < size_; ++i, r = r + 1 == size_ ? 0 : r + 1) {
-    if (const Status s = wait_for(offer(r).sequence, n); s != Status::ok) return s;
-    take(r, offered(r, bytes));
+    if (const Status s = wait_for(offer(r, n).sequence, n); s != Status::ok) return s;
+    take(r, offered(r, bytes, n));
   }
   return Status::ok;
 }
 
-/// Where what a rank has for another one lies in this round, `length` bytes of each pair, the same however ranks' types differ. The two
+template <class Give, class Take>
+inline Status Segment::exchange(uint64_t bytes, Give give, Take take) {
+  return take_all(give_all(bytes, give), bytes, take);
+}
+
+/// Where what a rank has for another one lies in round n, `length` bytes of each pair, the same however ranks' types differ. The two
 /// change places every other round, as in place_of(), if it is not brief.
-inline std::byte* Segment::between(uint32_t from, uint32_t to, uint64_t length) {
-  if (is_brief(size_ * length)) return offered(from, size_ * length) + place_for(to, from) * length;
-  if (allreduces_ / 2 & 1) std::swap(from, to);
-  return offer_area(from, static_cast<int>(allreduces_ & 1)) + place_for(to, from) * length;
+inline std::byte* Segment::between(uint32_t from, uint32_t to, uint64_t length, uint64_t n) {
+  if (is_brief(size_ * length)) return offered(from, size_ * length, n) + place_for(to, from) * length;
+  if (n / 2 & 1) std::swap(from, to);
+  return offer_area(from, static_cast<int>(n & 1)) + place_for(to, from) * length;
 }
 
 /// Waits until the own slot of number n is free: until who was to read what was there says that it has. Who is ahead looks at that line

@@ -142,9 +142,9 @@ class Segment final : private pml::Household {
   /// Bytes of an allreduce up to which all combine all, where they share CPUs, or nobody waits. Two read as much then as of shares, for one
   /// meeting less.
   static constexpr uint64_t most_by_all(uint32_t ranks) { return ranks == 2 ? 32 << 10 : 8 << 10; }
+  static constexpr uint64_t kUnit = 64;  ///< elements, so that shares begin at lines
   /// Elements of each rank's share of a step, at most `most`: as few steps as that allows, all about as long.
   static constexpr uint64_t even_share(uint64_t count, uint64_t most, uint32_t ranks) {
-    constexpr uint64_t kUnit = 64;  // so that shares begin at lines
     const uint64_t steps = (count + most * ranks - 1) / (most * ranks);
     const uint64_t share = (count + steps * ranks - 1) / (steps * ranks);
     return std::min(most, (share + kUnit - 1) / kUnit * kUnit);
@@ -233,10 +233,12 @@ class Segment final : private pml::Household {
   /// to its cache to stay; to write again what the other one holds takes several times as long.
   uint32_t place_of(uint32_t rank, uint64_t round) const { return size_ == 2 && round & 1 ? 1 - rank : rank; }
   std::atomic<uint64_t>& met(uint32_t rank) { return desk(place_of(rank, barriers_)).barrier.sequence; }
-  /// What a rank gives in this round: its slots take turns.
-  Line& offer(uint32_t rank) { return desk(place_of(rank, allreduces_ / 2)).offer[allreduces_ & 1]; }
-  std::byte* offered(uint32_t rank, uint64_t bytes) {
-    return data(offer(rank), offer_area(place_of(rank, allreduces_ / 2), static_cast<int>(allreduces_ & 1)), bytes);
+  /// What a rank gives in this round, or in round n: its slots take turns.
+  Line& offer(uint32_t rank) { return offer(rank, allreduces_); }
+  Line& offer(uint32_t rank, uint64_t n) { return desk(place_of(rank, n / 2)).offer[n & 1]; }
+  std::byte* offered(uint32_t rank, uint64_t bytes) { return offered(rank, bytes, allreduces_); }
+  std::byte* offered(uint32_t rank, uint64_t bytes, uint64_t n) {
+    return data(offer(rank, n), offer_area(place_of(rank, n / 2), static_cast<int>(n & 1)), bytes);
   }
   /// Something that stands for others to take.
   struct Place {
@@ -294,11 +296,16 @@ class Segment final : private pml::Household {
   const std::byte* combine(const Work&, Operand operand, int32_t first, int32_t last, std::byte* to, std::byte* spare);
   std::byte* spare_for(Order);
   std::byte* scratch();
+  template <class Give>
+  uint64_t give_all(uint64_t bytes, Give give);
+  template <class Take>
+  Status take_all(uint64_t n, uint64_t bytes, Take take);
   template <class Give, class Take>
   Status exchange(uint64_t bytes, Give give, Take take);
   /// The place of what a rank has for another one among all that it has: what is for itself is the last, as nobody else reads it.
   uint64_t place_for(uint32_t to, uint32_t from) const { return to == from ? size_ - 1 : to > from ? to - 1 : to; }
-  std::byte* between(uint32_t from, uint32_t to, uint64_t length);
+  std::byte* between(uint32_t from, uint32_t to, uint64_t length) { return between(from, to, length, allreduces_); }
+  std::byte* between(uint32_t from, uint32_t to, uint64_t length, uint64_t n);
   Status exchange_brief(const std::byte* in, std::byte* out, uint64_t block, bool to_each);
   Status gather_brief(const std::byte* in, std::byte* out, uint64_t block, uint32_t root);
   Status scatter_brief(const std::byte* in, std::byte* out, uint64_t block, uint32_t root);
@@ -344,16 +351,21 @@ class Segment final : private pml::Household {
     const std::byte* address;
     uint64_t count;
   };
-  /// Most elements of a share: those of all others fit a slot.
-  uint64_t most_shared(uint64_t unit) const { return plan_.chunk / (size_ - 1) / unit; }
-  /// The same of those whose sums are collected.
-  uint64_t most_collected(uint64_t unit) const { return std::min(most_shared(unit), plan_.large.bytes / unit); }
+  /// Does each rank combine a share from its own operand on, so that not all read the same rank's memory at the same time?
+  bool turns(const Work& w) const { return w.order == Order::chain && w.op.commutative; }
+  /// Most elements of a share: those of all others fit a slot. Of many, so many that shares begin at lines.
+  uint64_t most_shared(uint64_t unit) const {
+    const uint64_t most = plan_.chunk / (size_ - 1) / unit;
+    return most < kUnit ? most : most / kUnit * kUnit;
+  }
   /// Where each rank has a CPU: bytes up to which all combine all of an allreduce, or the root of a reduce. Beyond, to share them out is
   /// worth a meeting, or the way through another rank.
   uint64_t most_by_each() const { return size_ == 2 ? most_by_all(2) : (8 << 10) / size_; }
   uint64_t most_by_root() const { return size_ <= 4 ? 128 << 10 : (32 << 10) / size_; }
   template <class Part>
-  Status reduce_shares(Part part, uint64_t most, const Work&, std::byte* to);
+  uint64_t give_shares(Part part, uint64_t length, uint64_t unit);
+  Status combine_shares(uint64_t n, Share own, uint64_t length, const Work&, std::byte* to, uint32_t apart);
+  std::byte* sums_of(uint32_t from, uint32_t to, uint64_t length, uint64_t n);
   Status allreduce_shared_out(const std::byte* in, std::byte* out, const Work&);
   Status reduce_shared_out(const std::byte* in, std::byte* out, const Work&, uint32_t root);
   template <bool kBrief, class Move>

@@ -125,101 +125,143 @@ Status Segment::allreduce_in_groups(uint64_t n, std::byte* out, const Work& work
 Status Segment::reduce(const void* in, void* out, uint64_t count, const type::Datatype& type, const op::Op& op, int root, Order order) {
   const auto* from = static_cast<const std::byte*>(in);
   auto* to = static_cast<std::byte*>(out);
-  if (roomy_ && size_ > 2 && count * type.size > most_by_root() && most_collected(type.size) > 0)
+  if (roomy_ && size_ > 2 && count * type.size > most_by_root() && most_shared(type.size) > 0)
     return reduce_shared_out(from, to, {count, type, op, order}, static_cast<uint32_t>(root));
   return in_steps(count, type.size, plan_.large.bytes, [&](uint64_t first, uint64_t n) {
     return reduce_chunk(from + first * type.size, to ? to + first * type.size : nullptr, {n, type, op, order}, static_cast<uint32_t>(root));
   });
 }
 
-/// The ranks' shares of a reduction, one each: all give the others what is theirs, and the own share is combined in `to`. `part(r)` is rank
-/// r's share here; `most` elements are in the largest one.
+/// The ranks' shares of a piece of a reduction, one each, at most `length` bytes: gives the others theirs, and returns the number of that
+/// round. `part(r)` is rank r's share here. Each pair changes places, so that a rank writes where it has read itself: if it has combined
+/// the shares of one piece, and all have come to what is between the two, it need not wait for the others before it gives the next ones.
 template <class Part>
-Status Segment::reduce_shares(Part part, uint64_t most, const Work& w, std::byte* to) {
-  const uint64_t length = most * w.type.size;
-  const Share own = part(rank_);
-  const auto give = [&](std::byte*) {
+uint64_t Segment::give_shares(Part part, uint64_t length, uint64_t unit) {
+  return give_all(size_ * length, [&](std::byte*) {
     for (uint32_t r = 0; r < size_; ++r) {
       if (r == rank_) continue;
       const Share theirs = part(r);
-      copy_bytes(between(rank_, r, length), theirs.address, theirs.count * w.type.size);
+      copy_bytes(between(rank_, r, length), theirs.address, theirs.count * unit);
     }
+  });
+}
+
+/// The own share of what has been given in round n, combined in `to`, but for that of rank `apart`, unless that is this one.
+Status Segment::combine_shares(uint64_t n, Share own, uint64_t length, const Work& w, std::byte* to, uint32_t apart) {
+  const auto operand = [&](uint32_t r) -> const std::byte* { return r == rank_ ? own.address : between(r, rank_, length, n); };
+  const bool turning = turns(w);
+  const std::byte* sum = own.address;
+  const auto add = [&](uint32_t r, const std::byte*) {
+    if (!turning || r == rank_ || r == apart || own.count == 0) return;
+    op::apply3(w.op, w.type, operand(r), sum, to, own.count);
+    sum = to;
   };
-  if (const Status s = exchange(size_ * length, give, [](uint32_t, const std::byte*) {}); s != Status::ok) return s;
-  if (own.count == 0) return Status::ok;
-  const auto operand = [&](uint32_t r) -> const std::byte* { return r == rank_ ? own.address : between(r, rank_, length); };
+  if (const Status s = take_all(n, size_ * length, add); s != Status::ok || turning || own.count == 0) return s;
   combine({own.count, w.type, w.op, w.order}, operand, 0, static_cast<int32_t>(size_), to, spare_for(w.order));
   return Status::ok;
 }
 
-/// Each rank combines a share of each piece, and all take the results of all: two meetings, but each operand goes once to one rank.
+/// Where a rank's sums are for another one in round n. Those of two pieces after each other lie in two places, unless each pair has its
+/// own.
+std::byte* Segment::sums_of(uint32_t from, uint32_t to, uint64_t length, uint64_t n) {
+  if (size_ == 2 || by_pairs(length)) return between(from, to, length, n);
+  return offer_area(from, static_cast<int>(n & 1)) + (n / 2 & 1) * (plan_.chunk / 2);
+}
+
+/// Each rank combines a share of each piece, and all take the results of all: two meetings, but each operand goes once to one rank. What
+/// the others have combined is waited for when the shares of the next piece have been given.
 Status Segment::allreduce_shared_out(const std::byte* in, std::byte* out, const Work& w) {
-  const uint64_t unit = w.type.size, most = even_share(w.count, most_shared(unit), size_);
-  for (uint64_t done = 0; done < w.count; done += most * size_) {
-    const auto from = [&](uint32_t r) { return std::min(w.count, done + r * most); };
-    const auto part = [&](uint32_t r) { return Share{in + from(r) * unit, from(r + 1) - from(r)}; };
-    std::byte* const own = out + from(rank_) * unit;
-    std::byte* const sums = own == part(rank_).address ? scratch() : own;  // partial sums must not fall upon the operand
-    if (const Status s = reduce_shares(part, most, w, sums); s != Status::ok) return s;
-    const bool pairs = by_pairs(most * unit);
-    const auto give = [&](std::byte* place) {
+  const uint64_t unit = w.type.size, most = even_share(w.count, most_shared(unit), size_), length = most * unit, step = most * size_;
+  const bool pairs = size_ == 2 || by_pairs(length);
+  const auto part = [&](uint64_t first, uint32_t r) {
+    const uint64_t begin = std::min(w.count, first + r * most);
+    return Share{in + begin * unit, std::min(w.count, begin + most) - begin};
+  };
+  const auto give = [&](uint64_t first) { return give_shares([&](uint32_t r) { return part(first, r); }, length, unit); };
+  uint64_t given = give(0);
+  for (uint64_t first = 0; first < w.count; first += step) {
+    const Share mine = part(first, rank_);
+    std::byte* const own = out + (mine.address - in);
+    std::byte* const sums = own == mine.address && !turns(w) ? scratch() : own;  // partial sums must not fall upon the operand
+    if (const Status s = combine_shares(given, mine, length, w, sums, rank_); s != Status::ok) return s;
+    const auto show = [&](std::byte*) {
       for (uint32_t r = 0; r < (pairs ? size_ : 1); ++r)
-        if (!pairs || r != rank_) copy_bytes(pairs ? between(rank_, r, most * unit) : place, sums, part(rank_).count * unit);
+        if (!pairs || r != rank_) copy_bytes(sums_of(rank_, r, length, allreduces_), sums, mine.count * unit);
     };
-    const auto take = [&](uint32_t r, const std::byte* theirs) {
+    const uint64_t shown = give_all(length, show);
+    if (first + step < w.count) given = give(first + step);
+    const auto take = [&](uint32_t r, const std::byte*) {
+      const Share theirs = part(first, r);
+      std::byte* const to = out + (theirs.address - in);
       if (r != rank_)
-        copy_out(out + from(r) * unit, pairs ? between(r, rank_, most * unit) : theirs, part(r).count * unit);
+        copy_out(to, sums_of(r, rank_, length, shown), theirs.count * unit);
       else if (own != sums)
-        copy_out(own, sums, part(r).count * unit);
+        copy_out(to, sums, theirs.count * unit);
     };
-    if (const Status s = exchange(plan_.chunk, give, take); s != Status::ok) return s;
+    if (const Status s = take_all(shown, length, take); s != Status::ok) return s;
   }
   return Status::ok;
 }
 
-/// All but the root combine a share of each piece, and the root takes the sums: it has as much to copy so as the others have to read. It
-/// takes those of a piece when it has given them the next one, which they would wait for otherwise.
+/// All but the root combine a share of each piece, and the root takes the sums of a piece in the round of the next one. Its own operand it
+/// adds then; if it cannot be the last one, it gives it to the others as they do.
 Status Segment::reduce_shared_out(const std::byte* in, std::byte* out, const Work& w, uint32_t root) {
   const uint32_t helpers = size_ - 1;
-  const uint64_t unit = w.type.size, most = even_share(w.count, most_collected(unit), helpers), step = most * helpers;
-  const auto part_from = [&](uint64_t first) {
-    return [=, &w](uint32_t r) {
-      const uint64_t begin = std::min(w.count, first + (r > root ? r - 1 : r) * most), end = std::min(w.count, begin + most);
-      return Share{in + begin * unit, r == root ? 0 : end - begin};
+  const uint64_t unit = w.type.size, most = even_share(w.count, most_shared(unit), helpers), length = most * unit, step = most * helpers;
+  const bool adds = turns(w);
+  const auto share = [&](uint64_t first, uint32_t r) {
+    const uint64_t begin = std::min(w.count, first + (r > root ? r - 1 : r) * most);
+    return Share{in + begin * unit, std::min(w.count, begin + most) - begin};
+  };
+  for (uint64_t first = 0;; first += step) {
+    const auto before = [&](uint32_t r) { return first > 0 ? share(first - step, r) : Share{in, 0}; };
+    const auto part = [&](uint32_t r) {
+      if (r == root) return Share{scratch(), before(rank_).count};
+      return rank_ == root && adds ? Share{in, 0} : share(first, r);
     };
-  };
-  const auto sums_of = [&](uint64_t first) {
-    const auto part = part_from(first);
-    const auto give = [&](std::byte* place) { copy_bytes(place, scratch(), part(rank_).count * unit); };
-    const auto take = [&](uint32_t r, const std::byte* sums) { copy_out(out + (part(r).address - in), sums, part(r).count * unit); };
-    return collect(most * unit, root, give, take);
-  };
-  for (uint64_t first = 0; first < w.count; first += step) {
-    if (const Status s = reduce_shares(part_from(first), most, w, scratch()); s != Status::ok) return s;
-    if (rank_ == root && first == 0) continue;
-    if (const Status s = sums_of(rank_ == root ? first - step : first); s != Status::ok) return s;
+    const uint64_t given = give_shares(part, length, unit);
+    const auto take = [&](uint32_t r, const std::byte*) {
+      const Share own = before(r);
+      if (r == root || own.count == 0) return;
+      const std::byte* const sums = between(r, root, length, given);
+      std::byte* const to = out + (own.address - in);
+      adds ? op::apply3(w.op, w.type, sums, own.address, to, own.count) : copy_out(to, sums, own.count * unit);
+    };
+    const Status s = rank_ == root ? take_all(given, length, take)
+                                   : combine_shares(given, share(first, rank_), length, w, scratch(), adds ? root : rank_);
+    if (s != Status::ok || first >= w.count) return s;
   }
-  return rank_ == root ? sums_of((w.count - 1) / step * step) : Status::ok;
 }
 
 Status Segment::reduce_scatter(const void* in, void* out, const Shares& shares, const type::Datatype& type, const op::Op& op) {
   uint64_t longest = shares.each;
   for (uint32_t r = 0; shares.starts && r < size_; ++r) longest = std::max(longest, shares.count(r));
-  const uint64_t most = std::min(longest, most_shared(type.size));
+  if (longest == 0) return Status::ok;
+  const uint64_t unit = type.size, most = even_share(longest, most_shared(unit), 1), length = most * unit;
   const auto* from = static_cast<const std::byte*>(in);
   auto* to = static_cast<std::byte*>(out);
+  const auto part = [&](uint64_t done, uint32_t r) {
+    const uint64_t all = shares.count(r), before = std::min(done, all);
+    return Share{from + (shares.start(r) + before) * unit, std::min(most, all - before)};
+  };
+  const auto give = [&](uint64_t done) { return give_shares([&](uint32_t r) { return part(done, r); }, length, unit); };
+  uint64_t given = give(0);
   for (uint64_t done = 0; done < longest; done += most) {
-    const auto part = [&](uint32_t r) {
-      const uint64_t all = shares.count(r), before = std::min(done, all);
-      return Share{from + (shares.start(r) + before) * type.size, std::min(most, all - before)};
-    };
-    const Share mine = part(rank_);
-    const uint64_t bytes = mine.count * type.size;
-    std::byte* const own = to + done * type.size;
+    // All but the last ones are given ahead: who has come to these has read those before, as who gives next has to know.
+    const uint64_t now = given;
+    const bool more = done + most < longest, ahead = done + 2 * most < longest;
+    if (ahead) {
+      if (const Status s = done == 0 ? take_all(now, length, [](uint32_t, const std::byte*) {}) : Status::ok; s != Status::ok) return s;
+      given = give(done + most);
+    }
+    const Share mine = part(done, rank_);
+    const uint64_t bytes = mine.count * unit;
+    std::byte* const own = to + done * unit;
     const bool over_operand = own < mine.address + bytes && mine.address < own + bytes;  // partial sums must not fall upon it
     std::byte* const sums = over_operand ? scratch() : own;
-    if (const Status s = reduce_shares(part, most, {mine.count, type, op, Order::chain}, sums); s != Status::ok) return s;
+    if (const Status s = combine_shares(now, mine, length, {mine.count, type, op, Order::chain}, sums, rank_); s != Status::ok) return s;
     if (over_operand) std::memcpy(own, sums, bytes);
+    if (more && !ahead) given = give(done + most);
   }
   return Status::ok;
 }

@@ -482,15 +482,16 @@ void run_kernels(std::initializer_list<uint32_t> sizes) {
   force("");
 }
 
-void run_kernels_in_turn(std::initializer_list<uint32_t> sizes) {
+/// `most`: elements of the longest ones.
+void run_kernels_in_turn(std::initializer_list<uint32_t> sizes, uint64_t most = 9001) {
   force(all_by_kernels());
   for (const uint32_t size : sizes) {
-    const std::string wrong = on_ranks(size, [](RankWorld& w) {
+    const std::string wrong = on_ranks(size, [most](RankWorld& w) {
       std::mt19937 random(4711);
       for (uint32_t i = 0; i < 1200; ++i) {
         const auto what = static_cast<Collective>(random() % static_cast<uint32_t>(Collective::neighbor_allgather));
         Case c{what, 0, 0, false, false, false, false, Mode::blocking, i};
-        constexpr uint64_t counts[] = {0, 1, 5, 6, 7, 1000, 5000, 9001};
+        const uint64_t counts[] = {0, 1, 5, 6, 7, 1000, 5000, most};
         c.count = counts[random() % std::size(counts)];
         c.root = static_cast<int>(random() % static_cast<uint32_t>(w.size));
         c.in_place = random() % 2 && c.what != Collective::bcast && c.what != Collective::barrier;
@@ -576,13 +577,13 @@ TEST_CASE("what ranks exchange is read where it lies, but for what does not lie 
 
 TEST_CASE("kernels in shared memory where each rank has a CPU") {
   const Roomy roomy;
-  run_kernels_in_turn({3, 5});
+  run_kernels_in_turn({3, 5}, 40'001);
   run_kernels_in_steps({3, 4});
 }
 TEST_CASE("kernels in shared memory where each rank has a CPU, on more ranks", "[more]") {
   const Roomy roomy;
   run_kernels({3, 8, 11});
-  run_kernels_in_turn({9});
+  run_kernels_in_turn({9}, 40'001);
   run_kernels_in_steps({5, 10});
   run_what_is_chosen({9});
 }
