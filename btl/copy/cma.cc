@@ -72,6 +72,38 @@ bool is_readable(const std::byte* data, size_t bytes) {
 
 namespace {
 
+/// Of own memory, which is as near; 0: it cannot be done.
+double least_ns(std::span<const std::byte> from, std::span<std::byte> to) {
+  constexpr int kTries = 6;  // the first ones bring it near
+  double least = 0;
+  for (int i = 0; i < kTries; ++i) {
+    const uint64_t begin = now_ns();
+    const iovec local{to.data(), to.size()}, remote{const_cast<std::byte*>(from.data()), from.size()};
+    if (process_vm_readv(getpid(), &local, 1, &remote, 1, 0) != ssize_t(to.size())) return 0;
+    const auto ns = static_cast<double>(now_ns() - begin);
+    least = i == 0 ? ns : std::min(least, ns);
+  }
+  return least;
+}
+
+ReadSpeed measure_read_speed() {
+  constexpr size_t kLong = 64 << 10, kShort = 64;
+  if (!allowed()) return {};
+  const std::vector<std::byte> from(kLong);
+  std::vector<std::byte> to(kLong);
+  const double call = least_ns({from.data(), kShort}, {to.data(), kShort}), all = least_ns(from, to);
+  return call > 0 && all > call ? ReadSpeed{call, (all - call) / kLong} : ReadSpeed{};
+}
+
+}  // namespace
+
+const ReadSpeed& read_speed() {
+  static const ReadSpeed speed = measure_read_speed();
+  return speed;
+}
+
+namespace {
+
 Status move_all(Direction direction, pid_t peer, uint64_t remote, iovec local) {
   while (local.iov_len > 0) {
     const ssize_t n = move(direction, peer, remote, {&local, 1}, local.iov_len);

@@ -183,7 +183,8 @@ class ShmEndpoint final : public Endpoint {
   /// What has come unasked could lapse while it is read: to a thread of the sender's process that memory may be gone.
   bool get_spares(uint64_t bytes, Flow flow, bool offered) override {
     if (!offered && other_process() == 0) return false;
-    return read_variable.get() == "always" || paces_.get_spares(bytes, flow, offered);
+    const bool spares = paces_.get_spares(bytes, flow, offered);  // hears of the flow in any case
+    return spares || read_variable.get() == "always";
   }
   bool put_spares() override {
     const std::string& wish = exchange_variable.get();
@@ -320,8 +321,8 @@ class ShmTransport final : public Transport {
 
   const Address& self() const { return self_; }
   void defer(Copy&& copy) { transfers_.push_back(std::move(copy)); }
-  Cells& cells_with(ProcessId who) { return cells_[who]; }  // stays where it is
-  Paces& paces_with(ProcessId who) { return paces_[who]; }  // likewise
+  Cells& cells_with(ProcessId who) { return cells_[who]; }                                                // stays where it is
+  Paces& paces_with(ProcessId who) { return paces_.try_emplace(who, copy::read_speed()).first->second; }  // likewise
   bool peek_next(uint32_t ring, Endpoint::Next& next, int looks) { return idle() && inbound_[ring].ring.peek_next(next, looks); }
   bool take_next(uint32_t ring, Endpoint::Next& next, void* to, int looks, const std::byte* next_out) {
     if (!idle() || !inbound_[ring].ring.take_next(next, to, looks, next_out)) return false;

@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "btl/copy/cma.h"
 #include "btl/list.h"
 #include "btl/shm/pace.h"
 #include "btl/shm/segment.h"
@@ -628,6 +629,23 @@ TEST_CASE("shm: what is known of reading goes for messages of similar length", "
   measure_reading(others, 4 << 20, 0.095);
   CHECK(reads(others, 1 << 20, 1000) < 50);   // slow as it has been written
   CHECK(reads(others, 4 << 20, 1000) > 950);  // as it does not stay in caches
+}
+
+TEST_CASE("shm: what takes longer to read than it would unchanged on this machine has been written", "[shm]") {
+  constexpr uint64_t kBytes = 64 << 10;
+  const auto reads = [](const ReadSpeed& speed) {
+    shm::Paces paces(speed);
+    for (int i = 0; i < 40; ++i) paces.in.took(kBytes, kBytes / 10), paces.out.took(kBytes, kBytes / 10);
+    measure_reading(paces, kBytes, 0.09);
+    int count = 0;
+    for (int i = 0; i < 1000; ++i) count += paces.get_spares(kBytes, Flow::alone, true);
+    return count;
+  };
+  CHECK(reads({.call_ns = 340, .ns_per_byte = 0.03}) < 50);
+  CHECK(reads({.call_ns = 750, .ns_per_byte = 0.05}) > 950);
+  const ReadSpeed& here = btl::copy::read_speed();
+  CHECK(here.call_ns > 0);
+  CHECK(here.ns_per_byte > 0);
 }
 
 TEST_CASE("shm: of what both sides copy, what its receiver takes longer for as it has been written costs half as much again", "[shm]") {
