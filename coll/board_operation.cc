@@ -254,6 +254,7 @@ bool board_takes(const node::Segment& segment, const Agreed& a, uint64_t unit) {
   // Two ranks with a CPU each read such blocks where they lie, by messages: 256 KiB in 15 instead of 26 us (Intel Granite Rapids).
   const bool exchanges = a.pattern == Pattern::alltoall || a.pattern == Pattern::allgather || a.pattern == Pattern::bcast;
   if (exchanges && segment.roomy() && a.size == 2 && a.bytes >= (128 << 10)) return false;
+  if (a.pattern == Pattern::scatter && segment.scatters_apart(a.bytes)) return false;
   // The root combines all by itself: where ranks have CPUs, algorithms that share the work out win sooner the more there are.
   const uint64_t most_reduced = !segment.roomy() || a.size == 2 ? ~uint64_t{0} : (a.size <= 4 ? 256 : 16) << 10;
   if (a.pattern == Pattern::reduce && a.bytes > most_reduced) return false;

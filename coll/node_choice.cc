@@ -158,7 +158,8 @@ Status TeamState::exchange_evenly(const Call& c, const Agreed& a) {
   }
 }
 
-/// The same of blocks that differ: in shared memory and, as not all ranks know how long they are, beside it. Returns an MPI error class.
+/// The same of blocks that differ, or are taken so: in shared memory and, as not all ranks know how long they are, beside it. Returns an
+/// MPI error class.
 int TeamState::exchange_unevenly(const Call& c, const Agreed& a) {
   const auto ranks = static_cast<int32_t>(team_.size());
   const bool root = c.root == static_cast<int>(team_.rank());
@@ -269,7 +270,7 @@ int TeamState::run_here(const Call& c, const Agreed& a) {
     case Pattern::gather:
     case Pattern::scatter:
     case Pattern::alltoall:
-      if (a.uneven) return exchange_unevenly(c, a);
+      if (a.uneven || (a.pattern == Pattern::scatter && node_->scatters_apart(a.bytes))) return exchange_unevenly(c, a);
       status = exchange_evenly(c, a);
       break;
     case Pattern::allgather: status = allgather_here(c); break;

@@ -149,9 +149,9 @@ bool node_kernel_pays(const Agreed& a, bool roomy) {
     // One meeting instead of several rounds. Few have no less to copy by messages, which need not be cut.
     case Pattern::allgather: return meet_at_will || (few && (meet_rather || a.size >= 8 || meet_once));
     case Pattern::alltoall: return meet_at_will || (few && (meet_once || bytes <= 512 * kKiB));
-    // Longer ones go as fast by messages, which need not be cut.
+    // Longer ones go as fast by messages, which need not be cut; those of a scatter that its kernel has sent.
     case Pattern::gather: return few && bytes <= 64 * kKiB;
-    case Pattern::scatter: return few && bytes <= (roomy ? 16 : 64) * kKiB;
+    case Pattern::scatter: return few && (bytes <= (roomy ? 16 : 64) * kKiB || (roomy && a.size > 2));
     // From rank to rank; between two, one message, which is read where it lies.
     case Pattern::exscan:
       if (meet_at_will && bytes > 16 * kKiB) return false;
