@@ -220,7 +220,8 @@ void BoardOperation::take_block(uint32_t rank, uint64_t round) {
   copy_data(p == Pattern::scatter || p == Pattern::alltoall ? block(rank, true) : sent(call_), one ? received(call_) : block(rank, false));
 }
 
-/// In the order of ranks, from the last one on, so that all have the same bits.
+/// In the order of ranks, from the last one on, so that all have the same bits; what one rank combines for all, from the one before it on,
+/// so that not all look at the same rank's slots at the same time.
 void BoardOperation::take(uint64_t round) {
   if (!call_.op || (shared_out_ && round & 1)) return;
   const Pattern p = agreed_.pattern;
@@ -230,9 +231,10 @@ void BoardOperation::take(uint64_t round) {
   const type::Datatype& type = reduced_type(call_);
   const auto operand = [&](uint32_t r) { return r == rank_ && !in_place_ ? operands() + own.first * unit_ : shown(r, round); };
   std::byte* const to = static_cast<std::byte*>(call_.out) + (p == Pattern::reduce_scatter ? round * piece_ : own.first) * unit_;
-  const std::byte* sum = operand(count - 1);
+  const uint32_t first = to_each_ && call_.op->commutative ? rank_ : count - 1;
+  const std::byte* sum = operand(first);
   if (count == 1) std::memcpy(to, sum, own.count * unit_);
-  for (uint32_t r = count - 1; r-- > 0; sum = to) op::apply3(*call_.op, type, operand(r), sum, to, own.count);
+  for (uint32_t i = 1; i < count; ++i, sum = to) op::apply3(*call_.op, type, operand((first + count - i) % count), sum, to, own.count);
 }
 
 /// Lines that a rank looks at which it would not by a tree of messages: these come at the same time, so that up to some of them are sooner.
