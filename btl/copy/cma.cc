@@ -1,10 +1,12 @@
 #include "btl/copy/cma.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 
 #include "include/mpi.h"
 #include "runtime/base/clock.h"
@@ -86,13 +88,21 @@ double least_ns(std::span<const std::byte> from, std::span<std::byte> to) {
   return least;
 }
 
+constexpr size_t kTimed = 64 << 10;  // bytes
+struct Unmap {
+  void operator()(std::byte* pages) const { munmap(pages, 2 * kTimed); }
+};
+
 ReadSpeed measure_read_speed() {
-  constexpr size_t kLong = 64 << 10, kShort = 64;
   if (!allowed()) return {};
-  const std::vector<std::byte> from(kLong);
-  std::vector<std::byte> to(kLong);
-  const double call = least_ns({from.data(), kShort}, {to.data(), kShort}), all = least_ns(from, to);
-  return call > 0 && all > call ? ReadSpeed{call, (all - call) / kLong} : ReadSpeed{};
+  // Not of the heap, where what programs allocate later would lie differently.
+  void* const pages = mmap(nullptr, 2 * kTimed, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) return {};
+  const std::unique_ptr<std::byte, Unmap> memory(static_cast<std::byte*>(pages));
+  const std::span from(memory.get(), kTimed), to(memory.get() + kTimed, kTimed);
+  std::memset(from.data(), 1, from.size());
+  const double call = least_ns(from.first(64), to.first(64)), all = least_ns(from, to);
+  return call > 0 && all > call ? ReadSpeed{call, (all - call) / kTimed} : ReadSpeed{};
 }
 
 }  // namespace

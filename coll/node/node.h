@@ -125,7 +125,8 @@ class Segment final : private pml::Household {
   Status scatter(const View& in, const pml::Buffer& out, int root, Post&);
   static constexpr uint32_t most_scattered = 65;
   /// Are blocks of so many bytes, the same of all, scattered as if they differed? So they go by messages, which begin when their receivers
-  /// have come (8 ranks of an Intel Emerald Rapids, blocks of 128 KiB: 80 us, or 96 by messages that are sent ahead; 8 KiB: 8, in slots 11).
+  /// have come (8 ranks of an Intel Emerald Rapids, blocks of 128 KiB: 80 us, or 96 by messages that are sent ahead; 8 KiB: 8, in slots
+  /// 11).
   bool scatters_apart(uint64_t bytes) const { return roomy_ && size_ > 2 && size_ <= most_scattered && bytes >= least_scattered_apart; }
   static constexpr uint64_t least_scattered_apart = 4 << 10;
   /// Each rank's operand combined with those of all lower ranks, in the order of ranks; `exclusive`: without its own, and nothing for rank
