@@ -50,30 +50,6 @@ ssize_t move(Direction direction, pid_t peer, uint64_t remote_address, std::span
   return n > 0 ? n : -1;
 }
 
-}  // namespace
-
-bool allowed() { return cma_variable.get() != "no"; }
-
-bool can_read(pid_t pid, uint64_t address, std::span<const std::byte> expected) {
-  std::byte seen[64] = {};
-  if (expected.size() > sizeof seen) return false;
-  const iovec local{seen, expected.size()};
-  const iovec remote{reinterpret_cast<void*>(address), expected.size()};
-  return process_vm_readv(pid, &local, 1, &remote, 1, 0) == ssize_t(expected.size()) &&
-         std::memcmp(seen, expected.data(), expected.size()) == 0;
-}
-
-bool is_readable(const std::byte* data, size_t bytes) {
-  if (bytes == 0) return true;
-  std::byte seen[2];
-  const iovec local{seen, sizeof seen};
-  auto* const first = const_cast<std::byte*>(data);
-  const iovec ends[] = {{first, 1}, {first + bytes - 1, 1}};
-  return process_vm_readv(getpid(), &local, 1, ends, 2, 0) == ssize_t(sizeof seen);
-}
-
-namespace {
-
 /// Of own memory, which is as near; 0: it cannot be done.
 double least_ns(std::span<const std::byte> from, std::span<std::byte> to) {
   constexpr int kTries = 6;  // the first ones bring it near
@@ -106,6 +82,26 @@ ReadSpeed measure_read_speed() {
 }
 
 }  // namespace
+
+bool allowed() { return cma_variable.get() != "no"; }
+
+bool can_read(pid_t pid, uint64_t address, std::span<const std::byte> expected) {
+  std::byte seen[64] = {};
+  if (expected.size() > sizeof seen) return false;
+  const iovec local{seen, expected.size()};
+  const iovec remote{reinterpret_cast<void*>(address), expected.size()};
+  return process_vm_readv(pid, &local, 1, &remote, 1, 0) == ssize_t(expected.size()) &&
+         std::memcmp(seen, expected.data(), expected.size()) == 0;
+}
+
+bool is_readable(const std::byte* data, size_t bytes) {
+  if (bytes == 0) return true;
+  std::byte seen[2];
+  const iovec local{seen, sizeof seen};
+  auto* const first = const_cast<std::byte*>(data);
+  const iovec ends[] = {{first, 1}, {first + bytes - 1, 1}};
+  return process_vm_readv(getpid(), &local, 1, ends, 2, 0) == ssize_t(sizeof seen);
+}
 
 const ReadSpeed& read_speed() {
   static const ReadSpeed speed = measure_read_speed();

@@ -370,6 +370,7 @@ class Segment final : private pml::Household {
   template <class Part>
   uint64_t give_shares(Part part, uint64_t length, uint64_t unit);
   Status combine_shares(uint64_t n, Share own, uint64_t length, const Work&, std::byte* to, uint32_t apart);
+  bool sums_by_pairs(uint64_t length) const { return size_ == 2 || by_pairs(length); }
   std::byte* sums_of(uint32_t from, uint32_t to, uint64_t length, uint64_t n);
   Status allreduce_shared_out(const std::byte* in, std::byte* out, const Work&);
   Status reduce_shared_out(const std::byte* in, std::byte* out, const Work&, uint32_t root);

@@ -133,8 +133,8 @@ Status Segment::reduce(const void* in, void* out, uint64_t count, const type::Da
 }
 
 /// The ranks' shares of a piece of a reduction, one each, at most `length` bytes: gives the others theirs, and returns the number of that
-/// round. `part(r)` is rank r's share here. Each pair changes places, so that a rank writes where it has read itself: if it has combined
-/// the shares of one piece, and all have come to what is between the two, it need not wait for the others before it gives the next ones.
+/// round. `part(r)` is rank r's share here. Pairs change places, so that a rank writes where it has read itself: it may give what is next
+/// there as soon as it has, even if others still read theirs.
 template <class Part>
 uint64_t Segment::give_shares(Part part, uint64_t length, uint64_t unit) {
   return give_all(size_ * length, [&](std::byte*) {
@@ -164,7 +164,7 @@ Status Segment::combine_shares(uint64_t n, Share own, uint64_t length, const Wor
 /// Where a rank's sums are for another one in round n. Those of two pieces after each other lie in two places, unless each pair has its
 /// own.
 std::byte* Segment::sums_of(uint32_t from, uint32_t to, uint64_t length, uint64_t n) {
-  if (size_ == 2 || by_pairs(length)) return between(from, to, length, n);
+  if (sums_by_pairs(length)) return between(from, to, length, n);
   return offer_area(from, static_cast<int>(n & 1)) + (n / 2 & 1) * (plan_.chunk / 2);
 }
 
@@ -172,7 +172,7 @@ std::byte* Segment::sums_of(uint32_t from, uint32_t to, uint64_t length, uint64_
 /// the others have combined is waited for when the shares of the next piece have been given.
 Status Segment::allreduce_shared_out(const std::byte* in, std::byte* out, const Work& w) {
   const uint64_t unit = w.type.size, most = even_share(w.count, most_shared(unit), size_), length = most * unit, step = most * size_;
-  const bool pairs = size_ == 2 || by_pairs(length);
+  const bool pairs = sums_by_pairs(length);
   const auto part = [&](uint64_t first, uint32_t r) {
     const uint64_t begin = std::min(w.count, first + r * most);
     return Share{in + begin * unit, std::min(w.count, begin + most) - begin};
@@ -247,7 +247,7 @@ Status Segment::reduce_scatter(const void* in, void* out, const Shares& shares, 
   const auto give = [&](uint64_t done) { return give_shares([&](uint32_t r) { return part(done, r); }, length, unit); };
   uint64_t given = give(0);
   for (uint64_t done = 0; done < longest; done += most) {
-    // All but the last ones are given ahead: who has come to these has read those before, as who gives next has to know.
+    // All but the last ones are given ahead. Who has come to the last ones has read those before, which the next call relies on.
     const uint64_t now = given;
     const bool more = done + most < longest, ahead = done + 2 * most < longest;
     if (ahead) {
