@@ -56,8 +56,8 @@ double least_ns(std::span<const std::byte> from, std::span<std::byte> to) {
   double least = 0;
   for (int i = 0; i < kTries; ++i) {
     const uint64_t begin = now_ns();
-    const iovec local{to.data(), to.size()}, remote{const_cast<std::byte*>(from.data()), from.size()};
-    if (process_vm_readv(getpid(), &local, 1, &remote, 1, 0) != ssize_t(to.size())) return 0;
+    const iovec local{to.data(), to.size()};
+    if (move(Direction::read, getpid(), reinterpret_cast<uint64_t>(from.data()), {&local, 1}, to.size()) != ssize_t(to.size())) return 0;
     const auto ns = static_cast<double>(now_ns() - begin);
     least = i == 0 ? ns : std::min(least, ns);
   }

@@ -25,8 +25,8 @@ bool can_read(pid_t pid, uint64_t address, std::span<const std::byte> expected);
 /// (memfd_secret).
 bool is_readable(const std::byte* data, size_t bytes);
 
-/// What the kernel takes for such copies here, measured once, in some 30 us; where it makes none, or the user has forbidden it, what they
-/// take elsewhere.
+/// What the kernel takes for such copies here, measured when it is asked for first, in some 30 us; where it makes none, or the user has
+/// forbidden it, what they take elsewhere.
 const ReadSpeed& read_speed();
 
 /// Reads all of it, in one go; 0 stands for this process, whose ranks are threads.

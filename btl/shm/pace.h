@@ -23,7 +23,7 @@ namespace weft::btl::shm {
 /// over there takes 0.15). Each side knows its own pace, which stands for the other's.
 class Paces {
  public:
-  explicit Paces(const ReadSpeed& speed = {}) : speed_(speed) {
+  Paces() {
     for (auto& similar : readings_) similar[static_cast<size_t>(Flow::stream)].contest = Contest(kStreaming);
   }
 
@@ -37,11 +37,11 @@ class Paces {
   };
   /// It went as those do that get_spares() was last asked about: what of it is near depends on that. What is streamed is rarely written
   /// meanwhile.
-  void has_read(const Read& r) {
+  void has_read(const Read& r, const ReadSpeed& speed) {
     const size_t length = length_of(r.message);
     const bool streams = static_cast<Flow>(latest_[length]) == Flow::stream;
-    const double unchanged = unchanged_ns(speed_, r.message, r.own.bytes < r.bytes);
-    readings_[length][latest_[length]].pace.took(r.bytes, r.ns + (streams ? 0 : to_write_again_ns(r.own, speed_, unchanged)));
+    const uint64_t later = streams ? 0 : to_write_again_ns(r.own, speed, r.message, r.own.bytes < r.bytes);
+    readings_[length][latest_[length]].pace.took(r.bytes, r.ns + later);
   }
   /// Shall the sender of such a message take part in reading it? Not if it has as much to read itself, or to send, by which it would come
   /// too late for a short one.
@@ -126,7 +126,6 @@ class Paces {
       .trial = 48, .few = 24, .first_wait = 8, .wait = 1024, .most_wait = 1 << 14, .looks = 1, .first_look = 32, .look_every = 512};
   static constexpr Contest::Habits kWriting{
       .trial = 12, .few = 8, .first_wait = 64, .wait = 512, .most_wait = 1 << 14, .looks = 8, .first_look = 128, .look_every = 128};
-  ReadSpeed speed_;
   // One by one, as who sends data that its receiver has not read before may do so both ways, and stream what is known to it.
   static constexpr size_t kLengths = 4, kCourses = 4;  // alone, in a stream, contended, both ways
   std::array<std::array<Reading, kCourses>, kLengths> readings_;

@@ -321,8 +321,8 @@ class ShmTransport final : public Transport {
 
   const Address& self() const { return self_; }
   void defer(Copy&& copy) { transfers_.push_back(std::move(copy)); }
-  Cells& cells_with(ProcessId who) { return cells_[who]; }                                                // stays where it is
-  Paces& paces_with(ProcessId who) { return paces_.try_emplace(who, copy::read_speed()).first->second; }  // likewise
+  Cells& cells_with(ProcessId who) { return cells_[who]; }  // stays where it is
+  Paces& paces_with(ProcessId who) { return paces_[who]; }  // likewise
   bool peek_next(uint32_t ring, Endpoint::Next& next, int looks) { return idle() && inbound_[ring].ring.peek_next(next, looks); }
   bool take_next(uint32_t ring, Endpoint::Next& next, void* to, int looks, const std::byte* next_out) {
     if (!idle() || !inbound_[ring].ring.take_next(next, to, looks, next_out)) return false;
@@ -435,7 +435,7 @@ Status Copy::advance() {
 
 void Copy::took(uint64_t part, uint64_t ns) const {
   if (transfer.direction() == copy::Direction::write) return paces.put.took(part, ns);
-  paces.has_read({bytes, part, ns, sharer ? transfer.own() : ReadTime{part, ns, 1}});
+  paces.has_read({bytes, part, ns, sharer ? transfer.own() : ReadTime{part, ns, 1}}, copy::read_speed());
 }
 
 Result<void> ShmEndpoint::make_ring() {

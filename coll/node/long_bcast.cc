@@ -121,9 +121,9 @@ Status Segment::take_long(type::Cursor& cursor, uint32_t root) {
   const bool reads = say & RootReadings::reads;
   const Read read = reads ? read_all(root, cursor, n) : Read{bcast_pieces(cursor, false), {}};
   if (begin > 0) {
-    const ReadSpeed& speed = btl::copy::read_speed();
-    const uint64_t ns = now_ns() - begin + to_write_again_ns(read.own, speed, unchanged_ns(speed, bytes, read.own.bytes < bytes));
-    const uint64_t note = RootReadings::note(n, ns, !reach_.never() && can_read(root));
+    const uint64_t ns = now_ns() - begin;
+    const uint64_t later = reads ? to_write_again_ns(read.own, btl::copy::read_speed(), bytes, read.own.bytes < bytes) : 0;
+    const uint64_t note = RootReadings::note(n, ns + later, !reach_.never() && can_read(root));
     std::atomic_ref(desk(rank_).consumed[at(Size::large)].note).store(note, std::memory_order_relaxed);
   }
   return read.status;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "btl/copy/cma.h"
 #include "coll/node/inside.h"
 #include "runtime/type/cursor.h"
 
@@ -67,7 +66,7 @@ Segment::Segment(pml::Team& team, std::byte* memory, bool roomy, const Plan& pla
               Board(lane_, memory + plan.heads(size_, 2), rank_, size_, plan.boards()[2], *this)},
       patience_(crowded(team.lane().boot().job()) ? 4 : kLooks, kLooks),
       access_(size_),
-      readings_(roomy ? 1 : ranks_per_cpu(team.lane().boot().job()), btl::copy::read_speed()),
+      readings_(roomy ? 1 : ranks_per_cpu(team.lane().boot().job())),
       root_readings_(plan.large.bytes * plan.large.pieces),
       nonce_(header().nonce),
       shown_(size_) {

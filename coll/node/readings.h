@@ -90,7 +90,7 @@ class Readings {
   static constexpr uint64_t kLeast = 8 << 10;
 
   /// So many ranks share a CPU.
-  explicit Readings(uint32_t sharing, const ReadSpeed& speed = {}) : sharing_(sharing), speed_(speed) {}
+  explicit Readings(uint32_t sharing) : sharing_(sharing) {}
   /// A call in which a rank gets so many bytes from each of so many others, or gives them, in the mean, if they are uneven. Are they to be
   /// read, as far as this rank is asked?
   bool begin(Kernel, uint64_t block, uint32_t others, const Reach&);
@@ -104,8 +104,8 @@ class Readings {
     all_can_read_ = all_can_read_ && (note & 1);
   }
   /// In it so many bytes have been read from one rank, which took so long.
-  void read(uint64_t bytes, uint64_t ns) {
-    now_.excess_ns += to_write_again_ns({bytes, ns, 1}, speed_, unchanged_ns(speed_, now_.bytes * 2 * sharing_));
+  void read(uint64_t bytes, uint64_t ns, const ReadSpeed& speed) {
+    now_.excess_ns += to_write_again_ns({bytes, ns, 1}, speed, now_.bytes * 2 * sharing_);
   }
   /// Is it timed?
   bool timed() const { return now_.begin_ns > 0; }
@@ -125,7 +125,6 @@ class Readings {
   std::array<std::array<Ways, Ways::kLengths>, kKernels> ways_;
   Run now_, latest_;
   const uint32_t sharing_;
-  const ReadSpeed speed_;
   uint64_t least_ns_ = ~uint64_t{0}, sum_ns_ = 0;  // that the call before took a rank, and all
   uint64_t heard_ = 0;                             // ranks, in this call
   bool all_can_read_ = true;                       // as said in this call

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "btl/copy/cma.h"
 #include "coll/node/inside.h"
 #include "runtime/type/cursor.h"
 
@@ -42,7 +43,9 @@ struct Segment::Showing {
   void read(uint32_t rank, const std::byte* where, type::Cursor to, uint64_t bytes) {
     const uint64_t begin = segment.readings_.timed() ? now_ns() : 0;
     if (const Status s = segment.read_from(rank, where, to, bytes); s != Status::ok) status = s;
-    if (begin > 0) segment.readings_.read(bytes, now_ns() - begin);
+    if (begin == 0) return;
+    const uint64_t ns = now_ns() - begin;
+    segment.readings_.read(bytes, ns, btl::copy::read_speed());
   }
   /// At the end of the call, in which all else has ended so.
   Status finish(Status);

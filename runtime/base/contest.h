@@ -110,26 +110,24 @@ struct ReadSpeed {
   double call_ns = 340, ns_per_byte = 0.03;  // unless it is known: an Intel Granite Rapids'
 };
 
-/// ns a byte that it takes to read so many bytes of another process which have not been written since they were read last, beside what else
-/// goes on; the longest do not stay in caches anyway. `part`: somebody else copies the rest, so that more is near.
-constexpr double unchanged_ns(const ReadSpeed& speed, uint64_t bytes, bool part = false) {
-  constexpr double kBeside = 1.65;
-  return (bytes < 512 << 10 ? kBeside * speed.ns_per_byte : bytes < 2 << 20 ? 0.08 : 1) * (part ? 0.85 : 1);
-}
-
 /// Bytes that have been read of another process by so many calls of the kernel, and how long that took.
 struct ReadTime {
   uint64_t bytes = 0, ns = 0, calls = 0;
 };
-/// What takes longer to read than it would unchanged has been written since it was read last. To write it again, in lines that its reader
-/// holds by then, takes its owner longer, too, by so much, up to 10 ns a line. (Intel Granite Rapids: 64 KiB both
+/// What takes longer to read than it would unchanged, beside what else goes on, has been written since it was read last. To write it again,
+/// in lines that its reader holds by then, takes its owner longer, too, by so much, up to 10 ns a line. (Intel Granite Rapids: 64 KiB both
 /// ways of fresh data are read in 7 us, a call takes 21; by rings 8. 256 KiB that both copy: 6.6 us, of fresh data 11, and 12 for the
 /// owner.)
-constexpr uint64_t to_write_again_ns(const ReadTime& read, const ReadSpeed& speed, double unchanged_ns_per_byte) {
-  constexpr double kMost = 0.15, kTimes = 3;  // ns a byte, times what shows
-  const double call_ns = 1.75 * speed.call_ns;
+///
+/// `all`: bytes that are on their way together; the longest do not stay in caches anyway. `part`: somebody else copies the rest of them, so
+/// that more is near.
+constexpr uint64_t to_write_again_ns(const ReadTime& read, const ReadSpeed& speed, uint64_t all, bool part = false) {
+  constexpr double kMost = 0.15, kTimes = 3;                  // ns a byte, times what shows
+  constexpr double kBytesBeside = 1.65, kCallsBeside = 1.75;  // times what they take alone
+  const double near = all < 512 << 10 ? kBytesBeside * speed.ns_per_byte : all < 2 << 20 ? 0.08 : 1;
   const auto bytes = static_cast<double>(read.bytes), calls = static_cast<double>(read.calls);
-  const double longer = static_cast<double>(read.ns) - calls * call_ns - bytes * unchanged_ns_per_byte;
+  const double unchanged = calls * kCallsBeside * speed.call_ns + bytes * near * (part ? 0.85 : 1);
+  const double longer = static_cast<double>(read.ns) - unchanged;
   return static_cast<uint64_t>(std::clamp(kTimes * longer, 0.0, kMost * bytes));
 }
 

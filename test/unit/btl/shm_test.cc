@@ -546,9 +546,9 @@ TEST_CASE("shm: while both send, what has taken less time is taken, and the othe
 namespace {
 
 /// As if some messages had been read, each by this side alone.
-void measure_reading(shm::Paces& paces, uint64_t bytes, double ns_per_byte) {
+void measure_reading(shm::Paces& paces, uint64_t bytes, double ns_per_byte, const ReadSpeed& speed = {}) {
   const auto ns = static_cast<uint64_t>(ns_per_byte * static_cast<double>(bytes));
-  for (int i = 0; i < 40; ++i) paces.has_read({bytes, bytes, ns, {bytes, ns, 1}});
+  for (int i = 0; i < 40; ++i) paces.has_read({bytes, bytes, ns, {bytes, ns, 1}}, speed);
 }
 
 }  // namespace
@@ -634,9 +634,9 @@ TEST_CASE("shm: what is known of reading goes for messages of similar length", "
 TEST_CASE("shm: what takes longer to read than it would unchanged on this machine has been written", "[shm]") {
   constexpr uint64_t kBytes = 64 << 10;
   const auto reads = [](const ReadSpeed& speed) {
-    shm::Paces paces(speed);
+    shm::Paces paces;
     for (int i = 0; i < 40; ++i) paces.in.took(kBytes, kBytes / 10), paces.out.took(kBytes, kBytes / 10);
-    measure_reading(paces, kBytes, 0.09);
+    measure_reading(paces, kBytes, 0.09, speed);
     int count = 0;
     for (int i = 0; i < 1000; ++i) count += paces.get_spares(kBytes, Flow::alone, true);
     return count;
@@ -655,7 +655,7 @@ TEST_CASE("shm: of what both sides copy, what its receiver takes longer for as i
     for (int i = 0; i < 40; ++i) paces.in.took(kBytes, kBytes / 20), paces.out.took(kBytes, kBytes / 20);
     CHECK_FALSE(paces.get_spares(kBytes, Flow::alone, true));
     const auto own_ns = static_cast<uint64_t>(own_ns_per_byte * kBytes / 2);
-    for (int i = 0; i < 40; ++i) paces.has_read({kBytes, kBytes, own_ns, {kBytes / 2, own_ns, 1}});
+    for (int i = 0; i < 40; ++i) paces.has_read({kBytes, kBytes, own_ns, {kBytes / 2, own_ns, 1}}, {});
     int count = 0;
     for (int i = 0; i < 1000; ++i) count += paces.get_spares(kBytes, Flow::alone, true);
     return count;

@@ -38,7 +38,7 @@ class Ranks {
     const uint64_t until = now_ns() + (reads ? reading_ns : slots_ns);
     while (now_ns() < until) cpu_pause();
     for (Readings& r : all_) {
-      if (reads) r.read(kBlock, fresh_ns);
+      if (reads) r.read(kBlock, fresh_ns, {});
       r.end();
     }
     CHECK(reads % 3 == 0);  // all decide alike
