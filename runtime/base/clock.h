@@ -35,6 +35,15 @@ inline void cpu_pause() {
 #endif
 }
 
+/// After a wait for data of some lines, before it is read: nothing that follows is begun until the wait is known to be over. A processor
+/// that expects it to be reads on, and takes lines from who is still writing them, who then has to get them back (2 KiB between two
+/// processors of an Intel Granite Rapids: 0.5 to 0.9 us, as the compiler has it, and 0.5 with this).
+inline void wait_is_over() {
+#if defined(__x86_64__)
+  __builtin_ia32_lfence();
+#endif
+}
+
 /// Between two looks at a cache line that another processor is about to write, where the next thing to do is to write one oneself: see
 /// Consumer::appears(). Some 40 cycles, which hold up neither the look nor what follows it.
 inline void between_looks() {
