@@ -83,6 +83,7 @@ Status Segment::exchange_blocks(type::Cursor mine, const pml::Buffer& out, uint6
       }
       theirs.seek(done);
       if (r == rank_ && direct) return take_own(theirs, mine, rank_ * block + done, n);
+      about_to_read(n);
       theirs.unpack(between(r, rank_, n), n);
     };
     status = exchange(n * size_, give, take);
@@ -149,6 +150,7 @@ Status Segment::allgather(const pml::Buffer& in, const View& out, uint64_t longe
       if (r != rank_ && showing.of(r)) return showing.read(r, showing.at(r), theirs, n);
       theirs.seek(done);
       if (r == rank_ && direct(n)) return take_own(theirs, mine, done, n);
+      about_to_read(n);
       theirs.unpack(pairs ? between(r, rank_, most) : offered(r, n), n);
     };
     status = exchange(most, give, take);

@@ -38,6 +38,11 @@ inline Status Segment::wait_for(const std::atomic<uint64_t>& word, uint64_t at_l
   return wait([&word, at_least] { return word.load(std::memory_order_acquire) >= at_least; });
 }
 
+/// What has been waited for is about to be read. Who reads on before, by guess, takes lines from their writer; of few lines none that matter.
+inline void Segment::about_to_read(uint64_t bytes) {
+  if (!is_brief(bytes)) wait_is_over();
+}
+
 /// Brings the lines of something short that is to be written soon: taking one from who has read it last lasts longer than writing it.
 inline void Segment::claim(const Place& place, uint64_t bytes) {
   claim_line(&place.sequence);

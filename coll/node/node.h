@@ -285,6 +285,7 @@ class Segment final : private pml::Household {
   template <class Ready>
   Status wait(Ready ready);
   Status wait_for(const std::atomic<uint64_t>& word, uint64_t at_least);
+  static void about_to_read(uint64_t bytes);
   /// What is combined, in which order.
   struct Work {
     uint64_t count;

@@ -153,7 +153,7 @@ Status Segment::combine_shares(uint64_t n, Share own, uint64_t length, const Wor
   const std::byte* sum = own.address;
   const auto add = [&](uint32_t r, const std::byte*) {
     if (!turning || r == rank_ || r == apart || own.count == 0) return;
-    if (!is_brief(length)) wait_is_over();
+    about_to_read(length);
     op::apply3(w.op, w.type, operand(r), sum, to, own.count);
     sum = to;
   };
