@@ -58,6 +58,7 @@ struct Caps {
   bool ordered = true;               ///< messages of one endpoint arrive in the order sent
   bool same_node = false;            ///< reaches processes of this node only
   bool polls_memory = false;         ///< poll() makes no system call, so that each round of progress can do it
+  bool rouses = false;               ///< Endpoint::rouse() wakes processes that this one reaches
   bool revives = false;              ///< a way that was lost or cut can be connected again
   bool gathers = false;              ///< several messages cost less together than one by one: gather() holds them back
   bool light = false;                ///< costs little enough to be there several times in a process, once for each lane
@@ -190,6 +191,9 @@ class Endpoint {
   virtual bool peek_next(Next&, int /*looks*/) { return false; }
   /// Has the peer, which shares CPUs with others, left its own to them, as it waits? Nothing if that cannot be seen.
   virtual std::optional<bool> rests() const { return std::nullopt; }
+  /// Wakes the peer's process if it sleeps, as a message would. What this thread has written before it finds there then. False: that cannot
+  /// be done over this transport, or just now.
+  virtual bool rouse() { return false; }
   /// The number of this way among those of its kind between the two processes; the same on both sides.
   virtual uint8_t rail() const { return 0; }
 

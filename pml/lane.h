@@ -59,7 +59,7 @@ struct Watch {
   /// Under the lane's lock; may do what deferred work may. Returns how much has happened.
   int (*look)(Watch&) = nullptr;
   Watch* next = nullptr;
-  Company* company = nullptr;  ///< those that change it, as far as they can be seen
+  Company* company = nullptr;  ///< those that change it, as far as they can be seen: they end after it
 };
 
 /// What a lane counts. Read without a lock for reports: values may be a little old.
@@ -249,11 +249,16 @@ class Lane final : private btl::Sink {
   /// As wait_until, with a limit: Status::again when the time is over.
   Status wait_for(bool (*done)(void*), void* argument, uint64_t nanoseconds);
 
-  /// As wait_until, for a condition on shared memory that its writers change without ringing any bell (node kernels of the
-  /// collectives): progresses and yields as usual, but never sleeps longer than about a millisecond at a time. `company`: those writers.
+  /// As wait_until, for a condition on shared memory that its writers change without a message (node kernels of the collectives):
+  /// progresses and yields as usual, but never sleeps longer than about a millisecond at a time, unless those writers, the `company`, wake
+  /// who sleeps.
   Status wait_silent(bool (*done)(void*), void* argument, Company& company) { return wait_loop(done, argument, kForever, &company); }
   /// The same, among strangers.
   Status wait_silent(bool (*done)(void*), void* argument);
+  /// Wakes another rank's process, if it sleeps: what this thread has written before it finds there then. False: that cannot be.
+  bool rouse(Team&, uint32_t rank);
+  /// Can others do that to this one?
+  bool can_be_roused() const;
 
   /// Runs `work.run(work)` once in the next round of progress, under the lock, after all callbacks have returned. May be called
   /// from callbacks. The work may post (isend, ireceive), complete requests and defer more; it may not progress or wait.
@@ -710,7 +715,11 @@ class Lane final : private btl::Sink {
   Company* those_beside(Company* silent) const { return households_.empty() ? silent : household(); }
   void fall_asleep(Company* silent);
   Status wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, Company* silent);
-  bool sleep(uint64_t limit_ns, bool (*done)(void*), void* argument);
+  template <class Do>
+  void each_company(Company* silent, Do&&);
+  bool tell_of_sleep(Company* silent);
+  void get_up_for(Company* silent);
+  bool sleep(uint64_t limit_ns, bool (*done)(void*), void* argument, bool woken = false);
   bool arm_all();
   /// Sends sleeping threads to look again: something has completed, or waits for the next round.
   void rouse() {
@@ -802,6 +811,7 @@ class Lane final : private btl::Sink {
   uint64_t mend_at_ = 0;      // when ways to some peer want to be looked after; 0: never
   Deferred *deferred_ = nullptr, *last_deferred_ = nullptr;
   Watch* watches_ = nullptr;
+  bool told_of_sleep_ = false;
   Helper* helper_ = nullptr;  // constant while threads of the program call
   bool helping_ = false;      // the round under way is the helper's
   int pushed_ = 0;            // fragments, in this round

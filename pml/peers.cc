@@ -83,6 +83,17 @@ void Lane::connect(Peer& peer) {
     log(Level::info, "%s is reached over %s only (%s)", name_of(boot_, peer.id).c_str(), peer.ways.front().caps->name, reasons.c_str());
 }
 
+bool Lane::can_be_roused() const {
+  return std::ranges::any_of(wires_, [](const auto& wire) { return wire->transport->caps().rouses; });
+}
+
+bool Lane::rouse(Team& team, uint32_t rank) {
+  std::lock_guard hold(lock_);
+  Peer& peer = team.peer(rank);
+  if (!peer.connected && phase_ != Phase::polling) connect(peer);
+  return !peer.failed && std::ranges::any_of(peer.ways, [](const Way& way) { return way.endpoint->rouse(); });
+}
+
 /// The way over which large data is read, if that is not dearer than sending it over the first way.
 const Way* Lane::reading_way(const Peer& peer) {
   const Way* best = nullptr;

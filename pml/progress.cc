@@ -31,7 +31,8 @@ constexpr uint64_t kAwakeCrowded_ns = 200'000;
 constexpr uint64_t kAwakeUnwoken_ns = 1'000'000;  // the same, where nobody wakes
 constexpr uint64_t kSleep_ns = 100'000'000;       // longest sleep: bounds the cost of a lost wake-up
 constexpr uint64_t kShortSleep_ns = 1'000'000, kNap_ns = 100'000;
-constexpr uint64_t kNapOfWait = 8;  // a nap that nobody ends lasts such a part of the wait so far
+constexpr uint64_t kLongWait_ns = 5'000'000;  // from then on who can wakes it; before, woken ranks would interrupt who has more to tell
+constexpr uint64_t kNapOfWait = 8;            // a nap that nobody ends lasts such a part of the wait so far
 
 }  // namespace
 
@@ -154,6 +155,7 @@ void Lane::unwatch(Watch& watch) {
   Watch** at = &watches_;
   while (*at != &watch) at = &(*at)->next;
   *at = watch.next;
+  if (told_of_sleep_ && watch.company) watch.company->gets_up();  // it is not known any more when this thread has slept
 }
 
 /// Whether who asks this lane shall help the others now. Every question counts, whatever its kind: a program may ask different ones in
@@ -294,10 +296,43 @@ void Lane::fall_asleep(Company* silent) {
   if (Company* const others = those_beside(silent)) others->sleeps();
 }
 
+/// Of those that change what a thread waits for without a message.
+template <class Do>
+void Lane::each_company(Company* silent, Do&& act) {
+  if (silent) act(*silent);
+  for (const Watch* watch = watches_; watch; watch = watch->next)
+    if (watch->company) act(*watch->company);
+}
+
+/// Tells those who change what this thread waits for that it is about to sleep. True if all of them wake it, and nothing has changed
+/// meanwhile. Where several threads wait, others may end watches while it sleeps.
+bool Lane::tell_of_sleep(Company* silent) {
+  {
+    std::lock_guard hold(lock_);
+    if (watches_ && lock_.enabled()) return false;
+    bool all = true;
+    for (const Watch* watch = watches_; watch; watch = watch->next) all &= watch->company != nullptr;
+    told_of_sleep_ = true;
+    each_company(silent, [&](Company& c) { all = all && c.lies_down(); });
+    phase_ = Phase::working;
+    all = all && (!watches_ || look_around() == 0);
+    phase_ = Phase::idle;
+    if (all) return true;
+  }
+  get_up_for(silent);
+  return false;
+}
+
+void Lane::get_up_for(Company* silent) {
+  std::lock_guard hold(lock_);
+  told_of_sleep_ = false;
+  each_company(silent, [](Company& c) { c.gets_up(); });
+}
+
 Status Lane::wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, Company* silent) {
   const uint64_t start = limit_ns == kForever ? 0 : now_ns();
   uint64_t awake_ns = 0;
-  bool unwoken = silent;  // by some of what may end the wait
+  bool unwoken = silent;  // by some of what may end the wait, unless it is told of the sleep
   bool naps = false;      // between looks: who naps does not count among those that share a CPU
   int spins = -1, idle = 0;
   uint64_t idle_since = 0, waiting_since = 0, spun_since = 0;
@@ -341,12 +376,15 @@ Status Lane::wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, C
       yield(now, silent, naps);
       continue;
     }
-    uint64_t longest = unwoken ? std::clamp((now - waiting_since) / kNapOfWait, kNap_ns, kShortSleep_ns) : kSleep_ns;
+    const bool woken = unwoken && now - waiting_since >= kLongWait_ns && tell_of_sleep(silent);
+    naps = unwoken && !woken;
+    uint64_t longest = naps ? std::clamp((now - waiting_since) / kNapOfWait, kNap_ns, kShortSleep_ns) : kSleep_ns;
     if (limit_ns != kForever) longest = std::min(longest, limit_ns - (now - start));
     if (crowded_ && !lock_.enabled()) fall_asleep(silent);
-    if (sleep(longest, done, argument)) return Status::ok;
-    naps = unwoken;
-    if (unwoken) awake_ns = std::min(awake_ns, longest / kNapOfWait);  // the CPU is left to others, and seen to be free
+    const bool over = sleep(longest, done, argument, woken);
+    if (woken) get_up_for(silent);
+    if (over) return Status::ok;
+    if (naps) awake_ns = std::min(awake_ns, longest / kNapOfWait);  // the CPU is left to others, and seen to be free
     idle = spins;  // one look, and a short time awake: who was woken is likely to be needed again soon
   }
 }
@@ -366,6 +404,7 @@ struct Lane::Sleep {
   std::array<pollfd, 64> fds;
   size_t count = 0;
   uint64_t limit_ns;
+  const Lane* woken = nullptr;  ///< by those whom its watches are for
 };
 
 /// Adds what ends the sleep, and counts among the sleepers. False if there is something to do.
@@ -374,7 +413,7 @@ bool Lane::lie_down(Sleep& s) {
   if (offers_) leave_copies(0);
   if (mend_at_) s.limit_ns = std::min(s.limit_ns, std::max(mend_at_, now_ns() + 1) - now_ns());
   if (to_flush_ || deferred_ || !to_move_.empty()) s.limit_ns = std::min(s.limit_ns, kShortSleep_ns / 10);
-  if (watches_) s.limit_ns = std::min(s.limit_ns, kShortSleep_ns);
+  if (watches_ && s.woken != this) s.limit_ns = std::min(s.limit_ns, kShortSleep_ns);
   const auto add = [&](int fd) {
     if (fd >= 0 && s.count < s.fds.size())
       s.fds[s.count++] = {fd, POLLIN, 0};
@@ -400,10 +439,12 @@ void Lane::get_up() {
 }
 
 /// Sleeps until something arrives or completes, or the time is over; not at all if there is something to do. True if `done` has come true:
-/// then it must not be asked again, since a matched probe takes its message with that answer. README.md says why nobody sleeps too long.
-bool Lane::sleep(uint64_t limit_ns, bool (*done)(void*), void* argument) {
+/// then it must not be asked again, since a matched probe takes its message with that answer. `woken`: by those who change without a
+/// message what it waits for. README.md says why nobody sleeps too long.
+bool Lane::sleep(uint64_t limit_ns, bool (*done)(void*), void* argument, bool woken) {
   Sleep s;
   s.limit_ns = limit_ns;
+  if (woken) s.woken = this;
   size_t down = 0;  // lanes: this one, then the others
   const auto lane = [&](size_t i) { return i == 0 ? this : others_[i - 1]; };
   while (down <= others_.size() && lane(down)->lie_down(s)) ++down;

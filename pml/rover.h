@@ -18,6 +18,10 @@ class Company {
   virtual bool lends(uint32_t /*cpu*/, uint64_t /*now*/) { return false; }
   /// It sleeps, and so lends none.
   virtual void sleeps() {}
+  /// It is about to sleep until one of them has changed something. True: they know by now, and who does so wakes it.
+  virtual bool lies_down() { return false; }
+  /// After that.
+  virtual void gets_up() {}
   /// Where it had better wait, after lends(), as others do run there: on `cpu` all the same, on another one of `cpus`, which it may run on,
   /// or, kAnyCpu, on any of these; nothing: that cannot be told.
   virtual std::optional<uint32_t> way_out(uint32_t /*cpu*/, std::span<const uint32_t> /*cpus*/, uint64_t /*now*/) { return std::nullopt; }

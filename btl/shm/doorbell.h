@@ -8,17 +8,11 @@
 
 namespace weft::btl::shm {
 
-/// Orders this thread's stores before its later loads as seen by a sleeper that calls `settle()`: nothing at all if this
-/// process is known to membarrier(2), a fence otherwise. Registering is cheap while a process has one thread only, so it is
-/// done when the library is loaded; `register_now()` makes up for it.
-bool membarrier_registered();
-bool register_membarrier();
-
 /// A pipe: peers open its end through /proc, the owner waits for it to become readable.
 ///
 /// The protocol. Sender: publish a message; [fence]; read `sleeping`; if set, exchange it with 0, and whoever got the 1 writes
 /// a byte. Owner: set `sleeping`; barrier; look for messages once more; sleep. Either the sender sees the flag or the owner the
-/// message. The barrier of the owner is membarrier(2), which acts as a fence in every running registered process, so that the
+/// message. The barrier of the owner is fence_all(), which acts as a fence in every running registered process, so that the
 /// sender needs none on its way; where it is denied, or where ranks outnumber CPUs (sleep is frequent there and a fence
 /// cheaper than a barrier), the sender fences.
 class Doorbell {

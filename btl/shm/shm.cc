@@ -1,10 +1,8 @@
 // The transport between processes of one node: a ring per pair and direction in the receiver's segment, direct memory access
 // for large data, a bell for sleepers.
 #include <fcntl.h>
-#include <linux/membarrier.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,6 +22,7 @@
 #include "include/mpi.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/error.h"
+#include "runtime/base/fence.h"
 #include "runtime/config/config.h"
 #include "runtime/topo/cpus.h"
 
@@ -113,16 +112,6 @@ bool process_alive(pid_t pid) {
   return !state || (state[2] != 'Z' && state[2] != 'X');
 }
 
-template <std::memory_order order>
-void fence() {
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wpragmas"
-#pragma GCC diagnostic ignored "-Wtsan"
-  std::atomic_thread_fence(order);
-#pragma GCC diagnostic pop
-}
-void full_fence() { fence<std::memory_order_seq_cst>(); }
-
 class ShmTransport;
 class ShmEndpoint;
 
@@ -197,6 +186,8 @@ class ShmEndpoint final : public Endpoint {
   }
   uint32_t recalls() const override { return entry_ ? entry_->recalls.load(std::memory_order_relaxed) : 0; }
   uint32_t peer_recalls() const override;
+  bool rouse() override;
+
   std::string describe() const override {
     return "shm to " + text_of(who_) + " (process " + std::to_string(peer_.pid) + (direct_ ? ", cma)" : ", no cma)");
   }
@@ -260,6 +251,7 @@ class ShmEndpoint final : public Endpoint {
     return Status::ok;
   }
   Result<void> make_ring();
+  Result<void> find_bell();
 
   Producer producer_;
   RingEntry* entry_ = nullptr;  ///< of its ring
@@ -438,13 +430,27 @@ void Copy::took(uint64_t part, uint64_t ns) const {
   paces.has_read({bytes, part, ns, sharer ? transfer.own() : ReadTime{part, ns, 1}}, copy::read_speed());
 }
 
-Result<void> ShmEndpoint::make_ring() {
+Result<void> ShmEndpoint::find_bell() {
+  if (bell_.write_end() >= 0) return {};
   auto bell = Doorbell::attach(peer_.pid, peer_.bell_fd);
+  if (!bell) return bell.failure();
+  bell_ = std::move(*bell);
+  return {};
+}
+
+bool ShmEndpoint::rouse() {
+  if (!find_bell()) return false;
+  full_fence();
+  wake();
+  return true;
+}
+
+Result<void> ShmEndpoint::make_ring() {
+  auto bell = find_bell();
   if (!bell) return bell.failure();
   uint32_t number = 0;
   auto ring = segment_.claim_ring(number);
   if (!ring) return ring.failure();
-  bell_ = std::move(*bell);
   const Shape shape = Shape::of(peer_.ring_bytes);
   Cells& cells = transport_.cells_with(who_);
   cells.add(Cells::Home::sent_on, *ring + shape.cells_offset(), shape.cells);
@@ -500,7 +506,7 @@ ShmTransport::ShmTransport(const boot::Job& job, Segment segment, Doorbell bell)
   caps_.get_from = get_from(crowded);
   caps_.weighs = caps_.get && read_variable.get() != "no";
   if (!crowded) looks_ = kLooks;
-  caps_.same_node = caps_.polls_memory = caps_.light = true;
+  caps_.same_node = caps_.polls_memory = caps_.light = caps_.rouses = true;
   caps_.alpha_ns = 200;  // estimates, not measured here
   caps_.beta_ns_per_byte = 0.04;
 }
@@ -619,7 +625,7 @@ void ShmTransport::report(Sink& sink) {
 
 bool ShmTransport::arm() {
   head_->sleeping.store(1, std::memory_order_seq_cst);
-  if (!head_->asymmetric || syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) != 0) full_fence();
+  if (!head_->asymmetric || !fence_all()) full_fence();
   const bool idle = transfers_.empty() && losses_.empty() && head_->announced.load(std::memory_order_acquire) == announced_ &&
                     std::ranges::none_of(inbound_, [](const Inbound& in) { return in.ring.ready(); });
   if (!idle) disarm();

@@ -5,8 +5,9 @@
 
 namespace weft::coll::node {
 
-Board::Board(pml::Lane& lane, std::byte* memory, uint32_t rank, uint32_t size, Shape shape, pml::Company& ranks)
+Board::Board(pml::Lane& lane, std::byte* memory, uint32_t rank, uint32_t size, Shape shape, pml::Company& ranks, Waking& waking)
     : lane_(lane),
+      waking_(waking),
       shape_(shape),
       lap_(std::countr_zero(shape.slots)),
       front_(front(shape)),
@@ -34,7 +35,7 @@ bool Board::give(Note& note) {
   if (round == note.rounds_ || note.follows(round) > note.taken_ || !is_free(number)) return false;
   Head& own = slot(rank_, number);
   note.give(round);
-  own.number.store(number, std::memory_order_release);
+  waking_.tell(own.number, number);
   ++note.given_;
   return true;
 }
@@ -113,7 +114,7 @@ void Board::tell() {
   const uint64_t taken = first_ ? first_->number_ + first_->taken_ - 1 : posted_;
   if (taken < told_ + told_every_) return;
   told_ = taken - taken % told_every_;
-  progress_[rank_].taken.store(told_, std::memory_order_release);
+  waking_.tell(progress_[rank_].taken, told_);
 }
 
 }  // namespace weft::coll::node

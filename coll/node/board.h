@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "coll/node/waking.h"
 #include "pml/lane.h"
 
 namespace weft::coll::node {
@@ -52,12 +53,14 @@ class Board final : private pml::Watch {
   };
 
   /// `memory`: bytes() of it, zero at first, aligned to cache lines. `ranks`: those that it is for.
-  Board(pml::Lane&, std::byte* memory, uint32_t rank, uint32_t size, Shape, pml::Company& ranks);
+  Board(pml::Lane&, std::byte* memory, uint32_t rank, uint32_t size, Shape, pml::Company& ranks, Waking&);
   ~Board() {
     if (first_) lane_.unwatch(*this);
   }
   static size_t bytes(uint32_t ranks, Shape s) { return ranks * (sizeof(Progress) + s.slots * stride(s)); }
   const Shape& shape() const { return shape_; }
+  /// Is anything under way?
+  bool busy() const { return first_; }
 
   /// Cache lines that so many given bytes come in.
   static uint64_t lines(uint64_t given) { return (sizeof(Head) + given + 63) / 64; }
@@ -102,6 +105,7 @@ class Board final : private pml::Watch {
   void tell();
 
   pml::Lane& lane_;
+  Waking& waking_;
   const Shape shape_;
   const int lap_;  // numbers until slots take their turns again, as a power of two
   const uint64_t front_, stride_;

@@ -21,7 +21,7 @@ inline Status in_steps(uint64_t count, uint64_t unit, uint64_t most, Part part) 
 }
 
 template <class Ready>
-inline Status Segment::wait(Ready ready) {
+inline Status Segment::wait(Ready ready, Waking::Cause cause) {
   const int looks = patience_.looks();
   for (int i = 0; i < looks; ++i) {
     if (ready()) [[likely]] {
@@ -31,14 +31,19 @@ inline Status Segment::wait(Ready ready) {
     cpu_pause();
   }
   patience_.failed();
-  return lane_.wait_silent([](void* r) { return (*static_cast<Ready*>(r))(); }, &ready, *this);
+  awaited_ = cause;
+  const Status status = lane_.wait_silent([](void* r) { return (*static_cast<Ready*>(r))(); }, &ready, *this);
+  awaited_ = {};
+  return status;
 }
 
+/// Until tell() says so.
 inline Status Segment::wait_for(const std::atomic<uint64_t>& word, uint64_t at_least) {
-  return wait([&word, at_least] { return word.load(std::memory_order_acquire) >= at_least; });
+  return wait([&word, at_least] { return word.load(std::memory_order_acquire) >= at_least; }, {&word, at_least});
 }
 
-/// What has been waited for is about to be read. Who reads on before, by guess, takes lines from their writer; of few lines none that matter.
+/// What has been waited for is about to be read. Who reads on before, by guess, takes lines from their writer; of few lines none that
+/// matter.
 inline void Segment::about_to_read(uint64_t bytes) {
   if (!is_brief(bytes)) wait_is_over();
 }
@@ -71,7 +76,7 @@ inline Status Segment::await_piece(uint64_t n, Size size) {
 
 /// Tells of the pieces that this rank has taken, half the slots at a time.
 inline void Segment::tell_taken(uint64_t n, Size size) {
-  if ((n & (piece_slots(size) / 2 - 1)) == 0) desk(rank_).consumed[at(size)].sequence.store(n, std::memory_order_release);
+  if ((n & (piece_slots(size) / 2 - 1)) == 0) tell(desk(rank_).consumed[at(size)].sequence, n);
 }
 
 /// `move` writes the piece where it is to stand, at the root, and reads it elsewhere.
@@ -83,7 +88,7 @@ inline Status Segment::bcast_piece(uint64_t bytes, bool sends, Move move) {
   if (sends) {
     if (const Status s = await_piece(n, size); s != Status::ok) return s;
     move(place.data);
-    place.sequence.store(n, std::memory_order_release);
+    tell(place.sequence, n);
     if (kBrief) claim(piece(n + kClaimed, size), bytes);
   } else {
     if (const Status s = wait_for(place.sequence, n); s != Status::ok) return s;
@@ -112,7 +117,7 @@ template <class Give>
 inline uint64_t Segment::give_all(uint64_t bytes, Give give) {
   const uint64_t n = ++allreduces_;
   give(offered(rank_, bytes));
-  offer(rank_).sequence.store(n, std::memory_order_release);
+  tell(offer(rank_).sequence, n);
   if (size_ > kFlat && !groups_) header().offers.fetch_add(1, std::memory_order_acq_rel);  // where allreduce counts who has come
   return n;
 }
@@ -161,7 +166,7 @@ inline void Segment::tell_collected(uint64_t n, Size size) {
   Reduces& own = reduces_[at(size)];
   if (own.done == own.told || n < own.told + share_slots(size) / 2) return;
   own.told = own.done;
-  desk(rank_).collected[at(size)].sequence.store(own.told, std::memory_order_release);
+  tell(desk(rank_).collected[at(size)].sequence, own.told);
 }
 
 /// The number of what each rank has a slot of its own for, next.
@@ -177,7 +182,7 @@ inline void Segment::read_by(uint64_t n, Size size, uint32_t reader) { reduces_[
 /// What stands in the own slot is there for one rank to read.
 inline void Segment::show(uint64_t n, Size size, uint64_t bytes, uint32_t reader) {
   read_by(n, size, reader);
-  share(rank_, n, size).sequence.store(n, std::memory_order_release);
+  tell(share(rank_, n, size).sequence, n);
   if (size == Size::brief) claim(share(rank_, n + kClaimed, size), bytes);
 }
 

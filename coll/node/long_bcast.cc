@@ -35,8 +35,8 @@ Status Segment::show_all(const std::byte* data, uint64_t n) {
   Line& line = piece_line(n);
   std::memcpy(line.data, &data, sizeof data);
   broadcasts_[at(Size::large)].number = n;
-  line.sequence.store(n, std::memory_order_release);
-  desk(rank_).consumed[at(Size::large)].sequence.store(n, std::memory_order_release);
+  tell(line.sequence, n);
+  tell(desk(rank_).consumed[at(Size::large)].sequence, n);
   Status s = Status::ok;
   for (uint32_t r = 0; r < size_ && s == Status::ok; ++r) {
     const auto& word = desk(r).consumed[at(Size::large)].sequence;
@@ -69,7 +69,7 @@ Segment::Read Segment::read_all(uint32_t root, const type::Cursor& to, uint64_t 
   const bool jointly = reads_jointly() && to.contiguous() && btl::copy::JointReader::fits(bytes);
   Read read = jointly ? read_jointly(root, data, {to.data(), bytes}) : Read{read_from(root, data, to, bytes), {bytes, 0, 1}};
   if (!jointly) read.own.ns = now_ns() - begin;
-  desk(rank_).consumed[at(Size::large)].sequence.store(n, std::memory_order_release);
+  tell(desk(rank_).consumed[at(Size::large)].sequence, n);
   lane_.note_read(1);
   return read;
 }

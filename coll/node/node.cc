@@ -38,7 +38,8 @@ Segment::Plan::Plan(uint32_t ranks, bool crowded, bool in_groups) : grouped(in_g
 }
 
 size_t Segment::Plan::front(uint32_t ranks) const {
-  return sizeof(Header) + ranks * sizeof(Desk) + (pieces() + ranks * shares()) * sizeof(Line) + (1 + ranks) * briefs * sizeof(Brief);
+  return sizeof(Header) + Waking::bytes(ranks) + ranks * sizeof(Desk) + (pieces() + ranks * shares()) * sizeof(Line) +
+         (1 + ranks) * briefs * sizeof(Brief);
 }
 
 size_t Segment::Plan::heads(uint32_t ranks, size_t boards_before) const {
@@ -61,16 +62,17 @@ Segment::Segment(pml::Team& team, std::byte* memory, bool roomy, const Plan& pla
       part_(plan.large.bytes / (size_ - 1)),
       stride_(plan.areas()),
       groups_(groups.empty() ? std::nullopt : std::optional<Hosts>(groups)),
-      boards_{Board(lane_, memory + plan.heads(size_, 0), rank_, size_, plan.boards()[0], *this),
-              Board(lane_, memory + plan.heads(size_, 1), rank_, size_, plan.boards()[1], *this),
-              Board(lane_, memory + plan.heads(size_, 2), rank_, size_, plan.boards()[2], *this)},
+      waking_(team, memory + sizeof(Header), memory, plan.bytes(size_)),
+      boards_{Board(lane_, memory + plan.heads(size_, 0), rank_, size_, plan.boards()[0], *this, waking_),
+              Board(lane_, memory + plan.heads(size_, 1), rank_, size_, plan.boards()[1], *this, waking_),
+              Board(lane_, memory + plan.heads(size_, 2), rank_, size_, plan.boards()[2], *this, waking_)},
       patience_(crowded(team.lane().boot().job()) ? 4 : kLooks, kLooks),
       access_(size_),
       readings_(roomy ? 1 : ranks_per_cpu(team.lane().boot().job())),
       root_readings_(plan.large.bytes * plan.large.pieces),
       nonce_(header().nonce),
       shown_(size_) {
-  desks_ = reinterpret_cast<Desk*>(memory + sizeof(Header));
+  desks_ = reinterpret_cast<Desk*>(memory + sizeof(Header) + Waking::bytes(size_));
   pieces_ = reinterpret_cast<Line*>(desks_ + size_);
   shares_ = pieces_ + plan_.pieces();
   briefs_ = reinterpret_cast<Brief*>(shares_ + size_ * plan_.shares());
@@ -79,6 +81,12 @@ Segment::Segment(pml::Team& team, std::byte* memory, bool roomy, const Plan& pla
   desk(rank_).owner = {getpid(), &nonce_};
   joint_ = btl::copy::JointReader(&desk(rank_).joint);
   if (size_ == lane_.boot().job().node_ranks.size()) lane_.joins(*this, team);
+}
+
+/// In a wait for a word, in one for what boards show, or in both.
+bool Segment::lies_down() {
+  const bool shown = std::ranges::any_of(boards_, &Board::busy);
+  return (shown || awaited_.word) && waking_.lies_down(shown ? Waking::Cause{} : awaited_);
 }
 
 /// Ranks that meet on one CPU more than on another one make all of them wait for more switches.
@@ -94,12 +102,12 @@ Status Segment::barrier() {
   if (size_ > kFlat) {
     // One counter: a rank waits once, however many there are.
     if (header().arrivals.fetch_add(1, std::memory_order_acq_rel) + 1 == n * size_) {
-      header().released.store(n, std::memory_order_release);
+      tell(header().released, n);
       return Status::ok;
     }
     return wait_for(header().released, n);
   }
-  met(rank_).store(n, std::memory_order_release);
+  tell(met(rank_), n);
   for (uint32_t r = 0; r < size_; ++r) {
     if (const Status s = wait_for(met(r), n); s != Status::ok) return s;
   }
@@ -112,18 +120,18 @@ Status Segment::barrier_in_groups(uint64_t n) {
   const int32_t group = groups_->of(static_cast<Rank>(rank_));
   const auto has_come = [&](uint32_t r) { return wait_for(desk(r).barrier.sequence, n); };
   if (const uint32_t leader = leader_of(group); rank_ != leader) {
-    desk(rank_).barrier.sequence.store(n, std::memory_order_release);
+    tell(desk(rank_).barrier.sequence, n);
     return wait_for(desk(leader).released.sequence, n);
   }
   for (const Rank r : groups_->on(group)) {
     if (r == static_cast<Rank>(rank_)) continue;
     if (const Status s = has_come(static_cast<uint32_t>(r)); s != Status::ok) return s;
   }
-  desk(rank_).barrier.sequence.store(n, std::memory_order_release);
+  tell(desk(rank_).barrier.sequence, n);
   for (int32_t g = 0; g < groups_->count(); ++g) {
     if (const Status s = has_come(leader_of(g)); s != Status::ok) return s;
   }
-  desk(rank_).released.sequence.store(n, std::memory_order_release);
+  tell(desk(rank_).released.sequence, n);
   return Status::ok;
 }
 

@@ -18,6 +18,7 @@
 #include "coll/hosts.h"
 #include "coll/node/board.h"
 #include "coll/node/readings.h"
+#include "coll/node/waking.h"
 #include "coll/order.h"
 #include "coll/view.h"
 #include "pml/lane.h"
@@ -281,10 +282,13 @@ class Segment final : private pml::Household {
 
   void lends(uint32_t cpu, topo::Ties ties, uint64_t now) override { desk(rank_).lent.set({cpu, ties}, now); }
   void sleeps() override { desk(rank_).lent.clear(); }
+  bool lies_down() override;
+  void gets_up() override { waking_.gets_up(); }
   std::optional<uint32_t> way_out(topo::Ties, std::span<const uint32_t> cpus, uint64_t now) override;
   template <class Ready>
-  Status wait(Ready ready);
+  Status wait(Ready ready, Waking::Cause = {});
   Status wait_for(const std::atomic<uint64_t>& word, uint64_t at_least);
+  void tell(std::atomic<uint64_t>& word, uint64_t number) { waking_.tell(word, number); }
   static void about_to_read(uint64_t bytes);
   /// What is combined, in which order.
   struct Work {
@@ -407,6 +411,8 @@ class Segment final : private pml::Household {
   Line* shares_;   // as many of each rank: its operands of the latest reduces
   std::byte* piece_areas_;
   std::byte* areas_;
+  Waking waking_;
+  Waking::Cause awaited_ = {};  // by a wait that has become long, if that is for a word
   std::array<Board, kBoards> boards_;
   std::vector<std::byte> spare_;    // partial results of orders that have several at once
   std::vector<std::byte> scratch_;  // a share's result

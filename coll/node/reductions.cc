@@ -61,7 +61,7 @@ Status Segment::allreduce_chunk(const std::byte* in, std::byte* out, const Work&
   auto fold = [&](std::byte* to) { combine(work, operand, 0, static_cast<int32_t>(size_), to, spare_for(work.order)); };
   if (by_groups(work.order, work.op)) return allreduce_in_groups(n, out, work);
   if (size_ <= kFlat || groups_) {
-    offer(rank_).sequence.store(n, std::memory_order_release);
+    tell(offer(rank_).sequence, n);
     if (in == out) own = static_cast<std::byte*>(std::memcpy(scratch(), in, bytes));  // partial results fall upon it
     for (uint32_t r = 0; r < size_; ++r) {
       if (const Status s = wait_for(offer(r).sequence, n); s != Status::ok) return s;
@@ -74,7 +74,7 @@ Status Segment::allreduce_chunk(const std::byte* in, std::byte* out, const Work&
   std::byte* const place = data(result, result_area(parity), bytes);
   if (header().offers.fetch_add(1, std::memory_order_acq_rel) + 1 == n * size_) {
     fold(place);
-    result.sequence.store(n, std::memory_order_release);
+    tell(result.sequence, n);
   } else if (const Status s = wait_for(result.sequence, n); s != Status::ok) {
     return s;
   }
@@ -91,7 +91,7 @@ Status Segment::allreduce_in_groups(uint64_t n, std::byte* out, const Work& work
   const auto leader = static_cast<uint32_t>(group.front());
   const auto place = [&](Line& line, uint32_t of, Sum which) { return data(line, sum_area(of, which, parity), bytes); };
   Line& outcome = desk(leader).outcome[parity];
-  offer(rank_).sequence.store(n, std::memory_order_release);
+  tell(offer(rank_).sequence, n);
   if (rank_ != leader) {
     if (const Status s = wait_for(outcome.sequence, n); s != Status::ok) return s;
     copy_out(out, place(outcome, leader, Sum::of_all), bytes);
@@ -111,7 +111,7 @@ Status Segment::allreduce_in_groups(uint64_t n, std::byte* out, const Work& work
   };
   const auto publish = [&](Line& line, Sum which, const std::byte* what) {
     copy_bytes(place(line, leader, which), what, bytes);
-    line.sequence.store(n, std::memory_order_release);
+    tell(line.sequence, n);
   };
   const std::byte* sum = combine(work, of_member, 0, static_cast<int32_t>(group.size()), out, nullptr);
   if (!sum) return status;
