@@ -51,7 +51,8 @@ bool Waking::is_over(const Bed& bed) const {
   for (uint32_t r = 0; r < team_.size(); ++r) {
     if (r == team_.rank() || !is_over(beds_[r]) || lane_.rouse(team_, r)) continue;
     if (hall_.deaf.exchange(1, std::memory_order_relaxed) == 0)
-      log(Level::info, "rank %u cannot be woken by rank %u: who waits long in collectives of this node looks every millisecond", r, team_.rank());
+      log(Level::info, "rank %u cannot be woken by rank %u: who waits long in collectives of this node looks every millisecond", r,
+          team_.rank());
   }
 }
 

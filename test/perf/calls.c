@@ -5,7 +5,8 @@
  *
  * Two-rank rows use ranks 0 and 1 and are half a round trip in microseconds, except sendrecv, where both send at once: a call. Collective
  * rows use all ranks: the mean time of a call (slowest rank, median of batches); BYTES is what one rank gives to all or gets from all, as
- * in bench.c. Nonblocking and persistent collectives are started and waited for at once. */
+ * in bench.c. Nonblocking and persistent collectives are started and waited for at once. late_...: rank 0 comes so many microseconds after
+ * the others (in the place of BYTES); how long after that all have gone on, and have told it by a message. */
 #include "timed.h"
 
 enum { LARGEST = 4 << 20, MOST_RANKS = 4096, STRIDE = 2 };
@@ -210,6 +211,38 @@ static void time_all(void) {
   }
 }
 
+static double seconds_after_late(call* run, double late) {
+  char token = 0;
+  MPI_Barrier(MPI_COMM_WORLD);
+  double begin = MPI_Wtime();
+  while (rank == 0 && MPI_Wtime() < begin + late) continue;
+  begin = MPI_Wtime();
+  run(1);
+  if (rank != 0) MPI_Send(&token, 1, MPI_CHAR, 0, 2, MPI_COMM_WORLD);
+  for (int r = 1; rank == 0 && r < ranks; ++r) MPI_Recv(&token, 1, MPI_CHAR, r, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  return MPI_Wtime() - begin;
+}
+
+static void do_barrier(int n) {
+  (void)n;
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+static void time_late(void) {
+  static const struct {
+    const char* name;
+    call* run;
+  } calls[] = {{"late_barrier", do_barrier}, {"late_iallreduce", do_iallreduce}};
+  static const long late[] = {1000, 4000, 12000, 40000};
+  double times[BATCHES];
+  for (size_t c = 0; wanted("late") && ranks > 1 && c < sizeof calls / sizeof *calls; ++c)
+    for (size_t l = 0; l < sizeof late / sizeof *late; ++l) {
+      seconds_after_late(calls[c].run, 1e-6 * (double)late[l]);
+      for (int b = 0; b < BATCHES; ++b) times[b] = 1e6 * seconds_after_late(calls[c].run, 1e-6 * (double)late[l]);
+      report(calls[c].name, late[l], median(times, BATCHES), "us");
+    }
+}
+
 int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   read_options(argc, argv);
@@ -220,6 +253,7 @@ int main(int argc, char** argv) {
   if (!send_buffer || !receive_buffer || ranks > MOST_RANKS) MPI_Abort(MPI_COMM_WORLD, 1);
   for (size_t i = 0; i < 2 * LARGEST / sizeof(double); ++i) send_buffer[i] = receive_buffer[i] = (double)(i % 100);
   time_all();
+  time_late();
   free(send_buffer);
   free(receive_buffer);
   MPI_Finalize();

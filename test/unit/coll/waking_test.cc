@@ -20,8 +20,8 @@ namespace {
 
 constexpr int kRounds = 5;
 constexpr auto kLate = std::chrono::milliseconds(140);  // into the second sleep of a tenth of a second
-constexpr uint64_t kNaps = 40;             // fewer than a millisecond each would make
-constexpr uint64_t kNotWoken = 20'000'000;  // nanoseconds: who is not woken sleeps for a tenth of a second
+constexpr uint64_t kNaps = 40;                          // fewer than a millisecond each would make
+constexpr uint64_t kNotWoken = 20'000'000;              // nanoseconds: who is not woken sleeps for a tenth of a second
 
 enum class Way { blocking, nonblocking };
 
