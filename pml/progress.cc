@@ -306,14 +306,14 @@ void Lane::each_company(Company* silent, Do&& act) {
 
 /// Tells those who change what this thread waits for that it is about to sleep. True if all of them wake it, and nothing has changed
 /// meanwhile. Where several threads wait, others may end watches while it sleeps.
-bool Lane::tell_of_sleep(Company* silent) {
+bool Lane::tell_of_sleep(Company* silent, bool briefly) {
   {
     std::lock_guard hold(lock_);
     if (watches_ && lock_.enabled()) return false;
     bool all = true;
     for (const Watch* watch = watches_; watch; watch = watch->next) all &= watch->company != nullptr;
     told_of_sleep_ = true;
-    each_company(silent, [&](Company& c) { all = all && c.lies_down(); });
+    each_company(silent, [&](Company& c) { all = all && c.lies_down(briefly); });
     phase_ = Phase::working;
     all = all && (!watches_ || look_around() == 0);
     phase_ = Phase::idle;
@@ -376,13 +376,13 @@ Status Lane::wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, C
       yield(now, silent, naps);
       continue;
     }
-    const bool woken = unwoken && now - waiting_since >= kLongWait_ns && tell_of_sleep(silent);
-    naps = unwoken && !woken;
+    const bool briefly = now - waiting_since < kLongWait_ns, told = unwoken && tell_of_sleep(silent, briefly);
+    naps = unwoken && (briefly || !told);
     uint64_t longest = naps ? std::clamp((now - waiting_since) / kNapOfWait, kNap_ns, kShortSleep_ns) : kSleep_ns;
     if (limit_ns != kForever) longest = std::min(longest, limit_ns - (now - start));
     if (crowded_ && !lock_.enabled()) fall_asleep(silent);
-    const bool over = sleep(longest, done, argument, woken);
-    if (woken) get_up_for(silent);
+    const bool over = sleep(longest, done, argument, told);
+    if (told) get_up_for(silent);
     if (over) return Status::ok;
     if (naps) awake_ns = std::min(awake_ns, longest / kNapOfWait);  // the CPU is left to others, and seen to be free
     idle = spins;  // one look, and a short time awake: who was woken is likely to be needed again soon

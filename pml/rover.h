@@ -18,8 +18,9 @@ class Company {
   virtual bool lends(uint32_t /*cpu*/, uint64_t /*now*/) { return false; }
   /// It sleeps, and so lends none.
   virtual void sleeps() {}
-  /// It is about to sleep until one of them has changed something. True: they know by now, and who does so wakes it.
-  virtual bool lies_down() { return false; }
+  /// It is about to sleep until one of them has changed something. True: they know by now, and who does so wakes it; if it sleeps `briefly`
+  /// anyway, only if that is in nobody's way.
+  virtual bool lies_down(bool /*briefly*/) { return false; }
   /// After that.
   virtual void gets_up() {}
   /// Where it had better wait, after lends(), as others do run there: on `cpu` all the same, on another one of `cpus`, which it may run on,

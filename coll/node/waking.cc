@@ -11,20 +11,25 @@ Waking::Waking(pml::Team& team, std::byte* memory, std::byte* segment, uint64_t 
       segment_(segment),
       length_(length),
       hall_(*reinterpret_cast<Hall*>(memory)),
-      beds_(reinterpret_cast<Bed*>(memory + sizeof(Hall))) {
+      beds_(reinterpret_cast<Bed*>(memory + sizeof(Hall))),
+      cpus_(lane_.boot().job().cpus) {
   beds_[team.rank()].place.store(kUp, std::memory_order_relaxed);
   if (membarrier_registered() && lane_.can_be_roused()) hall_.reached.fetch_add(1, std::memory_order_acq_rel);
 }
 
-bool Waking::lies_down(Cause cause) {
+bool Waking::lies_down(Cause cause, bool briefly) {
   if (lies_) return true;
+  if (briefly && team_.size() > kMostBriefly * cpus_) return false;
   if (hall_.reached.load(std::memory_order_acquire) < team_.size() || hall_.deaf.load(std::memory_order_relaxed)) return false;
   Bed& own = beds_[team_.rank()];
   own.at_least.store(cause.at_least, std::memory_order_relaxed);
+  own.briefly.store(briefly, std::memory_order_relaxed);
   const auto* const word = reinterpret_cast<const std::byte*>(cause.word);
   own.place.store(word ? static_cast<uint64_t>(word - segment_) : kAnything, std::memory_order_release);
+  if (!briefly) hall_.lasting.fetch_add(1, std::memory_order_relaxed);
   hall_.asleep.fetch_add(1, std::memory_order_acq_rel);
   lies_ = true;
+  briefly_ = briefly;
   if (!fence_all()) gets_up();
   return lies_;
 }
@@ -34,6 +39,7 @@ void Waking::gets_up() {
   lies_ = false;
   beds_[team_.rank()].place.store(kUp, std::memory_order_relaxed);
   hall_.asleep.fetch_sub(1, std::memory_order_relaxed);
+  if (!briefly_) hall_.lasting.fetch_sub(1, std::memory_order_relaxed);
 }
 
 /// Is what a rank sleeps for there? Nothing is relied on that another process has written.
@@ -48,8 +54,12 @@ bool Waking::is_over(const Bed& bed) const {
 /// Who could not be woken sleeps for a tenth of a second at most; from then on all look now and then.
 [[gnu::cold, gnu::noinline]] void Waking::wake() {
   full_fence();
+  const size_t asleep = hall_.asleep.load(std::memory_order_relaxed);
+  const bool idle = team_.size() <= asleep + cpus_;
+  if (!idle && hall_.lasting.load(std::memory_order_relaxed) == 0) return;
   for (uint32_t r = 0; r < team_.size(); ++r) {
-    if (r == team_.rank() || !is_over(beds_[r]) || lane_.rouse(team_, r)) continue;
+    if (r == team_.rank() || !is_over(beds_[r]) || (!idle && beds_[r].briefly.load(std::memory_order_relaxed))) continue;
+    if (lane_.rouse(team_, r)) continue;
     if (hall_.deaf.exchange(1, std::memory_order_relaxed) == 0)
       log(Level::info, "rank %u cannot be woken by rank %u: who waits long in collectives of this node looks every millisecond", r,
           team_.rank());

@@ -33,22 +33,26 @@ class Waking final {
     const std::atomic<uint64_t>* word;
     uint64_t at_least;
   };
-  /// This rank is about to sleep for that, and looks for it once more before it does. False: nobody would wake it.
-  bool lies_down(Cause);
+  /// This rank is about to sleep for that, and looks for it once more before it does. False: nobody would wake it. Who sleeps briefly is
+  /// woken only while no more ranks are awake than there are CPUs, and there are not many: they would interrupt who has more to tell.
+  bool lies_down(Cause, bool briefly);
   /// It has slept, or does not.
   void gets_up();
 
  private:
   struct Hall {
-    alignas(64) std::atomic<uint32_t> asleep;
-    std::atomic<uint32_t> reached;  ///< ranks whose processes fence_all() reaches, and which can be roused
-    std::atomic<uint32_t> deaf;     ///< somebody could not be woken
+    alignas(64) std::atomic<uint32_t> asleep;  ///< ranks
+    std::atomic<uint32_t> lasting;             ///< those of them that do not sleep briefly
+    std::atomic<uint32_t> reached;             ///< ranks whose processes fence_all() reaches, and which can be roused
+    std::atomic<uint32_t> deaf;                ///< somebody could not be woken
   };
   /// What a rank sleeps for: the place of a word, and what it is to be at least.
   struct Bed {
     alignas(64) std::atomic<uint64_t> place;
     std::atomic<uint64_t> at_least;
+    std::atomic<uint32_t> briefly;
   };
+  static constexpr size_t kMostBriefly = 8;                           ///< ranks of a CPU: among more, each has to be woken for each of many
   static constexpr uint64_t kUp = ~uint64_t{0}, kAnything = kUp - 1;  // places
 
   bool is_over(const Bed&) const;
@@ -60,7 +64,8 @@ class Waking final {
   const uint64_t length_;
   Hall& hall_;
   Bed* const beds_;
-  bool lies_ = false;
+  const size_t cpus_;
+  bool lies_ = false, briefly_ = false;
 };
 
 }  // namespace weft::coll::node
