@@ -718,6 +718,7 @@ class Lane final : private btl::Sink {
   template <class Do>
   void each_company(Company* silent, Do&&);
   bool tell_of_sleep(Company* silent, bool briefly);
+  int look_before_sleep();
   void get_up_for(Company* silent);
   bool sleep(uint64_t limit_ns, bool (*done)(void*), void* argument, bool woken = false);
   bool arm_all();

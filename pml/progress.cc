@@ -149,13 +149,16 @@ int Lane::look_around() {
   return events;
 }
 
-void Lane::watch(Watch& watch) { watch.next = std::exchange(watches_, &watch); }
+void Lane::watch(Watch& watch) {
+  watch.next = std::exchange(watches_, &watch);
+  rouse();  // who sleeps counts on wires that ring
+}
 
 void Lane::unwatch(Watch& watch) {
   Watch** at = &watches_;
   while (*at != &watch) at = &(*at)->next;
   *at = watch.next;
-  if (told_of_sleep_ && watch.company) watch.company->gets_up();  // it is not known any more when this thread has slept
+  if (told_of_sleep_ && watch.company) watch.company->gets_up();
 }
 
 /// Whether who asks this lane shall help the others now. Every question counts, whatever its kind: a program may ask different ones in
@@ -304,6 +307,16 @@ void Lane::each_company(Company* silent, Do&& act) {
     if (watch->company) act(*watch->company);
 }
 
+/// Those whose watches end meanwhile are not known any more when this thread has slept.
+int Lane::look_before_sleep() {
+  phase_ = Phase::working;
+  told_of_sleep_ = true;
+  const int events = look_around();
+  told_of_sleep_ = false;
+  phase_ = Phase::idle;
+  return events;
+}
+
 /// Tells those who change what this thread waits for that it is about to sleep. True if all of them wake it, and nothing has changed
 /// meanwhile. Where several threads wait, others may end watches while it sleeps.
 bool Lane::tell_of_sleep(Company* silent, bool briefly) {
@@ -312,11 +325,8 @@ bool Lane::tell_of_sleep(Company* silent, bool briefly) {
     if (watches_ && lock_.enabled()) return false;
     bool all = true;
     for (const Watch* watch = watches_; watch; watch = watch->next) all &= watch->company != nullptr;
-    told_of_sleep_ = true;
     each_company(silent, [&](Company& c) { all = all && c.lies_down(briefly); });
-    phase_ = Phase::working;
-    all = all && (!watches_ || look_around() == 0);
-    phase_ = Phase::idle;
+    all = all && (!watches_ || look_before_sleep() == 0);
     if (all) return true;
   }
   get_up_for(silent);
@@ -325,7 +335,6 @@ bool Lane::tell_of_sleep(Company* silent, bool briefly) {
 
 void Lane::get_up_for(Company* silent) {
   std::lock_guard hold(lock_);
-  told_of_sleep_ = false;
   each_company(silent, [](Company& c) { c.gets_up(); });
 }
 
