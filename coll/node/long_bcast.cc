@@ -40,7 +40,8 @@ Status Segment::show_all(const std::byte* data, uint64_t n) {
   Status s = Status::ok;
   for (uint32_t r = 0; r < size_ && s == Status::ok; ++r) {
     const auto& word = desk(r).consumed[at(Size::large)].sequence;
-    s = wait([&] { return word.load(std::memory_order_acquire) >= n || (help_readers() && word.load(std::memory_order_acquire) >= n); });
+    s = wait([&] { return word.load(std::memory_order_acquire) >= n || (help_readers() && word.load(std::memory_order_acquire) >= n); },
+             {&word, n});
   }
   if (s == Status::ok) broadcasts_[at(Size::large)].all_consumed = n;
   follows_all();

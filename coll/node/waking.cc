@@ -1,5 +1,8 @@
 #include "coll/node/waking.h"
 
+#include <sched.h>
+
+#include "runtime/base/clock.h"
 #include "runtime/base/fence.h"
 #include "runtime/base/log.h"
 
@@ -34,17 +37,26 @@ bool Waking::lies_down(Cause cause, bool briefly) {
   return lies_;
 }
 
+/// Who is being called waits for the end of that: it may be the last thing that it has to do with that rank, which must not find it gone.
 void Waking::gets_up() {
   if (!lies_) return;
   lies_ = false;
-  beds_[team_.rank()].place.store(kUp, std::memory_order_relaxed);
+  std::atomic<uint64_t>& place = beds_[team_.rank()].place;
+  const uint64_t begin = now_ns();
+  for (uint64_t now = place.load(std::memory_order_acquire); now != kUp;) {
+    if (now == kCalled && now_ns() - begin < kMostCalled_ns) {
+      sched_yield();
+      now = place.load(std::memory_order_acquire);
+    } else if (place.compare_exchange_weak(now, kUp, std::memory_order_acq_rel)) {
+      break;
+    }
+  }
   hall_.asleep.fetch_sub(1, std::memory_order_relaxed);
   if (!briefly_) hall_.lasting.fetch_sub(1, std::memory_order_relaxed);
 }
 
 /// Is what a rank sleeps for there? Nothing is relied on that another process has written.
-bool Waking::is_over(const Bed& bed) const {
-  const uint64_t place = bed.place.load(std::memory_order_acquire);
+bool Waking::is_over(const Bed& bed, uint64_t place) const {
   if (place == kAnything) return true;
   if (place > length_ - sizeof(uint64_t) || place % alignof(std::atomic<uint64_t>) != 0) return false;
   const auto& word = *reinterpret_cast<const std::atomic<uint64_t>*>(segment_ + place);
@@ -58,8 +70,13 @@ bool Waking::is_over(const Bed& bed) const {
   const bool idle = team_.size() <= asleep + cpus_;
   if (!idle && hall_.lasting.load(std::memory_order_relaxed) == 0) return;
   for (uint32_t r = 0; r < team_.size(); ++r) {
-    if (r == team_.rank() || !is_over(beds_[r]) || (!idle && beds_[r].briefly.load(std::memory_order_relaxed))) continue;
-    if (lane_.rouse(team_, r)) continue;
+    Bed& bed = beds_[r];
+    uint64_t place = bed.place.load(std::memory_order_acquire);
+    if (r == team_.rank() || !is_over(bed, place) || (!idle && bed.briefly.load(std::memory_order_relaxed))) continue;
+    if (!bed.place.compare_exchange_strong(place, kCalled, std::memory_order_acq_rel)) continue;  // it is up, or called by another one
+    const bool woken = lane_.rouse(team_, r);
+    bed.place.store(kUp, std::memory_order_release);
+    if (woken) continue;
     if (hall_.deaf.exchange(1, std::memory_order_relaxed) == 0)
       log(Level::info, "rank %u cannot be woken by rank %u: who waits long in collectives of this node looks every millisecond", r,
           team_.rank());

@@ -52,10 +52,11 @@ class Waking final {
     std::atomic<uint64_t> at_least;
     std::atomic<uint32_t> briefly;
   };
-  static constexpr size_t kMostBriefly = 8;                           ///< ranks of a CPU: among more, each has to be woken for each of many
-  static constexpr uint64_t kUp = ~uint64_t{0}, kAnything = kUp - 1;  // places
+  static constexpr size_t kMostBriefly = 8;  ///< ranks of a CPU: among more, each has to be woken for each of many
+  static constexpr uint64_t kUp = ~uint64_t{0}, kAnything = kUp - 1, kCalled = kUp - 2;  // places
+  static constexpr uint64_t kMostCalled_ns = 1'000'000'000;                              // whoever calls for longer has ended
 
-  bool is_over(const Bed&) const;
+  bool is_over(const Bed&, uint64_t place) const;
   void wake();
 
   pml::Team& team_;
