@@ -299,11 +299,11 @@ void Lane::fall_asleep(Company* silent) {
   if (Company* const others = those_beside(silent)) others->sleeps();
 }
 
-/// Of those that change what a thread waits for without a message.
+/// Of those that change what a thread waits for without a message. Where several threads wait, those of watches are not this one's alone.
 template <class Do>
 void Lane::each_company(Company* silent, Do&& act) {
   if (silent) act(*silent);
-  for (const Watch* watch = watches_; watch; watch = watch->next)
+  for (const Watch* watch = lock_.enabled() ? nullptr : watches_; watch; watch = watch->next)
     if (watch->company) act(*watch->company);
 }
 
