@@ -166,7 +166,7 @@ void put_any_part(std::byte* slot, const pml::Buffer& from, uint64_t first, uint
   type::Cursor cursor(from.address, from.count, *from.type);
   cursor.seek(first);
   n = std::min(n, cursor.left());
-  if (cursor.contiguous()) return copy_bytes<2048>(slot, cursor.data(), n);
+  if (cursor.contiguous()) return copy_in<2048>(slot, cursor.data(), n);
   cursor.pack(slot, n);
 }
 

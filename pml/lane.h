@@ -812,7 +812,7 @@ class Lane final : private btl::Sink {
   uint64_t mend_at_ = 0;      // when ways to some peer want to be looked after; 0: never
   Deferred *deferred_ = nullptr, *last_deferred_ = nullptr;
   Watch* watches_ = nullptr;
-  bool told_of_sleep_ = false;
+  bool looks_before_sleep_ = false;
   Helper* helper_ = nullptr;  // constant while threads of the program call
   bool helping_ = false;      // the round under way is the helper's
   int pushed_ = 0;            // fragments, in this round

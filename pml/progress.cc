@@ -158,7 +158,7 @@ void Lane::unwatch(Watch& watch) {
   Watch** at = &watches_;
   while (*at != &watch) at = &(*at)->next;
   *at = watch.next;
-  if (told_of_sleep_ && watch.company) watch.company->gets_up();
+  if (looks_before_sleep_ && watch.company) watch.company->gets_up();
 }
 
 /// Whether who asks this lane shall help the others now. Every question counts, whatever its kind: a program may ask different ones in
@@ -310,9 +310,9 @@ void Lane::each_company(Company* silent, Do&& act) {
 /// Those whose watches end meanwhile are not known any more when this thread has slept.
 int Lane::look_before_sleep() {
   phase_ = Phase::working;
-  told_of_sleep_ = true;
+  looks_before_sleep_ = true;
   const int events = look_around();
-  told_of_sleep_ = false;
+  looks_before_sleep_ = false;
   phase_ = Phase::idle;
   return events;
 }
@@ -333,8 +333,8 @@ bool Lane::tell_of_sleep(Company* silent, bool briefly) {
   return false;
 }
 
+/// Without the lock: who gets up waits for whoever is calling it, and two processes' threads may call each other.
 void Lane::get_up_for(Company* silent) {
-  std::lock_guard hold(lock_);
   each_company(silent, [](Company& c) { c.gets_up(); });
 }
 

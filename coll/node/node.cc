@@ -165,7 +165,10 @@ Status Segment::bcast_pieces(type::Cursor& cursor, bool sends) {
   while (cursor.left() > 0) {
     const uint64_t bytes = std::min(cursor.left(), plan_.large.bytes);
     const auto move = [&](std::byte* place) {
-      if (sends) {
+      if (sends && cursor.contiguous()) {
+        copy_in(place, cursor.data(), bytes);
+        cursor.seek(cursor.position() + bytes);
+      } else if (sends) {
         cursor.pack(place, bytes);
       } else if (fused) {
         copy_and_touch(cursor.data(), place, bytes);

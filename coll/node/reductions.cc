@@ -271,7 +271,7 @@ namespace {
 
 /// Puts an operand into a slot, whose lines its last reader's cache holds.
 void put_operand(std::byte* slot, const std::byte* operand, uint64_t bytes, bool brief) {
-  brief ? copy_few(slot, operand, bytes) : copy_bytes(slot, operand, bytes);
+  brief ? copy_few(slot, operand, bytes) : copy_in(slot, operand, bytes);
 }
 
 }  // namespace
