@@ -72,7 +72,7 @@ suite() {
   log=$OUT/apps/suite.$ranks$net.log
   cd "$sources"
   set -- "$@" --no-builddir -e "$(paste -sd '|' "$OUT/apps/skip.modules")" --xfile "$OUT/apps/skip.tests"
-  LIMIT=${LIMIT:-400} run_mpi "$ranks" "$python" -X faulthandler "$here/suite.py" test/main.py -v ${FAILFAST--f} "$@" >"$log" 2>&1 || {
+  LIMIT=${LIMIT:-800} run_mpi "$ranks" "$python" -X faulthandler "$here/suite.py" test/main.py -v ${FAILFAST--f} "$@" >"$log" 2>&1 || {
     status=$?
     grep -E -a '(FAIL|ERROR|Error|error|abort|Traceback)' "$log" | head -n 40 || true
     echo "--- the end of $log:"
