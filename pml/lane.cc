@@ -143,7 +143,11 @@ Message* Lane::no_process() {
 }
 
 Lane::Lane(boot::Bootstrap& boot, bool threads, std::vector<std::unique_ptr<btl::Transport>> transports)
-    : lock_(threads), room_(room_for(boot.job().size)), boot_(boot), openings_(std::make_shared<Openings>(boot, 0)) {
+    : lock_(threads),
+      room_(room_for(boot.job().size)),
+      boot_(boot),
+      openings_(std::make_shared<Openings>(boot, 0)),
+      rover_(boot.job().node_ranks.size(), boot.job().cpus) {
   give_back_at_ = part_of_room(kUsualLanes) / 4;
   const boot::Job& job = boot.job();
   crowded_ = job.node_ranks.size() > job.cpus;

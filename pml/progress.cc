@@ -27,12 +27,12 @@ constexpr int kSpinRounds = 20000;     // before a wait yields, if every rank ha
 constexpr int kRoundsPerClock = 256;   // where rounds take longer, as they cost system calls, the clock ends it
 constexpr uint64_t kSpin_ns = 200'000;
 constexpr uint64_t kAwake_ns = 5'000'000;  // spinning and yielding before the first sleep
-constexpr uint64_t kAwakeCrowded_ns = 200'000;
-constexpr uint64_t kAwakeUnwoken_ns = 1'000'000;  // the same, where nobody wakes
-constexpr uint64_t kSleep_ns = 100'000'000;       // longest sleep: bounds the cost of a lost wake-up
+constexpr uint64_t kAwakeCrowded_ns = 1'000'000, kAwakeAmongMany_ns = 200'000;
+constexpr uint64_t kSleep_ns = 100'000'000;  // longest sleep: bounds the cost of a lost wake-up
 constexpr uint64_t kShortSleep_ns = 1'000'000, kNap_ns = 100'000;
 constexpr uint64_t kLongWait_ns = 5'000'000;  // from then on who can wakes it; before, woken ranks would interrupt who has more to tell
 constexpr uint64_t kNapOfWait = 8;            // a nap that nobody ends lasts such a part of the wait so far
+constexpr uint64_t kToldNaps = 4;             // so many times as long, if somebody mostly will
 
 }  // namespace
 
@@ -205,11 +205,12 @@ Status Lane::wait_silent(bool (*done)(void*), void* argument) {
 }
 
 /// Nanoseconds that an idle wait stays awake. Where nobody wakes, ranks that slept would make each other wait, and so sleep again, for
-/// longer than all of them take to run in turns.
+/// longer than all of them take to run in turns. Among few, a CPU that is left idle draws one of two from another one, which then are
+/// three on one as soon as its own are awake again.
 uint64_t Lane::awake_for(bool silent) const {
   if (spin_variable.get() >= 0) return static_cast<uint64_t>(spin_variable.get()) * 1000;
   if (!crowded_) return kAwake_ns;
-  return silent ? kAwakeUnwoken_ns : kAwakeCrowded_ns;
+  return silent || rover_.among_few() ? kAwakeCrowded_ns : kAwakeAmongMany_ns;
 }
 
 /// Rounds before an idle wait yields. Whoever waits silently has looked at what it waits for often enough.
@@ -260,10 +261,10 @@ struct Lane::Correspondents final : Company {
     if (Household* const all = lane.household()) all->lends(cpu, ties, now);
     return ties.had_better_leave();
   }
-  std::optional<uint32_t> way_out(uint32_t cpu, std::span<const uint32_t> cpus, uint64_t now) override {
+  topo::Place way_out(uint32_t cpu, std::span<const uint32_t> cpus, uint64_t now) override {
     if (Household* const all = lane.household()) return all->way_out(ties, cpus, now);
-    if (ties.apart) return cpu;
-    return ties.leaves ? std::optional(kAnyCpu) : std::nullopt;
+    if (ties.apart) return {cpu};
+    return {ties.leaves ? std::optional(kAnyCpu) : std::nullopt};
   }
 
   Lane& lane;
@@ -387,13 +388,14 @@ Status Lane::wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, C
     }
     const bool briefly = now - waiting_since < kLongWait_ns, told = unwoken && tell_of_sleep(silent, briefly);
     naps = unwoken && (briefly || !told);
-    uint64_t longest = naps ? std::clamp((now - waiting_since) / kNapOfWait, kNap_ns, kShortSleep_ns) : kSleep_ns;
+    const uint64_t nap = std::clamp((now - waiting_since) / kNapOfWait, kNap_ns, kShortSleep_ns);
+    uint64_t longest = !naps ? kSleep_ns : told ? std::min(kToldNaps * nap, kShortSleep_ns) : nap;
     if (limit_ns != kForever) longest = std::min(longest, limit_ns - (now - start));
     if (crowded_ && !lock_.enabled()) fall_asleep(silent);
     const bool over = sleep(longest, done, argument, told);
     if (told) get_up_for(silent);
     if (over) return Status::ok;
-    if (naps) awake_ns = std::min(awake_ns, longest / kNapOfWait);  // the CPU is left to others, and seen to be free
+    if (naps) awake_ns = std::min(awake_ns, nap / kNapOfWait);  // the CPU is left to others, and seen to be free
     idle = spins;  // one look, and a short time awake: who was woken is likely to be needed again soon
   }
 }

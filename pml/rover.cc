@@ -48,8 +48,12 @@ void Rover::lend(uint64_t now, Company& company) {
   }
   const topo::CpuSet mine = topo::CpuSet::of_this_thread();
   const std::vector<uint32_t> cpus = mine.cpus();
-  const auto to = company.way_out(cpu, cpus, now);
-  if (to == cpu) {
+  const auto [better, others_first] = company.way_out(cpu, cpus, now);
+  waived_ = few_ && others_first ? waived_ + 1 : 0;
+  const auto to = others_first && waived_ <= kMostWaived ? cpu : better;
+  if (to == cpu && waived_ > 0) {
+    look_at_ = now + kLookPause_ns;
+  } else if (to == cpu) {
     look_at_ = now + (kLookPause_ns << stays_);
     if (stays_ < kMostStays)
       ++stays_;
@@ -59,6 +63,7 @@ void Rover::lend(uint64_t now, Company& company) {
     look_at_ = now + (kLookPause_ns << partings_++);
     stays_ = 0;
     part(cpu, *to, cpus);
+    company.lends(static_cast<uint32_t>(sched_getcpu()), now);
   } else if (naps_ < kNaps) {
     look_at_ = now + (kNapPause_ns << naps_++);
     nap();

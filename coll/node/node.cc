@@ -90,7 +90,7 @@ bool Segment::lies_down(bool briefly) {
 }
 
 /// Ranks that meet on one CPU more than on another one make all of them wait for more switches.
-std::optional<uint32_t> Segment::way_out(topo::Ties ties, std::span<const uint32_t> cpus, uint64_t now) {
+topo::Place Segment::way_out(topo::Ties ties, std::span<const uint32_t> cpus, uint64_t now) {
   std::vector<std::optional<topo::Lent>> lent(size_);
   for (uint32_t r = 0; r < size_; ++r) lent[r] = desk(r).lent.lately(now);
   return topo::better_cpu(lent, rank_, ties.had_better_leave(), cpus);

@@ -284,7 +284,7 @@ class Segment final : private pml::Household {
   void sleeps() override { desk(rank_).lent.clear(); }
   bool lies_down(bool briefly) override;
   void gets_up() override { waking_.gets_up(); }
-  std::optional<uint32_t> way_out(topo::Ties, std::span<const uint32_t> cpus, uint64_t now) override;
+  topo::Place way_out(topo::Ties, std::span<const uint32_t> cpus, uint64_t now) override;
   template <class Ready>
   Status wait(Ready ready, Waking::Cause = {});
   Status wait_for(const std::atomic<uint64_t>& word, uint64_t at_least);

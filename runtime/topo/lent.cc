@@ -4,7 +4,7 @@
 
 namespace weft::topo {
 
-std::optional<uint32_t> better_cpu(std::span<const std::optional<Lent>> lent, size_t self, bool leaves, std::span<const uint32_t> cpus) {
+Place better_cpu(std::span<const std::optional<Lent>> lent, size_t self, bool leaves, std::span<const uint32_t> cpus) {
   const uint32_t own = lent[self]->cpu;
   const auto lenders = [&](uint32_t cpu) { return std::ranges::count_if(lent, [&](const auto& l) { return l && l->cpu == cpu; }); };
   const auto bound = [&](uint32_t cpu) {
@@ -28,9 +28,9 @@ std::optional<uint32_t> better_cpu(std::span<const std::optional<Lent>> lent, si
     fewest = there;
     roomier = cpu;
   }
-  if (roomier) return goes() ? *roomier : own;
-  if (leaves && free) return free;
-  return all_lent ? std::optional(own) : std::nullopt;
+  if (roomier) return {roomier, !goes()};
+  if (leaves && free) return {free};
+  return {all_lent ? std::optional(own) : std::nullopt};
 }
 
 }  // namespace weft::topo

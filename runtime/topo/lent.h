@@ -37,10 +37,10 @@ class LentCpu {
     if (word_.load(std::memory_order_relaxed) != word) word_.store(word, std::memory_order_relaxed);
   }
   void clear() { word_.store(0, std::memory_order_relaxed); }
-  /// The CPU, if that was not long before `now_ns`.
+  /// The CPU, if that was not long before `now_ns`, or after it: whoever asks may have looked at the clock before it left its CPU.
   std::optional<Lent> lately(uint64_t now_ns) const {
     const uint64_t word = word_.load(std::memory_order_relaxed);
-    if (now_ns / kUnit_ns - (word >> kLentBits) > kLately) return std::nullopt;
+    if (now_ns / kUnit_ns > (word >> kLentBits) + kLately) return std::nullopt;
     return Lent(static_cast<uint32_t>(word) & kCpus, static_cast<Lent::Bond>(word >> kCpuBits & 3));
   }
 
@@ -51,10 +51,15 @@ class LentCpu {
   std::atomic<uint64_t> word_;
 };
 
-/// Where process `self`, which lends a CPU, had better wait: on it, on another one, or nobody can tell. `lent`: by process; `cpus`: those
-/// that it may run on. If two more lend its own than another one, one of them is to go there: the last of those without bonds, else of
-/// those that have some elsewhere. Otherwise who `leaves` whom it waits for is to go to a CPU that nobody with bonds lends. CPUs that
-/// nobody lends may be at work.
-std::optional<uint32_t> better_cpu(std::span<const std::optional<Lent>> lent, size_t self, bool leaves, std::span<const uint32_t> cpus);
+/// Where a process had better wait: on a CPU, or nobody can tell.
+struct Place {
+  std::optional<uint32_t> cpu;
+  bool others_first = false;  ///< somebody else is to go there: if nobody does, as each takes another one for that, this process is
+};
+
+/// Where process `self`, which lends a CPU, had better wait. `lent`: by process; `cpus`: those that it may run on. If two more lend its own
+/// than another one, one of them is to go there: the last of those without bonds, else of those that have some elsewhere. Otherwise who
+/// `leaves` whom it waits for is to go to a CPU that nobody with bonds lends. CPUs that nobody lends may be at work.
+Place better_cpu(std::span<const std::optional<Lent>> lent, size_t self, bool leaves, std::span<const uint32_t> cpus);
 
 }  // namespace weft::topo

@@ -97,6 +97,7 @@ TEST_CASE("a CPU that was lent is known for a while", "[topo]") {
   CHECK(lent.lately(now) == Lent(0));
   lent.set({70000, Lent::Bond::here}, now);
   CHECK(lent.lately(now + 2 * ms) == Lent(70000, Lent::Bond::here));
+  CHECK(lent.lately(now - 2 * ms) == Lent(70000, Lent::Bond::here));  // whoever asks has looked at the clock before
   CHECK_FALSE(lent.lately(now + 1000 * ms));
   lent.clear();  // as the process sleeps
   CHECK_FALSE(lent.lately(now));
@@ -105,7 +106,8 @@ TEST_CASE("a CPU that was lent is known for a while", "[topo]") {
 TEST_CASE("of those that wait on a crowded CPU one goes where fewest do", "[topo]") {
   using Ranks = std::vector<std::optional<Lent>>;
   const auto of = [](const Ranks& ranks, size_t self, bool leaves = false) {
-    return better_cpu(ranks, self, leaves, std::vector<uint32_t>{0, 1, 2, 5, 7});
+    const auto [cpu, others_first] = better_cpu(ranks, self, leaves, std::vector<uint32_t>{0, 1, 2, 5, 7});
+    return others_first ? ranks[self]->cpu : cpu;
   };
   const Lent tied(1, Lent::Bond::apart), at_home(1, Lent::Bond::here);
   CHECK(of({1, 0, 1, 1}, 3) == 0u);

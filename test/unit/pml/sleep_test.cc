@@ -179,7 +179,7 @@ TEST_CASE("where ranks share a CPU, whom a wait is for is told what is lent, and
     bool lent = false, slept = false;
     void lends(uint32_t, topo::Ties ties, uint64_t) override { lent = !ties.leaves && !ties.apart; }
     void sleeps() override { slept = lent; }
-    std::optional<uint32_t> way_out(topo::Ties, std::span<const uint32_t>, uint64_t) override { return std::nullopt; }
+    topo::Place way_out(topo::Ties, std::span<const uint32_t>, uint64_t) override { return {}; }
   } all;
   Crowded rank;
   pml::Watch place;
