@@ -32,7 +32,6 @@ constexpr uint64_t kSleep_ns = 100'000'000;  // longest sleep: bounds the cost o
 constexpr uint64_t kShortSleep_ns = 1'000'000, kNap_ns = 100'000;
 constexpr uint64_t kLongWait_ns = 5'000'000;  // from then on who can wakes it; before, woken ranks would interrupt who has more to tell
 constexpr uint64_t kNapOfWait = 8;            // a nap that nobody ends lasts such a part of the wait so far
-constexpr uint64_t kToldNaps = 4;             // so many times as long, if somebody mostly will
 
 }  // namespace
 
@@ -318,20 +317,22 @@ int Lane::look_before_sleep() {
   return events;
 }
 
-/// Tells those who change what this thread waits for that it is about to sleep. True if all of them wake it, and nothing has changed
-/// meanwhile. Where several threads wait, others may end watches while it sleeps.
-bool Lane::tell_of_sleep(Company* silent, bool briefly) {
+/// Tells those who change what this thread waits for that it is about to sleep: do all of them wake it, and has nothing changed meanwhile?
+/// Where several threads wait, others may end watches while it sleeps.
+Company::Wakes Lane::tell_of_sleep(Company* silent, bool briefly) {
+  using Wakes = Company::Wakes;
   {
     std::lock_guard hold(lock_);
-    if (watches_ && lock_.enabled()) return false;
-    bool all = true;
-    for (const Watch* watch = watches_; watch; watch = watch->next) all &= watch->company != nullptr;
-    each_company(silent, [&](Company& c) { all = all && c.lies_down(briefly); });
-    all = all && (!watches_ || look_before_sleep() == 0);
-    if (all) return true;
+    if (watches_ && lock_.enabled()) return Wakes::no;
+    auto all = Wakes::surely;
+    for (const Watch* watch = watches_; watch; watch = watch->next)
+      if (!watch->company) all = Wakes::no;
+    each_company(silent, [&](Company& c) { all = all == Wakes::no ? all : std::min(all, c.lies_down(briefly)); });
+    if (watches_ && all != Wakes::no && look_before_sleep() != 0) all = Wakes::no;
+    if (all != Wakes::no) return all;
   }
   get_up_for(silent);
-  return false;
+  return Wakes::no;
 }
 
 /// Without the lock: who gets up waits for whoever is calling it, and two processes' threads may call each other.
@@ -386,16 +387,16 @@ Status Lane::wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, C
       yield(now, silent, naps);
       continue;
     }
-    const bool briefly = now - waiting_since < kLongWait_ns, told = unwoken && tell_of_sleep(silent, briefly);
-    naps = unwoken && (briefly || !told);
-    const uint64_t nap = std::clamp((now - waiting_since) / kNapOfWait, kNap_ns, kShortSleep_ns);
-    uint64_t longest = !naps ? kSleep_ns : told ? std::min(kToldNaps * nap, kShortSleep_ns) : nap;
+    const auto wakes = unwoken ? tell_of_sleep(silent, now - waiting_since < kLongWait_ns) : Company::Wakes::no;
+    const bool told = wakes != Company::Wakes::no;
+    naps = unwoken && wakes != Company::Wakes::surely;
+    uint64_t longest = naps ? std::clamp((now - waiting_since) / kNapOfWait, kNap_ns, kShortSleep_ns) : kSleep_ns;
     if (limit_ns != kForever) longest = std::min(longest, limit_ns - (now - start));
     if (crowded_ && !lock_.enabled()) fall_asleep(silent);
     const bool over = sleep(longest, done, argument, told);
     if (told) get_up_for(silent);
     if (over) return Status::ok;
-    if (naps) awake_ns = std::min(awake_ns, nap / kNapOfWait);  // the CPU is left to others, and seen to be free
+    if (naps) awake_ns = std::min(awake_ns, longest / kNapOfWait);  // the CPU is left to others, and seen to be free
     idle = spins;  // one look, and a short time awake: who was woken is likely to be needed again soon
   }
 }

@@ -64,6 +64,9 @@ void Rover::lend(uint64_t now, Company& company) {
     stays_ = 0;
     part(cpu, *to, cpus);
     company.lends(static_cast<uint32_t>(sched_getcpu()), now);
+  } else if (yields < kYields) {  // what else may help takes longer
+    yields_ = yields;
+    switches_ = before;
   } else if (naps_ < kNaps) {
     look_at_ = now + (kNapPause_ns << naps_++);
     nap();

@@ -18,9 +18,10 @@ class Company {
   virtual bool lends(uint32_t /*cpu*/, uint64_t /*now*/) { return false; }
   /// It sleeps, and so lends none.
   virtual void sleeps() {}
-  /// It is about to sleep until one of them has changed something. True: they know by now, and who does so wakes it; if it sleeps `briefly`
-  /// anyway, only if that is in nobody's way.
-  virtual bool lies_down(bool /*briefly*/) { return false; }
+  /// Does who changes something wake those who sleep for that? Mostly: only while it is in nobody's way.
+  enum class Wakes : uint8_t { no, mostly, surely };
+  /// It is about to sleep until one of them has changed something, of which they know by now; `briefly`, if nobody wakes it surely.
+  virtual Wakes lies_down(bool /*briefly*/) { return Wakes::no; }
   /// After that.
   virtual void gets_up() {}
   /// Where it had better wait, after lends(), as others do run there: on `cpu` all the same, on another one of `cpus`, which it may run on,

@@ -33,9 +33,10 @@ class Waking final {
     const std::atomic<uint64_t>* word;
     uint64_t at_least;
   };
-  /// This rank is about to sleep for that, and looks for it once more before it does. False: nobody would wake it. Who sleeps briefly is
-  /// woken only while no more ranks are awake than there are CPUs, and there are not many: they would interrupt who has more to tell.
-  bool lies_down(Cause, bool briefly);
+  /// This rank is about to sleep for that, and looks for it once more before it does. Who sleeps briefly is mostly woken: while no more
+  /// ranks are awake than there are CPUs, as it would interrupt who has more to tell; among few surely, if it leaves no more awake; among
+  /// many not.
+  pml::Company::Wakes lies_down(Cause, bool briefly);
   /// It has slept, or does not.
   void gets_up();
 
@@ -53,9 +54,12 @@ class Waking final {
     std::atomic<uint32_t> briefly;
   };
   static constexpr size_t kMostBriefly = 8;  ///< ranks of a CPU: among more, each has to be woken for each of many
+  static constexpr size_t kFew = 2;          ///< among more, to wake one after the other takes longer than what is left of naps
   static constexpr uint64_t kUp = ~uint64_t{0}, kAnything = kUp - 1, kCalled = kUp - 2;  // places
   static constexpr uint64_t kMostCalled_ns = 1'000'000'000;                              // whoever calls for longer has ended
 
+  /// No more than there are CPUs.
+  bool few_awake(size_t asleep) const { return team_.size() <= asleep + cpus_; }
   bool is_over(const Bed&, uint64_t place) const;
   void wake();
 
@@ -66,7 +70,7 @@ class Waking final {
   Hall& hall_;
   Bed* const beds_;
   const size_t cpus_;
-  bool lies_ = false, briefly_ = false;
+  pml::Company::Wakes lies_ = pml::Company::Wakes::no;
 };
 
 }  // namespace weft::coll::node
