@@ -96,5 +96,6 @@ namespace weft {
 const bool touching_pays = detail::amd_family > 0 && detail::amd_family < detail::kZen5;
 const bool leaving_pays = detail::amd_family < detail::kZen5;
 const bool crowds_wait = detail::amd_family > 0;
+const bool kernel_copies_fast = __builtin_cpu_is("intel") && detail::strings.even_short;
 }  // namespace weft
 #endif

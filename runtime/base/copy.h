@@ -35,6 +35,9 @@ extern const bool leaving_pays;
 /// Had stores to lines that crowd into few sets of the first cache better wait for each other? AMD's had; on Intel's Granite Rapids 4 KiB
 /// of doubles a page apart take 14 us so instead of 7.
 extern const bool crowds_wait;
+/// Does the kernel copy what is near from another process sooner than both do through memory that they share, from 32 KiB on? For
+/// decisions on which processes have to agree: where each may decide, it is measured (contest.h). Intel's with fast short strings.
+extern const bool kernel_copies_fast;
 
 /// memcpy for data on its way between processes. Ranges do not overlap. Below kWorthIt bytes the start-up of the microcode costs more than
 /// it saves.
@@ -80,7 +83,7 @@ inline void touch(void* where, size_t n) {
   for (size_t i = 0; i < n; i += 64) bytes[i] = bytes[i];
 }
 #else
-constexpr bool touching_pays = false, leaving_pays = false, crowds_wait = false;
+constexpr bool touching_pays = false, leaving_pays = false, crowds_wait = false, kernel_copies_fast = false;
 inline void copy_and_touch(void* to, void* from, size_t n) { std::memcpy(to, from, n); }
 inline void touch(void*, size_t) {}
 template <size_t = 0>
