@@ -45,10 +45,7 @@ class Paces {
   }
   /// Shall the sender of such a message take part in reading it? Not if it has as much to read itself, or to send, by which it would come
   /// too late for a short one.
-  bool shares(uint64_t bytes) const {
-    const auto flow = static_cast<Flow>(latest_[length_of(bytes)]);
-    return flow < Flow::both_ways && bytes >= (flow == Flow::alone ? 64 << 10 : 128 << 10);
-  }
+  bool shares(uint64_t bytes) const { return bytes >= kSharedFrom[latest_[length_of(bytes)]]; }
 
   /// Does reading a message of so many bytes out of its sender's memory take less time? `offered`: this one can be read; else the answer
   /// is about those to come.
@@ -58,7 +55,8 @@ class Paces {
     Reading& way = similar[latest_[length] = course_of(flow)];
     const double ring = through_ring(bytes, flow);
     const double asking = bytes <= kUnasked ? kAsking_ns / static_cast<double>(bytes) : 0;
-    const double least = (flow == Flow::stream ? kLevel : bytes > kUnasked ? kAheadToRead : kAheadUnasked) * ring - asking;
+    const bool unseen = flow == Flow::stream || flow == Flow::contended;
+    const double least = (unseen ? kLevel : bytes > kUnasked ? kAheadToRead : kAheadUnasked) * ring - asking;
     const bool put_instead = flow >= Flow::both_ways && faster(put, kFarAhead * way.pace.ns_per_byte());
     const Contest::Standing reading{
         .ahead = way.pace.known() && way.pace.ns_per_byte() < least && !put_instead,
@@ -83,7 +81,7 @@ class Paces {
   static constexpr double kBestOfGet = 0.035, kBestOfPut = 0.07;
   // What another way may take of the ring's time, to be taken. What was read is no longer in its sender's cache alone, who pays for it when
   // writing again; has_read() adds what shows of that, and 0.9 was still no better than 0.75 to read. Of a stream the other side is spared
-  // a copy, which measurements of one side do not show.
+  // a copy, and on contended CPUs both are spared turns, which measurements of copies of one side do not show.
   static constexpr double kAhead = 0.85, kFarAhead = 0.6, kAheadToRead = 0.75, kAheadUnasked = 0.95, kLevel = 1.1;
   static constexpr double kHopeless = 2;
   static constexpr double kPiece = 64 << 10;        // bytes of what goes through a ring
@@ -128,6 +126,7 @@ class Paces {
       .trial = 12, .few = 8, .first_wait = 64, .wait = 512, .most_wait = 1 << 14, .looks = 8, .first_look = 128, .look_every = 128};
   // One by one, as who sends data that its receiver has not read before may do so both ways, and stream what is known to it.
   static constexpr size_t kLengths = 4, kCourses = 4;  // alone, in a stream, contended, both ways
+  static constexpr std::array<uint64_t, kCourses> kSharedFrom{64 << 10, 128 << 10, 1 << 20, ~uint64_t{0}};
   std::array<std::array<Reading, kCourses>, kLengths> readings_;
   std::array<uint8_t, kLengths> latest_ = {};  // course
   Contest put_contest_{kWriting};

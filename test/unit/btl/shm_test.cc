@@ -668,7 +668,8 @@ TEST_CASE("shm: of what both sides copy, what its receiver takes longer for as i
                                             {64 << 10, Flow::stream, false},
                                             {256 << 10, Flow::stream, true},
                                             {64 << 10, Flow::contended, false},
-                                            {256 << 10, Flow::contended, true},
+                                            {512 << 10, Flow::contended, false},
+                                            {1 << 20, Flow::contended, true},
                                             {1 << 20, Flow::both_ways, false},
                                             {1 << 20, Flow::both_while_read, false}}) {
     paces.get_spares(bytes, flow, true);
