@@ -21,6 +21,7 @@ namespace {
 constexpr int kRounds = 5;
 constexpr auto kLate = std::chrono::milliseconds(140);  // into the second sleep of a tenth of a second
 constexpr uint64_t kNaps = 40;                          // fewer than a millisecond each would make
+constexpr uint64_t kWholeSleeps = 6;                    // of those that do not nap before: two, but for who is interrupted
 constexpr uint64_t kNotWoken = 20'000'000;              // nanoseconds: who is not woken sleeps for a tenth of a second
 
 enum class Way { blocking, nonblocking };
@@ -35,7 +36,7 @@ int call(RankWorld& w, Way way, const Call& c) {
 }
 
 /// The last rank is late; the others count their sleeps, and how long after it they go on.
-std::string wait_for_late(RankWorld& w, Way way, std::atomic<uint64_t>& came_at) {
+std::string wait_for_late(RankWorld& w, Way way, uint64_t sleeps, std::atomic<uint64_t>& came_at) {
   double in = 1, out = 0;
   Call sum;
   sum.what = Collective::allreduce;
@@ -61,7 +62,7 @@ std::string wait_for_late(RankWorld& w, Way way, std::atomic<uint64_t>& came_at)
   }
   if (w.rank == w.size - 1) return {};
   std::ranges::sort(after);
-  if (most_sleeps >= kNaps) return std::to_string(most_sleeps) + " sleeps";
+  if (most_sleeps > sleeps) return std::to_string(most_sleeps) + " sleeps";
   return after[kRounds / 2] < kNotWoken ? std::string() : std::to_string(after[kRounds / 2]) + " ns behind";
 }
 
@@ -72,6 +73,15 @@ TEST_CASE("who waits long in a collective of its node sleeps, and is woken") {
   const auto way = GENERATE(Way::blocking, Way::nonblocking);
   believed_cpus = GENERATE(1, 64);
   std::atomic<uint64_t> came_at{0};
-  CHECK(on_ranks(3, [&](RankWorld& w) { return wait_for_late(w, way, came_at); }) == "");
+  CHECK(on_ranks(3, [&](RankWorld& w) { return wait_for_late(w, way, kNaps, came_at); }) == "");
+  believed_cpus = 0;
+}
+
+TEST_CASE("who leaves no more ranks awake than there are CPUs is woken, and does not nap") {
+  if (!membarrier_registered() && !register_membarrier()) return;
+  const auto way = GENERATE(Way::blocking, Way::nonblocking);
+  believed_cpus = 2;
+  std::atomic<uint64_t> came_at{0};
+  CHECK(on_ranks(3, [&](RankWorld& w) { return wait_for_late(w, way, kWholeSleeps, came_at); }) == "");
   believed_cpus = 0;
 }
