@@ -51,14 +51,8 @@ void Rover::lend(uint64_t now, Company& company) {
   const auto [better, others_first] = company.way_out(cpu, cpus, now);
   waived_ = few_ && others_first ? waived_ + 1 : 0;
   const auto to = others_first && waived_ <= kMostWaived ? cpu : better;
-  if (to == cpu && waived_ > 0) {
-    look_at_ = now + kLookPause_ns;
-  } else if (to == cpu) {
-    look_at_ = now + (kLookPause_ns << stays_);
-    if (stays_ < kMostStays)
-      ++stays_;
-    else
-      partings_ = naps_ = vain_ = 0;
+  if (to == cpu) {
+    stay(now);
   } else if (to && partings_ < kPartings) {
     look_at_ = now + (kLookPause_ns << partings_++);
     stays_ = 0;
@@ -74,6 +68,15 @@ void Rover::lend(uint64_t now, Company& company) {
     look_at_ = now + (kPause_ns << (std::clamp(vain_, kEagerLooks, kEagerLooks + kMostDoublings) - kEagerLooks));
     leave(mine);
   }
+}
+
+void Rover::stay(uint64_t now) {
+  look_at_ = now + (waived_ ? kLookPause_ns : kLookPause_ns << stays_);
+  if (waived_) return;
+  if (stays_ < kMostStays)
+    ++stays_;
+  else
+    partings_ = naps_ = vain_ = 0;
 }
 
 void Rover::part(uint32_t from, uint32_t to, std::span<const uint32_t> cpus) {

@@ -77,6 +77,7 @@ class Rover {
   static constexpr uint64_t kNapPause_ns = 1'000'000;  // at first; a nap takes some 60 us
   static constexpr unsigned kPartings = 10, kNaps = 7, kEagerLooks = 8, kMostDoublings = 7, kMostStays = 5, kMostWaived = 2;
   void lend(uint64_t now, Company& company);
+  void stay(uint64_t now);
   void part(uint32_t from, uint32_t to, std::span<const uint32_t> cpus);
   void leave(const topo::CpuSet& cpus);
 
