@@ -126,6 +126,7 @@ class Paces {
       .trial = 12, .few = 8, .first_wait = 64, .wait = 512, .most_wait = 1 << 14, .looks = 8, .first_look = 128, .look_every = 128};
   // One by one, as who sends data that its receiver has not read before may do so both ways, and stream what is known to it.
   static constexpr size_t kLengths = 4, kCourses = 4;  // alone, in a stream, contended, both ways
+  // From so many bytes on both sides copy what one of them reads, by course.
   static constexpr std::array<uint64_t, kCourses> kSharedFrom{64 << 10, 128 << 10, 1 << 20, ~uint64_t{0}};
   std::array<std::array<Reading, kCourses>, kLengths> readings_;
   std::array<uint8_t, kLengths> latest_ = {};  // course

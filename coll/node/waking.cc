@@ -7,6 +7,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/fence.h"
 #include "runtime/base/log.h"
+#include "runtime/topo/cpus.h"
 
 namespace weft::coll::node {
 
@@ -33,7 +34,7 @@ Wakes Waking::lies_down(Cause cause, bool briefly) {
   const auto* const word = reinterpret_cast<const std::byte*>(cause.word);
   own.place.store(word ? static_cast<uint64_t>(word - segment_) : kAnything, std::memory_order_release);
   const size_t asleep = hall_.asleep.fetch_add(1, std::memory_order_acq_rel) + 1;
-  lies_ = briefly && (team_.size() > kFew * cpus_ || !few_awake(asleep)) ? Wakes::mostly : Wakes::surely;
+  lies_ = briefly && (topo::crowded(team_.size(), cpus_) || !few_awake(asleep)) ? Wakes::mostly : Wakes::surely;
   own.briefly.store(lies_ == Wakes::mostly, std::memory_order_relaxed);
   if (lies_ == Wakes::surely) hall_.lasting.fetch_add(1, std::memory_order_relaxed);
   if (!fence_all()) gets_up();

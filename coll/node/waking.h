@@ -34,8 +34,8 @@ class Waking final {
     uint64_t at_least;
   };
   /// This rank is about to sleep for that, and looks for it once more before it does. Who sleeps briefly is mostly woken: while no more
-  /// ranks are awake than there are CPUs, as it would interrupt who has more to tell; among few surely, if it leaves no more awake; among
-  /// many not.
+  /// ranks are awake than there are CPUs, as it would interrupt who has more to tell; surely if it leaves no more awake, and the CPUs are
+  /// not crowded, where to wake one after the other takes longer than what is left of naps; among many not.
   pml::Company::Wakes lies_down(Cause, bool briefly);
   /// It has slept, or does not.
   void gets_up();
@@ -54,7 +54,6 @@ class Waking final {
     std::atomic<uint32_t> briefly;
   };
   static constexpr size_t kMostBriefly = 8;  ///< ranks of a CPU: among more, each has to be woken for each of many
-  static constexpr size_t kFew = 2;          ///< among more, to wake one after the other takes longer than what is left of naps
   static constexpr uint64_t kUp = ~uint64_t{0}, kAnything = kUp - 1, kCalled = kUp - 2;  // places
   static constexpr uint64_t kMostCalled_ns = 1'000'000'000;                              // whoever calls for longer has ended
 

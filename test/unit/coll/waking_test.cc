@@ -36,7 +36,7 @@ int call(RankWorld& w, Way way, const Call& c) {
 }
 
 /// The last rank is late; the others count their sleeps, and how long after it they go on.
-std::string wait_for_late(RankWorld& w, Way way, uint64_t sleeps, std::atomic<uint64_t>& came_at) {
+std::string wait_for_late(RankWorld& w, Way way, uint64_t too_many, std::atomic<uint64_t>& came_at) {
   double in = 1, out = 0;
   Call sum;
   sum.what = Collective::allreduce;
@@ -62,7 +62,7 @@ std::string wait_for_late(RankWorld& w, Way way, uint64_t sleeps, std::atomic<ui
   }
   if (w.rank == w.size - 1) return {};
   std::ranges::sort(after);
-  if (most_sleeps > sleeps) return std::to_string(most_sleeps) + " sleeps";
+  if (most_sleeps >= too_many) return std::to_string(most_sleeps) + " sleeps";
   return after[kRounds / 2] < kNotWoken ? std::string() : std::to_string(after[kRounds / 2]) + " ns behind";
 }
 
