@@ -462,12 +462,14 @@ bool Lane::sleep(uint64_t limit_ns, bool (*done)(void*), void* argument, bool wo
   while (down <= others_.size() && lane(down)->lie_down(s)) ++down;
   bool ready = false;
   if (down > others_.size()) {  // whatever completes from now on rings
+    bool called = false;        // before it did
     {
       std::lock_guard hold(lock_);
       ready = done(argument);
-      counters_.sleeps += !ready;
+      if (woken) each_company(nullptr, [&](const Company& c) { called |= c.is_woken(); });
+      counters_.sleeps += !ready && !called;
     }
-    if (!ready) {
+    if (!ready && !called) {
       const timespec time{static_cast<time_t>(s.limit_ns / 1'000'000'000), static_cast<long>(s.limit_ns % 1'000'000'000)};
       ppoll(s.fds.data(), s.count, &time, nullptr);
     }

@@ -22,6 +22,8 @@ class Company {
   enum class Wakes : uint8_t { no, mostly, surely };
   /// It is about to sleep until one of them has changed something, of which they know by now; `briefly`, if nobody wakes it surely.
   virtual Wakes lies_down(bool /*briefly*/) { return Wakes::no; }
+  /// Has one of them woken it since? It may not have been armed for that yet.
+  virtual bool is_woken() const { return false; }
   /// After that.
   virtual void gets_up() {}
   /// Where it had better wait, after lends(), as others do run there: on `cpu` all the same, on another one of `cpus`, which it may run on,

@@ -34,11 +34,16 @@ Wakes Waking::lies_down(Cause cause, bool briefly) {
   const auto* const word = reinterpret_cast<const std::byte*>(cause.word);
   own.place.store(word ? static_cast<uint64_t>(word - segment_) : kAnything, std::memory_order_release);
   const size_t asleep = hall_.asleep.fetch_add(1, std::memory_order_acq_rel) + 1;
-  lies_ = briefly && (topo::crowded(team_.size(), cpus_) || !few_awake(asleep)) ? Wakes::mostly : Wakes::surely;
+  lies_ = briefly && ((topo::crowded(team_.size(), cpus_) || !few_awake(asleep))) ? Wakes::mostly : Wakes::surely;
   own.briefly.store(lies_ == Wakes::mostly, std::memory_order_relaxed);
   if (lies_ == Wakes::surely) hall_.lasting.fetch_add(1, std::memory_order_relaxed);
   if (!fence_all()) gets_up();
   return lies_;
+}
+
+bool Waking::is_woken() const {
+  const uint64_t place = beds_[team_.rank()].place.load(std::memory_order_relaxed);
+  return lies_ != Wakes::no && (place == kUp || place == kCalled);
 }
 
 /// Who is being called waits for the end of that: it may be the last thing that it has to do with that rank, which must not find it gone.

@@ -37,6 +37,8 @@ class Waking final {
   /// ranks are awake than there are CPUs, as it would interrupt who has more to tell; surely if it leaves no more awake, and the CPUs are
   /// not crowded, where to wake one after the other takes longer than what is left of naps; among many not.
   pml::Company::Wakes lies_down(Cause, bool briefly);
+  /// Has it been called since?
+  bool is_woken() const;
   /// It has slept, or does not.
   void gets_up();
 

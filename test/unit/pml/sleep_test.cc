@@ -203,3 +203,27 @@ TEST_CASE("where ranks share a CPU, whom a wait is for is told what is lent, and
   CHECK(rank.lane->wait_for([](void* t) { return *static_cast<bool*>(t); }, &never, 20'000'000) == Status::again);
   CHECK_FALSE(all.lent);
 }
+
+TEST_CASE("who is woken between its last look and its sleep does not sleep") {
+  struct Caller final : pml::Company {
+    mutable bool has_called = false;
+    Wakes lies_down(bool) override { return Wakes::surely; }
+    bool is_woken() const override { return has_called = true; }
+  } caller;
+  struct Place final : pml::Watch {
+    const Caller& caller;
+    bool over = false;
+    explicit Place(Caller& c) : caller(c) {
+      company = &c;
+      look = [](pml::Watch& w) {
+        auto& place = static_cast<Place&>(w);
+        return int{place.over = place.caller.has_called};
+      };
+    }
+  } place(caller);
+  Crowded rank;
+  rank.lane->watch(place);
+  CHECK(rank.lane->wait_for([](void* p) { return static_cast<Place*>(p)->over; }, &place, 10'000'000'000) == Status::ok);
+  CHECK(rank.lane->counters().sleeps == 0);
+  rank.lane->unwatch(place);
+}
