@@ -717,7 +717,7 @@ class Lane final : private btl::Sink {
   Status wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, Company* silent);
   template <class Do>
   void each_company(Company* silent, Do&&);
-  Company::Wakes tell_of_sleep(Company* silent, bool briefly);
+  bool tell_of_sleep(Company* silent, bool briefly);
   int look_before_sleep();
   void get_up_for(Company* silent);
   bool sleep(uint64_t limit_ns, bool (*done)(void*), void* argument, bool woken = false);

@@ -30,7 +30,7 @@ constexpr uint64_t kAwake_ns = 5'000'000;  // spinning and yielding before the f
 constexpr uint64_t kAwakeCrowded_ns = 1'000'000, kAwakeAmongMany_ns = 200'000;
 constexpr uint64_t kSleep_ns = 100'000'000;  // longest sleep: bounds the cost of a lost wake-up
 constexpr uint64_t kShortSleep_ns = 1'000'000, kNap_ns = 100'000;
-constexpr uint64_t kLongWait_ns = 5'000'000;  // from then on who can wakes it; before, woken ranks would interrupt who has more to tell
+constexpr uint64_t kLongWait_ns = 5'000'000;  // from then on who can wakes it, however many share a CPU
 constexpr uint64_t kNapOfWait = 8;            // a nap that nobody ends lasts such a part of the wait so far
 
 }  // namespace
@@ -319,20 +319,17 @@ int Lane::look_before_sleep() {
 
 /// Tells those who change what this thread waits for that it is about to sleep: do all of them wake it, and has nothing changed meanwhile?
 /// Where several threads wait, others may end watches while it sleeps.
-Company::Wakes Lane::tell_of_sleep(Company* silent, bool briefly) {
-  using Wakes = Company::Wakes;
+bool Lane::tell_of_sleep(Company* silent, bool briefly) {
   {
     std::lock_guard hold(lock_);
-    if (watches_ && lock_.enabled()) return Wakes::no;
-    auto all = Wakes::surely;
-    for (const Watch* watch = watches_; watch; watch = watch->next)
-      if (!watch->company) all = Wakes::no;
-    each_company(silent, [&](Company& c) { all = all == Wakes::no ? all : std::min(all, c.lies_down(briefly)); });
-    if (watches_ && all != Wakes::no && look_before_sleep() != 0) all = Wakes::no;
-    if (all != Wakes::no) return all;
+    if (watches_ && lock_.enabled()) return false;
+    bool all = true;
+    for (const Watch* watch = watches_; watch; watch = watch->next) all &= watch->company != nullptr;
+    each_company(silent, [&](Company& c) { all = all && c.lies_down(briefly); });
+    if (all && !(watches_ && look_before_sleep() != 0)) return true;
   }
   get_up_for(silent);
-  return Wakes::no;
+  return false;
 }
 
 /// Without the lock: who gets up waits for whoever is calling it, and two processes' threads may call each other.
@@ -387,9 +384,8 @@ Status Lane::wait_loop(bool (*done)(void*), void* argument, uint64_t limit_ns, C
       yield(now, silent, naps);
       continue;
     }
-    const auto wakes = unwoken ? tell_of_sleep(silent, now - waiting_since < kLongWait_ns) : Company::Wakes::no;
-    const bool told = wakes != Company::Wakes::no;
-    naps = unwoken && wakes != Company::Wakes::surely;
+    const bool told = unwoken && tell_of_sleep(silent, now - waiting_since < kLongWait_ns);
+    naps = unwoken && !told;
     uint64_t longest = naps ? std::clamp((now - waiting_since) / kNapOfWait, kNap_ns, kShortSleep_ns) : kSleep_ns;
     if (limit_ns != kForever) longest = std::min(longest, limit_ns - (now - start));
     if (crowded_ && !lock_.enabled()) fall_asleep(silent);

@@ -18,10 +18,9 @@ class Company {
   virtual bool lends(uint32_t /*cpu*/, uint64_t /*now*/) { return false; }
   /// It sleeps, and so lends none.
   virtual void sleeps() {}
-  /// Does who changes something wake those who sleep for that? Mostly: only while it is in nobody's way.
-  enum class Wakes : uint8_t { no, mostly, surely };
-  /// It is about to sleep until one of them has changed something, of which they know by now; `briefly`, if nobody wakes it surely.
-  virtual Wakes lies_down(bool /*briefly*/) { return Wakes::no; }
+  /// It is about to sleep until one of them has changed something, of which they know by now. `briefly`: it has not waited for long. False:
+  /// nobody wakes it.
+  virtual bool lies_down(bool /*briefly*/) { return false; }
   /// Has one of them woken it since? It may not have been armed for that yet.
   virtual bool is_woken() const { return false; }
   /// After that.

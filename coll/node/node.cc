@@ -84,9 +84,9 @@ Segment::Segment(pml::Team& team, std::byte* memory, bool roomy, const Plan& pla
 }
 
 /// In a wait for a word, in one for what boards show, or in both.
-pml::Company::Wakes Segment::lies_down(bool briefly) {
+bool Segment::lies_down(bool briefly) {
   const bool shown = std::ranges::any_of(boards_, &Board::busy);
-  return shown || awaited_.word ? waking_.lies_down(shown ? Waking::Cause{} : awaited_, briefly) : Wakes::no;
+  return (shown || awaited_.word) && waking_.lies_down(shown ? Waking::Cause{} : awaited_, briefly);
 }
 
 /// Ranks that meet on one CPU more than on another one make all of them wait for more switches.

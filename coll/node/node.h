@@ -282,7 +282,7 @@ class Segment final : private pml::Household {
 
   void lends(uint32_t cpu, topo::Ties ties, uint64_t now) override { desk(rank_).lent.set({cpu, ties}, now); }
   void sleeps() override { desk(rank_).lent.clear(); }
-  Wakes lies_down(bool briefly) override;
+  bool lies_down(bool briefly) override;
   bool is_woken() const override { return waking_.is_woken(); }
   void gets_up() override { waking_.gets_up(); }
   topo::Place way_out(topo::Ties, std::span<const uint32_t> cpus, uint64_t now) override;

@@ -7,11 +7,8 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/fence.h"
 #include "runtime/base/log.h"
-#include "runtime/topo/cpus.h"
 
 namespace weft::coll::node {
-
-using Wakes = pml::Company::Wakes;
 
 Waking::Waking(pml::Team& team, std::byte* memory, std::byte* segment, uint64_t length)
     : team_(team),
@@ -25,30 +22,28 @@ Waking::Waking(pml::Team& team, std::byte* memory, std::byte* segment, uint64_t 
   if (membarrier_registered() && lane_.can_be_roused()) hall_.reached.fetch_add(1, std::memory_order_acq_rel);
 }
 
-Wakes Waking::lies_down(Cause cause, bool briefly) {
-  if (lies_ != Wakes::no) return lies_;
-  if (briefly && team_.size() > kMostBriefly * cpus_) return Wakes::no;
-  if (hall_.reached.load(std::memory_order_acquire) < team_.size() || hall_.deaf.load(std::memory_order_relaxed)) return Wakes::no;
+bool Waking::lies_down(Cause cause, bool briefly) {
+  if (lies_) return true;
+  if (briefly && team_.size() > kMostBriefly * cpus_) return false;
+  if (hall_.reached.load(std::memory_order_acquire) < team_.size() || hall_.deaf.load(std::memory_order_relaxed)) return false;
   Bed& own = beds_[team_.rank()];
   own.at_least.store(cause.at_least, std::memory_order_relaxed);
   const auto* const word = reinterpret_cast<const std::byte*>(cause.word);
   own.place.store(word ? static_cast<uint64_t>(word - segment_) : kAnything, std::memory_order_release);
-  const size_t asleep = hall_.asleep.fetch_add(1, std::memory_order_acq_rel) + 1;
-  lies_ = briefly && ((topo::crowded(team_.size(), cpus_) || !few_awake(asleep))) ? Wakes::mostly : Wakes::surely;
-  own.briefly.store(lies_ == Wakes::mostly, std::memory_order_relaxed);
-  if (lies_ == Wakes::surely) hall_.lasting.fetch_add(1, std::memory_order_relaxed);
+  hall_.asleep.fetch_add(1, std::memory_order_acq_rel);
+  lies_ = true;
   if (!fence_all()) gets_up();
   return lies_;
 }
 
 bool Waking::is_woken() const {
   const uint64_t place = beds_[team_.rank()].place.load(std::memory_order_relaxed);
-  return lies_ != Wakes::no && (place == kUp || place == kCalled);
+  return lies_ && (place == kUp || place == kCalled);
 }
 
 /// Who is being called waits for the end of that: it may be the last thing that it has to do with that rank, which must not find it gone.
 void Waking::gets_up() {
-  if (lies_ == Wakes::no) return;
+  if (!std::exchange(lies_, false)) return;
   std::atomic<uint64_t>& place = beds_[team_.rank()].place;
   const uint64_t begin = now_ns();
   for (uint64_t now = place.load(std::memory_order_acquire); now != kUp;) {
@@ -60,7 +55,6 @@ void Waking::gets_up() {
     }
   }
   hall_.asleep.fetch_sub(1, std::memory_order_relaxed);
-  if (std::exchange(lies_, Wakes::no) == Wakes::surely) hall_.lasting.fetch_sub(1, std::memory_order_relaxed);
 }
 
 /// Is what a rank sleeps for there? Nothing is relied on that another process has written.
@@ -74,12 +68,10 @@ bool Waking::is_over(const Bed& bed, uint64_t place) const {
 /// Who could not be woken sleeps for a tenth of a second at most; from then on all look now and then.
 [[gnu::cold, gnu::noinline]] void Waking::wake() {
   full_fence();
-  const bool idle = few_awake(hall_.asleep.load(std::memory_order_relaxed));
-  if (!idle && hall_.lasting.load(std::memory_order_relaxed) == 0) return;
   for (uint32_t r = 0; r < team_.size(); ++r) {
     Bed& bed = beds_[r];
     uint64_t place = bed.place.load(std::memory_order_acquire);
-    if (r == team_.rank() || !is_over(bed, place) || (!idle && bed.briefly.load(std::memory_order_relaxed))) continue;
+    if (r == team_.rank() || !is_over(bed, place)) continue;
     if (!bed.place.compare_exchange_strong(place, kCalled, std::memory_order_acq_rel)) continue;  // it is up, or called by another one
     const bool woken = lane_.rouse(team_, r);
     bed.place.store(kUp, std::memory_order_release);

@@ -207,7 +207,7 @@ TEST_CASE("where ranks share a CPU, whom a wait is for is told what is lent, and
 TEST_CASE("who is woken between its last look and its sleep does not sleep") {
   struct Caller final : pml::Company {
     mutable bool has_called = false;
-    Wakes lies_down(bool) override { return Wakes::surely; }
+    bool lies_down(bool) override { return true; }
     bool is_woken() const override { return has_called = true; }
   } caller;
   struct Place final : pml::Watch {
