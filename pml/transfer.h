@@ -119,7 +119,8 @@ struct Bulkwork {
     used = issuing = failed = moving = counted = contended = offered = false;
     age = 0;
     copy.reset();
-    mine = theirs = {};
+    mine = {};  // each by itself: copied, it would wait for what has just been stored, and all that has been before
+    theirs = {};
     regions.clear();
     exposed.clear();
     again.clear();

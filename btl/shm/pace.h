@@ -10,6 +10,45 @@
 
 namespace weft::btl::shm {
 
+/// Messages that are alike in length: up to 128 KiB, up to four times that, and so on.
+struct Length {
+  static constexpr size_t kCount = 4;
+  static constexpr uint64_t kShortest = 128 << 10;
+  static constexpr size_t of(uint64_t bytes) {
+    size_t length = 0;
+    for (uint64_t end = kShortest; bytes >= end && length + 1 < kCount; end *= 4) ++length;
+    return length;
+  }
+};
+
+/// What one side's copies take through a ring: of messages of similar length, as the longer ones are not in caches. Long ones come in
+/// pieces, which count for those last spoken of.
+class RingPace {
+ public:
+  static constexpr uint64_t kPiece = 64 << 10;  ///< bytes
+
+  bool due(uint64_t bytes) { return pace_for(bytes).due(bytes); }
+  void took(uint64_t bytes, uint64_t ns) { pace_for(bytes).took(bytes, ns); }
+  void expect(size_t length) { expected_ = length; }
+  /// Few of the messages expected go through the ring.
+  void set_rare(bool rare) { paces_[expected_].rare = rare; }
+  /// Of the messages expected, or, until that is known, of shorter ones.
+  bool known() const { return latest().known(); }
+  /// Of those expected?
+  bool settled() const { return paces_[expected_].known(); }
+  double ns_per_byte() const { return latest().ns_per_byte(); }
+
+ private:
+  Pace& pace_for(uint64_t bytes) { return paces_[bytes < kPiece ? 0 : expected_]; }
+  const Pace& latest() const {
+    size_t length = expected_;
+    while (length > 0 && !paces_[length].known()) --length;
+    return paces_[length];
+  }
+  std::array<Pace, Length::kCount> paces_;
+  size_t expected_ = 0;
+};
+
 /// Long messages between two processes go through a ring, both of them copying at once; or the kernel copies them once, for the receiver
 /// (get) or for the sender (put).
 ///
@@ -27,7 +66,7 @@ class Paces {
     for (auto& similar : readings_) similar[static_cast<size_t>(Flow::stream)].contest = Contest(kStreaming);
   }
 
-  Pace in, out;  ///< into a ring, and out of one
+  RingPace in, out;  ///< into a ring, and out of one
   Pace put;
   /// Of a message that has been read, or the beginning of one: this side has read some of it, the sender may have written the rest.
   struct Read {
@@ -38,28 +77,38 @@ class Paces {
   /// It went as those do that get_spares() was last asked about: what of it is near depends on that. What is streamed is rarely written
   /// meanwhile.
   void has_read(const Read& r, const ReadSpeed& speed) {
-    const size_t length = length_of(r.message);
-    const bool streams = static_cast<Flow>(latest_[length]) == Flow::stream;
-    const uint64_t later = streams ? 0 : to_write_again_ns(r.own, speed, r.message, r.own.bytes < r.bytes);
+    const size_t length = Length::of(r.message);
+    const auto flow = static_cast<Flow>(latest_[length]);
+    const bool elsewhere = flow == Flow::stream || (flow == Flow::contended && r.message >= (256 << 10));
+    const uint64_t later = elsewhere ? 0 : to_write_again_ns(r.own, speed, r.message, r.own.bytes < r.bytes);
     readings_[length][latest_[length]].pace.took(r.bytes, r.ns + later);
+  }
+  /// Is reading such a message to be timed? Once it is known, one in some: that costs as much as reading a KiB.
+  bool times_reading(uint64_t bytes) {
+    const size_t length = Length::of(bytes);
+    Reading& way = readings_[length][latest_[length]];
+    return !way.pace.known() || way.contest.tries() || ++way.read % kTimedOf == 0;
   }
   /// Shall the sender of such a message take part in reading it? Not if it has as much to read itself, or to send, by which it would come
   /// too late for a short one.
-  bool shares(uint64_t bytes) const { return bytes >= kSharedFrom[latest_[length_of(bytes)]]; }
+  bool shares(uint64_t bytes) const { return bytes >= kSharedFrom[latest_[Length::of(bytes)]]; }
 
   /// Does reading a message of so many bytes out of its sender's memory take less time? `offered`: this one can be read; else the answer
   /// is about those to come.
   bool get_spares(uint64_t bytes, Flow flow, bool offered) {
-    const size_t length = length_of(bytes);
-    auto& similar = readings_[length];
-    Reading& way = similar[latest_[length] = course_of(flow)];
+    expected_ = Length::of(bytes);
+    in.expect(expected_);
+    out.expect(expected_);
+    auto& similar = readings_[expected_];
+    Reading& way = similar[latest_[expected_] = course_of(flow)];
     const double ring = through_ring(bytes, flow);
     const double asking = bytes <= kUnasked ? kAsking_ns / static_cast<double>(bytes) : 0;
     const bool unseen = flow == Flow::stream || flow == Flow::contended;
     const double least = (unseen ? kLevel : bytes > kUnasked ? kAheadToRead : kAheadUnasked) * ring - asking;
+    const bool guessed = flow == Flow::contended && !(in.settled() && out.settled());
     const bool put_instead = flow >= Flow::both_ways && faster(put, kFarAhead * way.pace.ns_per_byte());
     const Contest::Standing reading{
-        .ahead = way.pace.known() && way.pace.ns_per_byte() < least && !put_instead,
+        .ahead = way.pace.known() && (way.pace.ns_per_byte() < least || guessed) && !put_instead,
         .hopeless = way.pace.known() && !faster(way.pace, kHopeless * least),
         .likely = flow == Flow::both_while_read || flow == Flow::contended || std::ranges::any_of(similar, &Reading::ahead)};
     return settle(way.contest, out.known() && ring >= kBestOfGet + asking, reading, offered);
@@ -75,6 +124,7 @@ class Paces {
   struct Reading {
     Pace pace;
     Contest contest{kReading};
+    uint32_t read = 0;  ///< messages
     bool ahead() const { return contest.ahead(); }
   };
   // ns a byte: no kernel is known to be much faster.
@@ -84,17 +134,11 @@ class Paces {
   // a copy, and on contended CPUs both are spared turns, which measurements of copies of one side do not show.
   static constexpr double kAhead = 0.85, kFarAhead = 0.6, kAheadToRead = 0.75, kAheadUnasked = 0.95, kLevel = 1.1;
   static constexpr double kHopeless = 2;
-  static constexpr double kPiece = 64 << 10;        // bytes of what goes through a ring
-  static constexpr double kWaiting = 1.3;           // as its two sides wait for each other (1 MiB on a Zen 5 and on an Emerald Rapids)
-  static constexpr uint64_t kUnasked = 64 << 10;    // up to this a message is sent unasked
-  static constexpr double kAsking_ns = 500;         // what announcing one costs, and saying that it has been read
-  static constexpr uint64_t kShortest = 128 << 10;  // shorter messages are alike, those up to four times that, and so on
+  static constexpr uint32_t kTimedOf = 4;
+  static constexpr double kWaiting = 1.3;         // as its two sides wait for each other (1 MiB on a Zen 5 and on an Emerald Rapids)
+  static constexpr uint64_t kUnasked = 64 << 10;  // up to this a message is sent unasked
+  static constexpr double kAsking_ns = 500;       // what announcing one costs, and saying that it has been read
 
-  static size_t length_of(uint64_t bytes) {
-    size_t length = 0;
-    for (uint64_t end = kShortest; bytes >= end && length + 1 < kLengths; end *= 4) ++length;
-    return length;
-  }
   static uint8_t course_of(Flow flow) { return std::min<uint8_t>(static_cast<uint8_t>(flow), kCourses - 1); }
   /// What a byte takes each of two that send and receive as much: one at a time, so that they wait for each other, as in halos (64 KiB to
   /// and from two neighbours at once on an Intel Granite Rapids: 0.16 ns a byte; in and out are 0.08). In windows they do not.
@@ -107,13 +151,14 @@ class Paces {
     const double slower = std::max(first, second), faster = std::min(first, second);
     if (flow == Flow::stream) return slower;
     if (bytes <= kUnasked) return slower + faster / 2;  // as it grows
-    return kWaiting * (slower + faster * std::min(1.0, kPiece / static_cast<double>(bytes)));
+    return kWaiting * (slower + faster * std::min(1.0, static_cast<double>(RingPace::kPiece) / static_cast<double>(bytes)));
   }
   static bool faster(const Pace& other, double than) { return other.known() && other.ns_per_byte() < than; }
   bool settle(Contest& contest, bool open, Contest::Standing other, bool can = true) {
     const bool takes = contest.takes_other(open, other, can);
-    in.rare = out.rare = put_contest_.ahead() ||
-                         std::ranges::any_of(readings_, [](const auto& similar) { return std::ranges::any_of(similar, &Reading::ahead); });
+    const bool rare = put_contest_.ahead() || std::ranges::any_of(readings_[expected_], &Reading::ahead);
+    in.set_rare(rare);
+    out.set_rare(rare);
     return takes;
   }
 
@@ -125,11 +170,12 @@ class Paces {
   static constexpr Contest::Habits kWriting{
       .trial = 12, .few = 8, .first_wait = 64, .wait = 512, .most_wait = 1 << 14, .looks = 8, .first_look = 128, .look_every = 128};
   // One by one, as who sends data that its receiver has not read before may do so both ways, and stream what is known to it.
-  static constexpr size_t kLengths = 4, kCourses = 4;  // alone, in a stream, contended, both ways
+  static constexpr size_t kCourses = 4;  // alone, in a stream, contended, both ways
   // From so many bytes on both sides copy what one of them reads, by course.
   static constexpr std::array<uint64_t, kCourses> kSharedFrom{64 << 10, 128 << 10, 1 << 20, ~uint64_t{0}};
-  std::array<std::array<Reading, kCourses>, kLengths> readings_;
-  std::array<uint8_t, kLengths> latest_ = {};  // course
+  std::array<std::array<Reading, kCourses>, Length::kCount> readings_;
+  std::array<uint8_t, Length::kCount> latest_ = {};  // course
+  size_t expected_ = 0;                              // length
   Contest put_contest_{kWriting};
 };
 

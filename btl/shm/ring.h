@@ -332,7 +332,7 @@ struct Landing {
 /// The receiving side.
 class Consumer {
  public:
-  Consumer(std::byte* ring, uint32_t bytes, Cells* cells = nullptr, Pace* pace = nullptr)
+  Consumer(std::byte* ring, uint32_t bytes, Cells* cells = nullptr, RingPace* pace = nullptr)
       : shape_(Shape::of(bytes)),
         slots_(reinterpret_cast<Slot*>(ring + Shape::slots_offset)),
         freed_(reinterpret_cast<Freed*>(ring)),
@@ -609,7 +609,7 @@ class Consumer {
   Grown* grown_;
   std::byte* bulk_;
   Cells* cells_;
-  Pace* pace_;
+  RingPace* pace_;
   Placement placement_;
   static constexpr uint8_t kNoCell = 0xff;
   // Of the longer message that stands next: kept, as its producer may change what stands in memory.

@@ -121,7 +121,8 @@ struct Copy {
   Paces& paces;
   uint64_t bytes;
   ShmEndpoint* sharer = nullptr;  ///< its peer takes part
-  uint64_t begin_ns = 0;          ///< 0: it has not begun
+  bool begun = false;
+  uint64_t begin_ns = 0;  ///< 0: it is not timed
 
   Status advance();
   void took(uint64_t part, uint64_t ns) const;
@@ -416,10 +417,12 @@ bool ShmEndpoint::share(copy::Transfer& transfer) {
 
 /// Up to kCopyPiece bytes of it. Of one that is shared the whole is timed, of others the first of these parts.
 Status Copy::advance() {
-  const bool begins = begin_ns == 0;
+  const bool begins = !begun;
   if (begins && sharer && !sharer->share(transfer)) return Status::again;
-  if (begins) begin_ns = now_ns();
+  if (begins && (transfer.direction() == copy::Direction::write || paces.times_reading(bytes))) begin_ns = now_ns();
+  begun = true;
   const Status status = transfer.advance(kCopyPiece);
+  if (begin_ns == 0) return status;
   if (sharer ? status == Status::ok : begins && (status == Status::ok || status == Status::again))
     took(sharer ? bytes : std::min(bytes, kCopyPiece), now_ns() - begin_ns);
   return status;

@@ -458,7 +458,7 @@ TEST_CASE("cells: two threads that send each other whatever comes", "[shm]") {
 TEST_CASE("ring: what is copied to where it belongs is timed, what is unpacked or kept is not", "[shm]") {
   constexpr uint32_t bytes = 1 << 20, length = 32 << 10;
   Memory memory(bytes);
-  weft::Pace pace;
+  RingPace pace;
   Producer producer(memory.data(), bytes);
   Consumer consumer(memory.data(), bytes, nullptr, &pace);
   std::vector<std::byte> there(length);

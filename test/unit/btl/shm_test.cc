@@ -513,7 +513,7 @@ TEST_CASE("shm: what could lapse is not read out of a thread's memory, where not
 
 TEST_CASE("shm: while both send, what has taken less time is taken, and the other one is tried again", "[shm]") {
   constexpr uint64_t kBytes = 128 << 10;
-  const auto measure = [](Pace& pace, double ns_per_byte) {
+  const auto measure = [](auto& pace, double ns_per_byte) {
     for (int i = 0; i < 40; ++i) pace.took(kBytes, static_cast<uint64_t>(ns_per_byte * kBytes));
   };
   const auto writes = [](shm::Paces& paces, int of) {
@@ -555,7 +555,7 @@ void measure_reading(shm::Paces& paces, uint64_t bytes, double ns_per_byte, cons
 
 TEST_CASE("shm: messages are read out of their sender's memory while that takes less time", "[shm]") {
   constexpr uint64_t kBytes = 256 << 10;
-  const auto measure = [](Pace& pace, double ns_per_byte) {
+  const auto measure = [](auto& pace, double ns_per_byte) {
     for (int i = 0; i < 40; ++i) pace.took(kBytes, static_cast<uint64_t>(ns_per_byte * kBytes));
   };
   bool offered = false;  // as the last answer has asked
@@ -601,7 +601,7 @@ TEST_CASE("shm: messages are read out of their sender's memory while that takes 
 }
 
 TEST_CASE("shm: what is known of reading goes for messages of similar length", "[shm]") {
-  const auto measure = [](Pace& pace, double ns_per_byte) {
+  const auto measure = [](auto& pace, double ns_per_byte) {
     for (int i = 0; i < 40; ++i) pace.took(64 << 10, static_cast<uint64_t>(ns_per_byte * (64 << 10)));
   };
   const auto reads = [](shm::Paces& paces, uint64_t bytes, int of) {
@@ -629,6 +629,48 @@ TEST_CASE("shm: what is known of reading goes for messages of similar length", "
   measure_reading(others, 4 << 20, 0.095);
   CHECK(reads(others, 1 << 20, 1000) < 50);   // slow as it has been written
   CHECK(reads(others, 4 << 20, 1000) > 950);  // as it does not stay in caches
+}
+
+TEST_CASE("shm: what a ring takes is known by how long messages are", "[shm]") {
+  constexpr uint64_t kShort = 64 << 10, kLong = 1 << 20, kPiece = 64 << 10;
+  const auto measure = [](shm::Paces& paces, double ns_per_byte) {
+    const auto ns = static_cast<uint64_t>(ns_per_byte * kPiece);
+    for (int i = 0; i < 40; ++i) paces.in.took(kPiece, ns), paces.out.took(kPiece, ns);
+  };
+  const auto reads = [](shm::Paces& paces, uint64_t bytes, Flow flow) {
+    int count = 0;
+    for (int i = 0; i < 1000; ++i) count += paces.get_spares(bytes, flow, true);
+    return count;
+  };
+  shm::Paces paces;
+  paces.get_spares(kShort, Flow::alone, true);
+  measure(paces, 0.02);
+  paces.get_spares(kLong, Flow::alone, true);
+  CHECK(paces.in.known());  // as far as by shorter ones
+  CHECK_FALSE(paces.in.settled());
+  measure(paces, 0.1);
+  measure_reading(paces, kLong, 0.06);
+  CHECK(reads(paces, kLong, Flow::alone) > 950);
+  paces.in.took(kPiece / 2, kPiece);  // a short one between them
+  CHECK(paces.in.ns_per_byte() == Approx(0.1).epsilon(0.01));
+  CHECK(reads(paces, kShort, Flow::alone) < 50);
+  CHECK(paces.in.ns_per_byte() < 0.05);
+}
+
+TEST_CASE("shm: where CPUs are contended long messages are read unless a ring is known to take less", "[shm]") {
+  constexpr uint64_t kBytes = 512 << 10, kPiece = 64 << 10;
+  const auto reads = [](shm::Paces& paces) {
+    int count = 0;
+    for (int i = 0; i < 1000; ++i) count += paces.get_spares(kBytes, Flow::contended, true);
+    return count;
+  };
+  shm::Paces paces;
+  for (int i = 0; i < 40; ++i) paces.in.took(kPiece, kPiece / 50), paces.out.took(kPiece, kPiece / 50);  // of short ones
+  CHECK(paces.get_spares(kBytes, Flow::contended, true));
+  measure_reading(paces, kBytes, 0.15);  // if it is written again, that takes as long as if it had gone through a ring
+  CHECK(reads(paces) > 950);
+  for (int i = 0; i < 40; ++i) paces.in.took(kPiece, kPiece / 20), paces.out.took(kPiece, kPiece / 20);
+  CHECK(reads(paces) < 200);  // trials, which are frequent there
 }
 
 TEST_CASE("shm: what takes longer to read than it would unchanged on this machine has been written", "[shm]") {
