@@ -56,7 +56,7 @@ const char* allgather_name(const Agreed& a) {
 const char* alltoall_name(const Agreed& a) {
   if (a.uneven) return a.size <= 128 ? "linear" : "pairwise";
   if (a.bytes <= 256 && a.size >= 8) return "bruck";
-  return a.bytes <= 32 * kKiB && a.size <= 128 ? "linear" : "pairwise";
+  return (a.hosts == 1 && exchanges_at_once(a)) || (a.bytes <= 32 * kKiB && a.size <= 128) ? "linear" : "pairwise";
 }
 
 const char* allreduce_name(const Agreed& a) {

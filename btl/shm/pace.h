@@ -79,7 +79,7 @@ class Paces {
   void has_read(const Read& r, const ReadSpeed& speed) {
     const size_t length = Length::of(r.message);
     const auto flow = static_cast<Flow>(latest_[length]);
-    const bool elsewhere = flow == Flow::stream || (flow == Flow::contended && r.message >= (256 << 10));
+    const bool elsewhere = flow == Flow::stream || (is_contended(flow) && r.message >= (256 << 10));
     const uint64_t later = elsewhere ? 0 : to_write_again_ns(r.own, speed, r.message, r.own.bytes < r.bytes);
     readings_[length][latest_[length]].pace.took(r.bytes, r.ns + later);
   }
@@ -103,14 +103,14 @@ class Paces {
     Reading& way = similar[latest_[expected_] = course_of(flow)];
     const double ring = through_ring(bytes, flow);
     const double asking = bytes <= kUnasked ? kAsking_ns / static_cast<double>(bytes) : 0;
-    const bool unseen = flow == Flow::stream || flow == Flow::contended;
+    const bool unseen = flow == Flow::stream || is_contended(flow);
     const double least = (unseen ? kLevel : bytes > kUnasked ? kAheadToRead : kAheadUnasked) * ring - asking;
-    const bool guessed = flow == Flow::contended && !(in.settled() && out.settled());
+    const bool guessed = is_contended(flow) && !(in.settled() && out.settled());
     const bool put_instead = flow >= Flow::both_ways && faster(put, kFarAhead * way.pace.ns_per_byte());
     const Contest::Standing reading{
         .ahead = way.pace.known() && (way.pace.ns_per_byte() < least || guessed) && !put_instead,
         .hopeless = way.pace.known() && !faster(way.pace, kHopeless * least),
-        .likely = flow == Flow::both_while_read || flow == Flow::contended || std::ranges::any_of(similar, &Reading::ahead)};
+        .likely = flow == Flow::both_while_read || is_contended(flow) || std::ranges::any_of(similar, &Reading::ahead)};
     return settle(way.contest, out.known() && ring >= kBestOfGet + asking, reading, offered);
   }
 
@@ -145,7 +145,7 @@ class Paces {
   double in_and_out() const { return kWaiting * (in.ns_per_byte() + out.ns_per_byte()); }
   /// What a byte takes. Who only receives does not know the other side's pace, which is mostly ahead of its own.
   double through_ring(uint64_t bytes, Flow flow) const {
-    if (flow == Flow::both_ways || flow == Flow::contended) return in_and_out();
+    if (flow == Flow::both_ways || is_contended(flow)) return in_and_out();
     if (flow == Flow::both_while_read) return in_and_out() + in.ns_per_byte();  // who reads all and sends all is what both wait for
     const double first = in.known() ? in.ns_per_byte() : out.ns_per_byte() / 2, second = out.ns_per_byte();
     const double slower = std::max(first, second), faster = std::min(first, second);
@@ -170,9 +170,9 @@ class Paces {
   static constexpr Contest::Habits kWriting{
       .trial = 12, .few = 8, .first_wait = 64, .wait = 512, .most_wait = 1 << 14, .looks = 8, .first_look = 128, .look_every = 128};
   // One by one, as who sends data that its receiver has not read before may do so both ways, and stream what is known to it.
-  static constexpr size_t kCourses = 4;  // alone, in a stream, contended, both ways
+  static constexpr size_t kCourses = 5;  // alone, in a stream, contended one way and both ways, both ways
   // From so many bytes on both sides copy what one of them reads, by course.
-  static constexpr std::array<uint64_t, kCourses> kSharedFrom{64 << 10, 128 << 10, 1 << 20, ~uint64_t{0}};
+  static constexpr std::array<uint64_t, kCourses> kSharedFrom{64 << 10, 128 << 10, 1 << 20, ~uint64_t{0}, ~uint64_t{0}};
   std::array<std::array<Reading, kCourses>, Length::kCount> readings_;
   std::array<uint8_t, Length::kCount> latest_ = {};  // course
   size_t expected_ = 0;                              // length
