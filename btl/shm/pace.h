@@ -78,20 +78,20 @@ class Paces {
   /// meanwhile.
   void has_read(const Read& r, const ReadSpeed& speed) {
     const size_t length = Length::of(r.message);
-    const auto flow = static_cast<Flow>(latest_[length]);
+    const Flow flow = latest_[length];
     const bool elsewhere = flow == Flow::stream || (is_contended(flow) && r.message >= (256 << 10));
     const uint64_t later = elsewhere ? 0 : to_write_again_ns(r.own, speed, r.message, r.own.bytes < r.bytes);
-    readings_[length][latest_[length]].pace.took(r.bytes, r.ns + later);
+    readings_[length][course_of(flow)].pace.took(r.bytes, r.ns + later);
   }
   /// Is reading such a message to be timed? Once it is known, one in some: that costs as much as reading a KiB.
   bool times_reading(uint64_t bytes) {
     const size_t length = Length::of(bytes);
-    Reading& way = readings_[length][latest_[length]];
+    Reading& way = readings_[length][course_of(latest_[length])];
     return !way.pace.known() || way.contest.tries() || ++way.read % kTimedOf == 0;
   }
   /// Shall the sender of such a message take part in reading it? Not if it has as much to read itself, or to send, by which it would come
   /// too late for a short one.
-  bool shares(uint64_t bytes) const { return bytes >= kSharedFrom[latest_[Length::of(bytes)]]; }
+  bool shares(uint64_t bytes) const { return bytes >= kSharedFrom[static_cast<size_t>(latest_[Length::of(bytes)])]; }
 
   /// Does reading a message of so many bytes out of its sender's memory take less time? `offered`: this one can be read; else the answer
   /// is about those to come.
@@ -100,7 +100,8 @@ class Paces {
     in.expect(expected_);
     out.expect(expected_);
     auto& similar = readings_[expected_];
-    Reading& way = similar[latest_[expected_] = course_of(flow)];
+    latest_[expected_] = flow;
+    Reading& way = similar[course_of(flow)];
     const double ring = through_ring(bytes, flow);
     const double asking = bytes <= kUnasked ? kAsking_ns / static_cast<double>(bytes) : 0;
     const bool unseen = flow == Flow::stream || is_contended(flow);
@@ -139,7 +140,11 @@ class Paces {
   static constexpr uint64_t kUnasked = 64 << 10;  // up to this a message is sent unasked
   static constexpr double kAsking_ns = 500;       // what announcing one costs, and saying that it has been read
 
-  static uint8_t course_of(Flow flow) { return std::min<uint8_t>(static_cast<uint8_t>(flow), kCourses - 1); }
+  /// Alone, in a stream, contended, both ways.
+  static size_t course_of(Flow flow) {
+    if (is_contended(flow)) return static_cast<size_t>(Flow::contended);
+    return std::min(static_cast<size_t>(flow), kCourses - 1);
+  }
   /// What a byte takes each of two that send and receive as much: one at a time, so that they wait for each other, as in halos (64 KiB to
   /// and from two neighbours at once on an Intel Granite Rapids: 0.16 ns a byte; in and out are 0.08). In windows they do not.
   double in_and_out() const { return kWaiting * (in.ns_per_byte() + out.ns_per_byte()); }
@@ -170,12 +175,12 @@ class Paces {
   static constexpr Contest::Habits kWriting{
       .trial = 12, .few = 8, .first_wait = 64, .wait = 512, .most_wait = 1 << 14, .looks = 8, .first_look = 128, .look_every = 128};
   // One by one, as who sends data that its receiver has not read before may do so both ways, and stream what is known to it.
-  static constexpr size_t kCourses = 5;  // alone, in a stream, contended one way and both ways, both ways
-  // From so many bytes on both sides copy what one of them reads, by course.
-  static constexpr std::array<uint64_t, kCourses> kSharedFrom{64 << 10, 128 << 10, 1 << 20, ~uint64_t{0}, ~uint64_t{0}};
+  static constexpr size_t kCourses = 4, kFlows = static_cast<size_t>(Flow::both_while_read) + 1;
+  // From so many bytes on both sides copy what one of them reads, by flow.
+  static constexpr std::array<uint64_t, kFlows> kSharedFrom{64 << 10, 128 << 10, 1 << 20, ~uint64_t{0}, ~uint64_t{0}, ~uint64_t{0}};
   std::array<std::array<Reading, kCourses>, Length::kCount> readings_;
-  std::array<uint8_t, Length::kCount> latest_ = {};  // course
-  size_t expected_ = 0;                              // length
+  std::array<Flow, Length::kCount> latest_ = {};
+  size_t expected_ = 0;  // length
   Contest put_contest_{kWriting};
 };
 
