@@ -1,6 +1,7 @@
 #include "runtime/topo/lent.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace weft::topo {
 
@@ -10,11 +11,20 @@ Place better_cpu(std::span<const std::optional<Lent>> lent, size_t self, bool le
   const auto bound = [&](uint32_t cpu) {
     return std::ranges::any_of(lent, [&](const auto& l) { return l && l->cpu == cpu && l->bond != Lent::Bond::none; });
   };
-  // Is there nobody here who had better go?
-  const auto goes = [&] {
+  // How far from i, in a ring, the next process is that lends that CPU.
+  const auto distance = [&](size_t i, uint32_t cpu) {
+    size_t least = lent.size();
+    for (size_t j = 0; j < lent.size(); ++j) {
+      const size_t apart = i > j ? i - j : j - i;
+      if (lent[j] && lent[j]->cpu == cpu) least = std::min({least, apart, lent.size() - apart});
+    }
+    return least;
+  };
+  // Is there nobody here who had better go there?
+  const auto goes = [&](uint32_t there) {
+    const auto place_in_line = [&](size_t i) { return std::tuple(lent[i]->bond, distance(i, there), lent.size() - i); };
     for (size_t i = 0; i < lent.size(); ++i)
-      if (lent[i] && lent[i]->cpu == own && (lent[i]->bond < lent[self]->bond || (lent[i]->bond == lent[self]->bond && i > self)))
-        return false;
+      if (lent[i] && lent[i]->cpu == own && place_in_line(i) < place_in_line(self)) return false;
     return true;
   };
   auto fewest = lenders(own) - 1;
@@ -28,7 +38,7 @@ Place better_cpu(std::span<const std::optional<Lent>> lent, size_t self, bool le
     fewest = there;
     roomier = cpu;
   }
-  if (roomier) return {roomier, !goes()};
+  if (roomier) return {roomier, !goes(*roomier)};
   if (leaves && free) return {free};
   return {all_lent ? std::optional(own) : std::nullopt};
 }

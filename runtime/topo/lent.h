@@ -58,8 +58,9 @@ struct Place {
 };
 
 /// Where process `self`, which lends a CPU, had better wait. `lent`: by process; `cpus`: those that it may run on. If two more lend its own
-/// than another one, one of them is to go there: the last of those without bonds, else of those that have some elsewhere. Otherwise who
-/// `leaves` whom it waits for is to go to a CPU that nobody with bonds lends. CPUs that nobody lends may be at work.
+/// than another one, one of them is to go there: of those without bonds, else of those that have some elsewhere, the one that
+/// is next to a process there, as neighbours mostly exchange messages, and of two the last. Otherwise who `leaves` whom it waits for is to
+/// go to a CPU that nobody with bonds lends. CPUs that nobody lends may be at work.
 Place better_cpu(std::span<const std::optional<Lent>> lent, size_t self, bool leaves, std::span<const uint32_t> cpus);
 
 }  // namespace weft::topo

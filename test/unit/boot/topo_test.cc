@@ -110,8 +110,9 @@ TEST_CASE("of those that wait on a crowded CPU one goes where fewest do", "[topo
     return others_first ? ranks[self]->cpu : cpu;
   };
   const Lent tied(1, Lent::Bond::apart), at_home(1, Lent::Bond::here);
-  CHECK(of({1, 0, 1, 1}, 3) == 0u);
-  CHECK(of({1, 0, 1, 1}, 2) == 1u);  // 3 goes
+  CHECK(of({1, 0, 1, 1}, 2) == 0u);  // the last of those beside the one that is there
+  CHECK(of({1, 0, 1, 1}, 3) == 1u);
+  CHECK(of({0, 1, 1, 1}, 3) == 0u);  // in a ring
   CHECK(of({1, 0, 1, 1}, 1, true) == 1u);
   CHECK(of({tied, 0, tied, at_home}, 2) == 0u);
   CHECK(of({tied, 0, tied, at_home}, 3) == 1u);
@@ -124,7 +125,7 @@ TEST_CASE("of those that wait on a crowded CPU one goes where fewest do", "[topo
   CHECK_FALSE(of({1, 1, 1, 1}, 3));  // other CPUs may be at work
   CHECK(of({1, 1, 1, 1}, 3, true) == 0u);
   CHECK(of({1, std::nullopt, 1, 1}, 1 + 1, true) == 0u);
-  CHECK(of({1, 0, 1, 1, std::nullopt}, 3) == 0u);
+  CHECK(of({1, 0, 1, 1, std::nullopt}, 2) == 0u);
   CHECK(of({5, 5, 5, 7, 7, 2, 5}, 6) == 2u);
   CHECK(of({0, 3, 3, 3}, 3) == 0u);
   CHECK_FALSE(of({3, 0, 0, 0}, 3));                    // 3 is no CPU of its own
