@@ -255,7 +255,7 @@ struct Lane::Correspondents final : Company {
     lane.wires_told_ = true;
     for (Wire* wire : lane.busy_wires_) {
       const topo::Ties here = wire->transport->lends(cpu, now);
-      ties = {ties.leaves || here.leaves, ties.here || here.here, ties.apart || here.apart};
+      ties = {ties.leaves || here.leaves, ties.here || here.here, ties.apart || here.apart, ties.away || here.away};
     }
     if (Household* const all = lane.household()) all->lends(cpu, ties, now);
     return ties.had_better_leave();

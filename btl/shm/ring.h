@@ -188,6 +188,8 @@ class Producer {
   }
 
   bool attached() const { return slots_ != nullptr; }
+  /// Slots that it has written so far.
+  uint64_t written() const { return tail_; }
   /// The slot of the next message.
   const std::byte* next() const { return slots_ ? reinterpret_cast<const std::byte*>(slots_ + (tail_ & (shape_.slots - 1))) : nullptr; }
 
@@ -342,6 +344,8 @@ class Consumer {
         pace_(pace),
         placement_(shape_.bulk_bytes) {}
 
+  /// Slots that it has taken so far.
+  uint64_t taken() const { return head_; }
   bool ready() const { return (slots_[head_ & (shape_.slots - 1)].word.load(std::memory_order_acquire) & kPhaseBit) == phase(); }
 
   /// Looks whether there is a message, some times if there is none. If it has come meanwhile, the slot of an answer is claimed, of one that

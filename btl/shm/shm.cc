@@ -59,6 +59,7 @@ constexpr int kMessagesPerPoll = 64;
 constexpr size_t kCopyPiece = 512 << 10;       // bytes of a large copy between two polls: some 40 us
 constexpr uint32_t kAgainsPerCheck = 1 << 12;  // full-ring answers between two looks at the clock
 constexpr uint64_t kCheckEvery_ns = 100'000'000;
+constexpr uint64_t kTalked_ns = 4'000'000;
 // Two copies through a ring in the cache run at once and are ahead of the kernel's one copy, which pays for every page (4 MiB in 0.15
 // instead of 0.6 ms, 32 MiB in 2.3 instead of 7.5 on a virtual Zen 5), however many ranks share a CPU.
 constexpr uint64_t kGetFrom = 64 << 20;
@@ -196,6 +197,9 @@ class ShmEndpoint final : public Endpoint {
   /// The CPU that the peer has lent lately.
   std::optional<topo::Lent> lent(uint64_t now) const { return segment_.head().lent.lately(now); }
 
+  /// Have messages gone to or fro within some milliseconds, as far as looks at that tell?
+  bool talks(uint64_t now);
+
   /// 0: none, the peer is a thread of this one.
   pid_t other_process() const;
 
@@ -267,6 +271,7 @@ class ShmEndpoint final : public Endpoint {
   bool direct_;
   Paces& paces_;
   bool dead_ = false;
+  uint64_t slots_seen_ = 0, talked_ns_ = 0;    // of both rings, when there were more than before
   uint64_t heard_before_long_ = ~uint64_t{0};  // of these when the latest long message was sent
   uint32_t agains_ = 0;
   uint64_t checked_ns_ = 0;
@@ -323,6 +328,7 @@ class ShmTransport final : public Transport {
     latest_ = ring;
     return true;
   }
+  uint64_t taken_of(uint32_t ring) const { return inbound_[ring].ring.taken(); }
   uint32_t recalls_of(uint32_t ring) const { return inbound_[ring].entry->recalls.load(std::memory_order_relaxed); }
   size_t take_several(uint32_t ring, const Header& first, std::span<Endpoint::Place> places) {
     const size_t taken = idle() ? inbound_[ring].ring.take_several(first, places) : 0;
@@ -385,6 +391,12 @@ bool ShmEndpoint::alone(const Header& h) { return h.length >= kPage && std::exch
 bool ShmEndpoint::is_first() const {
   const Address& self = transport_.self();
   return std::tie(peer_.job, peer_.rank) < std::tie(self.job, self.rank);
+}
+
+bool ShmEndpoint::talks(uint64_t now) {
+  const uint64_t slots = producer_.written() + (inbound ? transport_.taken_of(*inbound) : 0);
+  if (std::exchange(slots_seen_, slots) != slots) talked_ns_ = now;
+  return now - talked_ns_ < kTalked_ns;
 }
 
 std::optional<bool> ShmEndpoint::rests() const {
@@ -643,12 +655,16 @@ void ShmTransport::disarm() {
 topo::Ties ShmTransport::lends(uint32_t cpu, uint64_t now_ns) {
   head_->lent.set(cpu, now_ns);
   topo::Ties ties;
+  size_t near = 0, far = 0;  // of those that it talks with
   for (const auto& [who, endpoint] : endpoints_) {
+    const bool talks = endpoint->talks(now_ns);
     const auto lent = endpoint->lent(now_ns);
     if (!lent) continue;
     (lent->cpu == cpu ? ties.here : ties.apart) = true;
+    (lent->cpu == cpu ? near : far) += talks;
     ties.leaves |= lent->cpu == cpu && endpoint->is_first() && latest_ < inbound_.size() && inbound_[latest_].from == who;
   }
+  ties.away = near == 0 && far > 1;
   return ties;
 }
 

@@ -5,6 +5,23 @@
 
 namespace weft::topo {
 
+namespace {
+
+/// A CPU where somebody is away from all that it exchanges messages with, as `self` is, which is the last of those that are.
+std::optional<uint32_t> others_away(std::span<const std::optional<Lent>> lent, size_t self, std::span<const uint32_t> cpus) {
+  const auto is_away = [&](size_t i) { return lent[i] && lent[i]->bond == Lent::Bond::away; };
+  if (!is_away(self)) return std::nullopt;
+  std::optional<uint32_t> found;
+  for (size_t i = 0; i < lent.size(); ++i) {
+    if (!is_away(i)) continue;
+    if (i > self) return std::nullopt;
+    if (!found && lent[i]->cpu != lent[self]->cpu && std::ranges::find(cpus, lent[i]->cpu) != cpus.end()) found = lent[i]->cpu;
+  }
+  return found;
+}
+
+}  // namespace
+
 Place better_cpu(std::span<const std::optional<Lent>> lent, size_t self, bool leaves, std::span<const uint32_t> cpus) {
   const uint32_t own = lent[self]->cpu;
   const auto lenders = [&](uint32_t cpu) { return std::ranges::count_if(lent, [&](const auto& l) { return l && l->cpu == cpu; }); };
@@ -39,6 +56,7 @@ Place better_cpu(std::span<const std::optional<Lent>> lent, size_t self, bool le
     roomier = cpu;
   }
   if (roomier) return {roomier, !goes(*roomier)};
+  if (const auto exchange = others_away(lent, self, cpus)) return {exchange};
   if (leaves && free) return {free};
   return {all_lent ? std::optional(own) : std::nullopt};
 }

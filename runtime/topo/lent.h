@@ -14,18 +14,20 @@ struct Ties {
   bool leaves = false;  ///< whoever has sent the latest message lends it, too, and counts on this process to leave
   bool here = false;    ///< somebody lends it, too
   bool apart = false;   ///< somebody lends another CPU
+  bool away = false;    ///< several have exchanged messages with it lately, and all of them lend other CPUs
 
   /// Who works with somebody elsewhere, too, would not be nearer to all by leaving.
   bool had_better_leave() const { return leaves && !apart; }
 };
 
-/// A CPU that a process lends, and where those are that it exchanges messages with: nowhere, on another CPU too, or on this one alone.
+/// A CPU that a process lends, and where those are that it exchanges messages with: nowhere, several on other CPUs only, on another CPU
+/// too, or on this one alone.
 struct Lent {
-  enum class Bond : uint8_t { none, apart, here };
+  enum class Bond : uint8_t { none, away, apart, here };
   uint32_t cpu;
   Bond bond = Bond::none;
   Lent(uint32_t on, Bond b = Bond::none) : cpu(on), bond(b) {}
-  Lent(uint32_t on, const Ties& t) : Lent(on, t.apart ? Bond::apart : t.here ? Bond::here : Bond::none) {}
+  Lent(uint32_t on, const Ties& t) : Lent(on, t.away ? Bond::away : t.apart ? Bond::apart : t.here ? Bond::here : Bond::none) {}
   bool operator==(const Lent&) const = default;
 };
 
@@ -59,8 +61,9 @@ struct Place {
 
 /// Where process `self`, which lends a CPU, had better wait. `lent`: by process; `cpus`: those that it may run on. If two more lend its own
 /// than another one, one of them is to go there: of those without bonds, else of those that have some elsewhere, the one that
-/// is next to a process there, as neighbours mostly exchange messages, and of two the last. Otherwise who `leaves` whom it waits for is to
-/// go to a CPU that nobody with bonds lends. CPUs that nobody lends may be at work.
+/// is next to a process there, as neighbours mostly exchange messages, and of two the last. Otherwise the last of those that are away
+/// from all that they exchange messages with goes to a CPU where others are who are away, too, as one of these is to come here then; who
+/// `leaves` whom it waits for is to go to a CPU that nobody with bonds lends. CPUs that nobody lends may be at work.
 Place better_cpu(std::span<const std::optional<Lent>> lent, size_t self, bool leaves, std::span<const uint32_t> cpus);
 
 }  // namespace weft::topo

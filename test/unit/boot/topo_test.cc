@@ -121,8 +121,14 @@ TEST_CASE("of those that wait on a crowded CPU one goes where fewest do", "[topo
   CHECK(of({1, tied, at_home, 0}, 0) == 0u);
   CHECK(of({1, tied, at_home, 0}, 1) == 1u);
   CHECK_FALSE(of({1, 0, 1, 0}, 3));
-  CHECK_FALSE(of({1, 0, 1}, 2));     // there it would be as crowded as here
-  CHECK_FALSE(of({1, 1, 1, 1}, 3));  // other CPUs may be at work
+  const auto away = [](uint32_t cpu) { return Lent(cpu, Lent::Bond::away); };
+  CHECK(of({away(0), away(1), away(0), away(1)}, 3) == 0u);  // then 2 goes to 1
+  CHECK_FALSE(of({away(0), away(1), away(0), away(1)}, 2));
+  CHECK_FALSE(of({away(0), away(1), away(0), Lent(1, Lent::Bond::apart)}, 3));
+  CHECK(of({away(0), away(1), away(0), Lent(1, Lent::Bond::apart)}, 2) == 1u);
+  CHECK_FALSE(of({away(0), 1, away(0), 1}, 2));  // nobody would come here
+  CHECK_FALSE(of({1, 0, 1}, 2));                 // there it would be as crowded as here
+  CHECK_FALSE(of({1, 1, 1, 1}, 3));              // other CPUs may be at work
   CHECK(of({1, 1, 1, 1}, 3, true) == 0u);
   CHECK(of({1, std::nullopt, 1, 1}, 1 + 1, true) == 0u);
   CHECK(of({1, 0, 1, 1, std::nullopt}, 2) == 0u);

@@ -307,6 +307,31 @@ TEST_CASE("shm: of two that lend the same CPU the one that is to leave hears of 
   CHECK(apart(1, 0, now));
 }
 
+TEST_CASE("shm: who has exchanged messages with several lately hears whether all of them are elsewhere", "[shm]") {
+  constexpr uint64_t ms = 1'000'000, now = 1000 * ms;
+  Node node(4);
+  const auto send = [&](uint32_t from, uint32_t to) {
+    REQUIRE(node.connect(from, to)->try_inline(numbered(1, 0), nullptr) == Status::ok);
+    REQUIRE(node.shm[to]->poll(node.boxes[to]) == 1);
+  };
+  const auto away = [&](uint32_t cpu, uint64_t at) { return node.shm[0]->lends(cpu, at).away; };
+  const auto all_lend = [&](uint64_t at) {
+    for (const uint32_t rank : {1u, 2u, 3u}) node.shm[rank]->lends(rank == 3 ? 5 : 6, at);
+  };
+  for (const uint32_t peer : {1u, 2u, 3u}) send(peer, 0), send(0, peer);
+  all_lend(now);
+  CHECK_FALSE(away(5, now));  // 3 is here
+  all_lend(now + 6 * ms);
+  CHECK_FALSE(away(5, now + 6 * ms));  // that was long ago
+  send(0, 1);
+  CHECK_FALSE(away(5, now + 6 * ms));  // to one alone, whom it had better not meet on one CPU
+  send(2, 0);
+  CHECK(away(5, now + 6 * ms));
+  CHECK_FALSE(away(6, now + 6 * ms));
+  CHECK(away(5, now + 8 * ms));
+  CHECK_FALSE(away(5, now + 100 * ms));
+}
+
 TEST_CASE("shm: peers see who has left its CPU to others, or sleeps", "[shm]") {
   Node node(3);
   const Endpoint *to_0 = node.connect(1, 0), *to_2 = node.connect(1, 2);
