@@ -737,7 +737,7 @@ TEST_CASE("shm: of what both sides copy, what its receiver takes longer for as i
                                             {64 << 10, Flow::contended, false},
                                             {512 << 10, Flow::contended, false},
                                             {1 << 20, Flow::contended, true},
-                                            {1 << 20, Flow::contended_both_ways, false},
+                                            {1 << 20, Flow::contended_busy, false},
                                             {1 << 20, Flow::both_ways, false},
                                             {1 << 20, Flow::both_while_read, false}}) {
     paces.get_spares(bytes, flow, true);
