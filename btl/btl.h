@@ -112,9 +112,9 @@ class Sink {
   virtual void lost(void* cookie, const std::string& why) = 0;
 };
 
-/// How long messages go between two processes just now: one at a time; several one way; where CPUs are contended, so that no side's copies
-/// go on beside the other's, at most one the other way, or several that the receiver sends itself; or both ways at once, in the last case
-/// while the other one reads those that it gets.
+/// How long messages go between two processes just now: one at a time; several one way; any way where CPUs are contended, so that no side's
+/// copies go on beside the other's, and there while the receiver sends several itself; or both ways at once, in the last case while the
+/// other one reads those that it gets.
 enum class Flow : uint8_t { alone, stream, contended, contended_busy, both_ways, both_while_read };
 constexpr bool is_contended(Flow f) { return f == Flow::contended || f == Flow::contended_busy; }
 

@@ -30,6 +30,7 @@ class RingPace {
   bool due(uint64_t bytes) { return pace_for(bytes).due(bytes); }
   void took(uint64_t bytes, uint64_t ns) { pace_for(bytes).took(bytes, ns); }
   void expect(size_t length) { expected_ = length; }
+  size_t expected() const { return expected_; }
   /// Few of the messages expected go through the ring.
   void set_rare(bool rare) { paces_[expected_].rare = rare; }
   /// Of the messages expected, or, until that is known, of shorter ones.
@@ -75,7 +76,7 @@ class Paces {
     ReadTime own;        ///< of which this side has read
   };
   /// It went as those do that get_spares() was last asked about: what of it is near depends on that. What is streamed is rarely written
-  /// meanwhile.
+  /// meanwhile, and where CPUs are contended little of what is long stays in caches.
   void has_read(const Read& r, const ReadSpeed& speed) {
     const size_t length = Length::of(r.message);
     const Flow flow = latest_[length];
@@ -83,11 +84,11 @@ class Paces {
     const uint64_t later = elsewhere ? 0 : to_write_again_ns(r.own, speed, r.message, r.own.bytes < r.bytes);
     readings_[length][course_of(flow)].pace.took(r.bytes, r.ns + later);
   }
-  /// Is reading such a message to be timed? Once it is known, one in some: that costs as much as reading a KiB.
+  /// Is reading such a message to be timed? That costs as much as reading a KiB.
   bool times_reading(uint64_t bytes) {
     const size_t length = Length::of(bytes);
     Reading& way = readings_[length][course_of(latest_[length])];
-    return !way.pace.known() || way.contest.tries() || ++way.read % kTimedOf == 0;
+    return !way.pace.known() || way.contest.times_other();
   }
   /// Shall the sender of such a message take part in reading it? Not if it has as much to read itself, or to send, by which it would come
   /// too late for a short one.
@@ -96,11 +97,11 @@ class Paces {
   /// Does reading a message of so many bytes out of its sender's memory take less time? `offered`: this one can be read; else the answer
   /// is about those to come.
   bool get_spares(uint64_t bytes, Flow flow, bool offered) {
-    expected_ = Length::of(bytes);
-    in.expect(expected_);
-    out.expect(expected_);
-    auto& similar = readings_[expected_];
-    latest_[expected_] = flow;
+    const size_t length = Length::of(bytes);
+    in.expect(length);
+    out.expect(length);
+    auto& similar = readings_[length];
+    latest_[length] = flow;
     Reading& way = similar[course_of(flow)];
     const double ring = through_ring(bytes, flow);
     const double asking = bytes <= kUnasked ? kAsking_ns / static_cast<double>(bytes) : 0;
@@ -125,7 +126,6 @@ class Paces {
   struct Reading {
     Pace pace;
     Contest contest{kReading};
-    uint32_t read = 0;  ///< messages
     bool ahead() const { return contest.ahead(); }
   };
   // ns a byte: no kernel is known to be much faster.
@@ -135,7 +135,6 @@ class Paces {
   // a copy, and on contended CPUs both are spared turns, which measurements of copies of one side do not show.
   static constexpr double kAhead = 0.85, kFarAhead = 0.6, kAheadToRead = 0.75, kAheadUnasked = 0.95, kLevel = 1.1;
   static constexpr double kHopeless = 2;
-  static constexpr uint32_t kTimedOf = 4;
   static constexpr double kWaiting = 1.3;         // as its two sides wait for each other (1 MiB on a Zen 5 and on an Emerald Rapids)
   static constexpr uint64_t kUnasked = 64 << 10;  // up to this a message is sent unasked
   static constexpr double kAsking_ns = 500;       // what announcing one costs, and saying that it has been read
@@ -161,7 +160,7 @@ class Paces {
   static bool faster(const Pace& other, double than) { return other.known() && other.ns_per_byte() < than; }
   bool settle(Contest& contest, bool open, Contest::Standing other, bool can = true) {
     const bool takes = contest.takes_other(open, other, can);
-    const bool rare = put_contest_.ahead() || std::ranges::any_of(readings_[expected_], &Reading::ahead);
+    const bool rare = put_contest_.ahead() || std::ranges::any_of(readings_[in.expected()], &Reading::ahead);
     in.set_rare(rare);
     out.set_rare(rare);
     return takes;
@@ -180,7 +179,6 @@ class Paces {
   static constexpr std::array<uint64_t, kFlows> kSharedFrom{64 << 10, 128 << 10, 1 << 20, ~uint64_t{0}, ~uint64_t{0}, ~uint64_t{0}};
   std::array<std::array<Reading, kCourses>, Length::kCount> readings_;
   std::array<Flow, Length::kCount> latest_ = {};
-  size_t expected_ = 0;  // length
   Contest put_contest_{kWriting};
 };
 

@@ -37,7 +37,7 @@ bool Ways::reading_pays() {
 
 bool Ways::is_due(bool reads, uint64_t bytes) {
   if (!reads) return !slots_.known() || slots_.due(bytes);
-  return contest_.tries() || ++read_ % kTimedOf == 0;
+  return contest_.times_other();
 }
 
 bool Readings::begin(Kernel kernel, uint64_t block, uint32_t others, const Reach& reach) {

@@ -71,12 +71,10 @@ class Ways {
 
   static constexpr double kBest = 0.035;                   // ns a byte: no kernel is known to be much faster
   static constexpr double kAhead = 0.93, kHopeless = 1.8;  // of the time by slots, which reading may take to be taken
-  static constexpr uint64_t kTimedOf = 4;                  // calls that read: that may become slow from one to the next
   static constexpr Contest::Habits kHabits{
       .trial = 12, .few = 8, .first_wait = 2, .wait = 512, .most_wait = 1 << 14, .looks = 1, .first_look = 32, .look_every = 512};
   Pace slots_, reading_;
   Contest contest_{kHabits};
-  uint64_t read_ = 0;  // calls
 };
 
 /// Of exchanges: in each all tell each other how long the one before took them, of which that of the rank that came last counts, who waits

@@ -71,12 +71,13 @@ class Contest {
     look_after_ = habits_->first_look;
     return ++asked_ > (other.likely ? wait_ / kSooner : wait_) && begin_trial();
   }
-  /// Is a trial under way?
-  bool tries() const { return to_try_ > 0; }
   /// Was it when last asked about?
   bool ahead() const { return ahead_; }
+  /// Shall this one, which goes the other way, be timed? All of a trial, then one in some: it may become slow from one to the next.
+  bool times_other() { return tries() || ++went_ % kTimedOf == 0; }
 
  private:
+  bool tries() const { return to_try_ > 0; }
   bool stay() {
     wait_ = 0;
     if (++asked_ < look_after_) return true;
@@ -98,7 +99,8 @@ class Contest {
   }
 
   const Habits* habits_;
-  static constexpr uint64_t kSooner = 16;
+  static constexpr uint64_t kSooner = 16, kTimedOf = 4;
+  uint64_t went_ = 0;
   uint64_t asked_ = 0, to_try_ = 0, tried_ = 0, to_look_ = 0;
   uint64_t wait_, look_after_;
   bool ahead_ = false;

@@ -82,6 +82,12 @@ Header numbered(uint64_t number, uint32_t length) {
   return h;
 }
 
+/// A message of no bytes.
+void pass_on(Node& node, uint32_t from, uint32_t to) {
+  REQUIRE(node.connect(from, to)->try_inline(numbered(1, 0), nullptr) == Status::ok);
+  REQUIRE(node.shm[to]->poll(node.boxes[to]) == 1);
+}
+
 struct Flagged : Operation {
   Flagged() {
     done = [](Operation& self, Status s) {
@@ -279,10 +285,7 @@ TEST_CASE("shm: two threads exchange data over rings and by direct access", "[sh
 TEST_CASE("shm: of two that lend the same CPU the one that is to leave hears of it", "[shm]") {
   constexpr uint64_t ms = 1'000'000, now = 1000 * ms;
   Node node(3);
-  const auto send = [&](uint32_t from, uint32_t to) {
-    REQUIRE(node.connect(from, to)->try_inline(numbered(1, 0), nullptr) == Status::ok);
-    REQUIRE(node.shm[to]->poll(node.boxes[to]) == 1);
-  };
+  const auto send = [&](uint32_t from, uint32_t to) { pass_on(node, from, to); };
   const auto leaves = [&](uint32_t rank, uint32_t cpu, uint64_t at) { return node.shm[rank]->lends(cpu, at).leaves; };
   const auto apart = [&](uint32_t rank, uint32_t cpu, uint64_t at) { return node.shm[rank]->lends(cpu, at).apart; };
   CHECK_FALSE(leaves(1, 5, now));  // nobody has sent anything
@@ -310,10 +313,7 @@ TEST_CASE("shm: of two that lend the same CPU the one that is to leave hears of 
 TEST_CASE("shm: who has exchanged messages with several lately hears whether all of them are elsewhere", "[shm]") {
   constexpr uint64_t ms = 1'000'000, now = 1000 * ms;
   Node node(4);
-  const auto send = [&](uint32_t from, uint32_t to) {
-    REQUIRE(node.connect(from, to)->try_inline(numbered(1, 0), nullptr) == Status::ok);
-    REQUIRE(node.shm[to]->poll(node.boxes[to]) == 1);
-  };
+  const auto send = [&](uint32_t from, uint32_t to) { pass_on(node, from, to); };
   const auto away = [&](uint32_t cpu, uint64_t at) { return node.shm[0]->lends(cpu, at).away; };
   const auto all_lend = [&](uint64_t at) {
     for (const uint32_t rank : {1u, 2u, 3u}) node.shm[rank]->lends(rank == 3 ? 5 : 6, at);
