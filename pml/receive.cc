@@ -216,7 +216,7 @@ inline void Lane::deliver(Transfer& t, const btl::Header& h, const std::byte* da
   }
   t.outcome.bytes = bytes;
   if (t.base) [[likely]]
-    copy_few(t.base, data, bytes);
+    copy_received(t.base, data, bytes);
   else
     type::unpack(*t.buffer.type, t.buffer.count, data, bytes, t.buffer.address);
   t.stage = Stage::done;  // as end() does, for a transfer that has no bulk
@@ -398,7 +398,7 @@ Unexpected& Lane::store(Peer& from, const btl::Header& h, const std::byte* paylo
   u->peer = &from;
   u->payload = aside ? payload : copy;
   u->keeper = aside ? here : nullptr;
-  if (copied) copy_out(copy, payload, copied);
+  if (copied) copy_received(copy, payload, copied);
   counters_.unexpected_bytes += h.length + kMessageCost;
   counters_.unexpected_bytes_peak = std::max(counters_.unexpected_bytes_peak, counters_.unexpected_bytes);
   return *u;

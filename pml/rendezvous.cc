@@ -119,7 +119,7 @@ void Lane::on_fragment(Peer& from, const btl::Header& h, const std::byte* payloa
     bulk.cursor.seek(offset);
     bulk.cursor.unpack(payload, h.length);
   } else if (payload != t->base + offset) {
-    copy_out(t->base + offset, payload, h.length);
+    copy_received(t->base + offset, payload, h.length);
   }
   bulk.counted |= (h.flags & kCounted) != 0;
   landed(*t, h.length);

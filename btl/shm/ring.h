@@ -563,7 +563,7 @@ class Consumer {
     if (touching_pays && cell_ == kNoCell)
       copy_and_touch(to, from, n);
     else
-      copy_out(to, from, n);
+      copy_received(to, from, n);
   }
   /// Is a copy of so many bytes to be timed?
   bool due(size_t bytes) { return pace_ && pace_->due(bytes); }

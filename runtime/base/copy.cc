@@ -4,6 +4,8 @@
 #include <cpuid.h>
 #include <immintrin.h>
 
+#include <algorithm>
+
 namespace weft::detail {
 namespace {
 
@@ -36,6 +38,16 @@ void by_16(std::byte* to, const std::byte* from, size_t n) {
 [[gnu::target("avx2")]] void by_32(std::byte* to, const std::byte* from, size_t n) {
   for (size_t at = 0; at + kBlock <= n; at += kBlock) block_by_32(to + at, from + at);
   block_by_32(to + n - kBlock, from + n - kBlock);
+}
+
+/// From four places in turns, a quarter of all apart.
+[[gnu::target("avx2")]] void quarters_by_32(std::byte* to, const std::byte* from, size_t n) {
+  constexpr size_t kTurn = 4 * kBlock;
+  const size_t quarter = n / 4 & ~(kTurn - 1), rest = std::max(n - 4 * quarter, kBlock);
+  for (size_t turn = 0; turn < quarter; turn += kTurn)
+    for (size_t begin = turn; begin < 4 * quarter; begin += quarter)
+      for (size_t at = begin; at < begin + kTurn; at += kBlock) block_by_32(to + at, from + at);
+  by_32(to + n - rest, from + n - rest, rest);
 }
 
 [[gnu::target("avx2")]] void touch_by_32(std::byte* to, std::byte* from, size_t n) {
@@ -88,6 +100,9 @@ const bool fast_strings = strings.enhanced;
 const size_t strings_from = strings_come_over_fast_from();
 const bool vectors_go_in_fast = __builtin_cpu_is("intel") && !strings.even_short;
 void (*const copy_by_vectors)(std::byte*, const std::byte*, size_t) = __builtin_cpu_supports("avx2") ? by_32 : by_16;
+void (*const copy_by_quarters)(std::byte*, const std::byte*,
+                               size_t) = __builtin_cpu_is("intel") && strings.even_short && __builtin_cpu_supports("avx2") ? quarters_by_32
+                                                                                                                           : nullptr;
 void (*const copy_and_touch)(std::byte*, std::byte*, size_t) = __builtin_cpu_supports("avx2") ? touch_by_32 : touch_by_16;
 
 }  // namespace weft::detail

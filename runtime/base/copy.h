@@ -22,7 +22,9 @@ extern const size_t strings_from;
 extern const bool vectors_go_in_fast;
 /// By vector loads and stores; of at least 128 bytes.
 extern void (*const copy_by_vectors)(std::byte* to, const std::byte* from, size_t n);
-/// The same, and stores a byte of each line of the source again.
+/// The same, of at least 16 KiB, from several pages at a time; null where that is not ahead.
+extern void (*const copy_by_quarters)(std::byte* to, const std::byte* from, size_t n);
+/// As copy_by_vectors, and stores a byte of each line of the source again.
 extern void (*const copy_and_touch)(std::byte* to, std::byte* from, size_t n);
 }  // namespace detail
 
@@ -95,6 +97,9 @@ void copy_in(void* to, const void* from, size_t n) {
   std::memcpy(to, from, n);
 }
 inline void copy_out(void* to, const void* from, size_t n) { std::memcpy(to, from, n); }
+namespace detail {
+constexpr void (*copy_by_quarters)(std::byte*, const std::byte*, size_t) = nullptr;
+}
 #endif
 
 inline constexpr size_t kShortCopy = 64;
@@ -126,6 +131,16 @@ inline void copy_few(void* to, const void* from, size_t n) {
     copy_short(to, from, n);
   else
     copy_out(to, from, n);
+}
+
+/// copy_few() of a message, or a piece of one, while its writer goes on with the next. A processor fetches ahead what another core has
+/// written, but no further than the page: Intel's with fast short strings bring more of it at once from four pages in turns (Granite
+/// Rapids: 256 KiB in 13.8 instead of 17.7 us, both ways of 16 KiB 22.4 instead of 20.6 GB/s). Where both copy what is complete, as in
+/// reductions, they had better not (allreduces of 64 KiB in 7.2 instead of 6.8 us).
+inline void copy_received(void* to, const void* from, size_t n) {
+  constexpr size_t kLeast = 16 << 10, kMost = 1 << 20;
+  if (n < kLeast || n > kMost || !detail::copy_by_quarters) return copy_few(to, from, n);
+  detail::copy_by_quarters(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), n);
 }
 
 /// Has the cache line brought here for writing, without waiting for it. Only a hint.

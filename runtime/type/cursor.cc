@@ -412,7 +412,7 @@ size_t Cursor::unpack(const void* from, size_t n) {
   n = std::min<uint64_t>(n, left());
   if (!n) return 0;
   if (!layout_) {
-    copy_out(data(), from, n);
+    copy_received(data(), from, n);
   } else if (2 * total_ >= kBeyondCaches && n >= kWorthStreams) {  // as much is read as written
     return unpack_past_caches(from, n);
   } else {

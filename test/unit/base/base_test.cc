@@ -176,7 +176,7 @@ TEST_CASE("copies of what others have written, and into what they have read, are
   for (std::byte& b : from) b = std::byte(random());
   for (int round = 0; round < 400; ++round) {
     const size_t n = round < 300 ? random() % 3000 : random() % (room - 200), source = random() % 100, target = 1 + random() % 100;
-    for (void (*const copy)(void*, const void*, size_t) : {copy_out, copy_in<1024>}) {
+    for (void (*const copy)(void*, const void*, size_t) : {copy_out, copy_received, copy_in<1024>}) {
       std::fill(to.begin(), to.end(), std::byte{0x5a});
       copy(to.data() + target, from.data() + source, n);
       INFO(n << " bytes from " << source << " to " << target);
