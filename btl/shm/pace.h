@@ -105,14 +105,14 @@ class Paces {
     Reading& way = similar[course_of(flow)];
     const double ring = through_ring(bytes, flow);
     const double asking = bytes <= kUnasked ? kAsking_ns / static_cast<double>(bytes) : 0;
-    const double least = most_of(ring, bytes, flow) - asking;
+    const double least = of_ring(bytes, flow) * ring - asking;
     const bool guessed = is_contended(flow) && !(in.settled() && out.settled());
     const bool put_instead = flow >= Flow::both_ways && faster(put, kFarAhead * way.pace.ns_per_byte());
     const Contest::Standing reading{
         .ahead = way.pace.known() && (way.pace.ns_per_byte() < least || guessed) && !put_instead,
         .hopeless = way.pace.known() && !faster(way.pace, kHopeless * least),
         .likely = flow == Flow::both_while_read || is_contended(flow) || std::ranges::any_of(similar, &Reading::ahead)};
-    return settle(way.contest, out.known() && (flow == Flow::stream ? kSpared : 1) * ring >= kBestOfGet + asking, reading, offered);
+    return settle(way.contest, out.known() && ring >= kBestOfGet + asking, reading, offered);
   }
 
   /// While both send: does writing into the receiver's memory take less of both sides' time?
@@ -130,12 +130,12 @@ class Paces {
   // ns a byte: no kernel is known to be much faster.
   static constexpr double kBestOfGet = 0.035, kBestOfPut = 0.07;
   // What another way may take of the ring's time, to be taken. What was read is no longer in its sender's cache alone, who pays for it when
-  // writing again; has_read() adds what shows of that, and 0.9 was still no better than 0.75 to read. Of a stream the other side is spared
-  // a copy, and one that is at work slows the other one's down (Intel Granite Rapids: 64 KiB in windows 18 GB/s, copied out at 23), and on
-  // contended CPUs both are spared turns, which measurements of copies of one side do not show.
-  static constexpr double kAhead = 0.85, kFarAhead = 0.6, kAheadToRead = 0.75, kAheadUnasked = 0.95, kLevel = 1.1, kSpared = 1.3;
+  // writing again; has_read() adds what shows of that, and 0.9 was still no better than 0.75 to read. On contended CPUs both sides are
+  // spared turns, which measurements of copies of one side do not show.
+  static constexpr double kAhead = 0.85, kFarAhead = 0.6, kAheadToRead = 0.75, kAheadUnasked = 0.95, kLevel = 1.1;
   static constexpr double kHopeless = 2;
   static constexpr double kWaiting = 1.3;         // as its two sides wait for each other (1 MiB on a Zen 5 and on an Emerald Rapids)
+  static constexpr double kSlowed = 1.3;          // as both sides of a stream are at work (Intel Granite Rapids: 64 KiB 18 GB/s, out at 23)
   static constexpr uint64_t kUnasked = 64 << 10;  // up to this a message is sent unasked
   static constexpr double kAsking_ns = 500;       // what announcing one costs, and saying that it has been read
 
@@ -153,15 +153,15 @@ class Paces {
     if (flow == Flow::both_while_read) return in_and_out() + in.ns_per_byte();  // who reads all and sends all is what both wait for
     const double first = in.known() ? in.ns_per_byte() : out.ns_per_byte() / 2, second = out.ns_per_byte();
     const double slower = std::max(first, second), faster = std::min(first, second);
-    if (flow == Flow::stream) return slower;
+    if (flow == Flow::stream) return kSlowed * slower;
     if (bytes <= kUnasked) return slower + faster / 2;  // as it grows
     return kWaiting * (slower + faster * std::min(1.0, static_cast<double>(RingPace::kPiece) / static_cast<double>(bytes)));
   }
-  /// What reading may take where a ring takes so much.
-  static constexpr double most_of(double ring, uint64_t bytes, Flow flow) {
-    if (flow == Flow::stream) return kSpared * ring;
-    if (is_contended(flow)) return kLevel * ring;
-    return (bytes > kUnasked ? kAheadToRead : kAheadUnasked) * ring;
+  /// How much of a ring's time reading may take. Of a stream all of it, as the other side is spared a copy.
+  static constexpr double of_ring(uint64_t bytes, Flow flow) {
+    if (flow == Flow::stream) return 1;
+    if (is_contended(flow)) return kLevel;
+    return bytes > kUnasked ? kAheadToRead : kAheadUnasked;
   }
   static bool faster(const Pace& other, double than) { return other.known() && other.ns_per_byte() < than; }
   bool settle(Contest& contest, bool open, Contest::Standing other, bool can = true) {

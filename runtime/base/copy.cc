@@ -84,6 +84,10 @@ const Strings strings = [] {
   return Strings{(b & 1u << 9) != 0, (d & 1u << 4) != 0};
 }();
 
+const bool intel_with_short_strings = __builtin_cpu_is("intel") && strings.even_short;
+/// Does reading from four pages in turns bring more at once? On a Granite Rapids; others were not measured.
+const bool turns_pay = intel_with_short_strings && __builtin_cpu_supports("avx2");
+
 /// From how many bytes on does microcode copy what another core has written as fast as vector loads do wherever it lies in its lines
 /// (test/perf/places)? AMD's does since Zen 5. Intel's is a quarter faster on an Emerald Rapids; where it is slow with short strings, with
 /// longer ones (Cascade Lake: 16 KiB a tenth slower, allgathers of 64 KiB a fifth faster).
@@ -100,9 +104,7 @@ const bool fast_strings = strings.enhanced;
 const size_t strings_from = strings_come_over_fast_from();
 const bool vectors_go_in_fast = __builtin_cpu_is("intel") && !strings.even_short;
 void (*const copy_by_vectors)(std::byte*, const std::byte*, size_t) = __builtin_cpu_supports("avx2") ? by_32 : by_16;
-void (*const copy_by_quarters)(std::byte*, const std::byte*,
-                               size_t) = __builtin_cpu_is("intel") && strings.even_short && __builtin_cpu_supports("avx2") ? quarters_by_32
-                                                                                                                           : nullptr;
+void (*const copy_by_quarters)(std::byte*, const std::byte*, size_t) = turns_pay ? quarters_by_32 : nullptr;
 void (*const copy_and_touch)(std::byte*, std::byte*, size_t) = __builtin_cpu_supports("avx2") ? touch_by_32 : touch_by_16;
 
 }  // namespace weft::detail
@@ -111,6 +113,6 @@ namespace weft {
 const bool touching_pays = detail::amd_family > 0 && detail::amd_family < detail::kZen5;
 const bool leaving_pays = detail::amd_family < detail::kZen5;
 const bool crowds_wait = detail::amd_family > 0;
-const bool kernel_copies_fast = __builtin_cpu_is("intel") && detail::strings.even_short;
+const bool kernel_copies_fast = detail::intel_with_short_strings;
 }  // namespace weft
 #endif
