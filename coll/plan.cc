@@ -57,6 +57,62 @@ Status receive_only(pml::Team& team, int tag, const Frame::Wire& w) {
   return w.empty ? Status::ok : team.lane().receive(team, w.peer, tag, pml::Traffic::collective, w.buffer, outcome);
 }
 
+void run_locally(const Frame& frame, const Round& round, int32_t iteration) {
+  const Step* const first = frame.schedule->steps.data() + round.first;
+  for (const Step* s = first; s != first + round.steps; ++s) {
+    if (s->kind == StepKind::send || s->kind == StepKind::receive) continue;
+    for (int32_t k = 0; k < s->repeat; ++k) frame.local(*s, s->repeat > 1 ? k : iteration);
+  }
+}
+
+constexpr uint32_t kFewSteps = 8;
+/// Several shorter messages come out of a ring faster by posted receives, which take all that is there at once.
+constexpr uint64_t kFewLeast = 256;
+
+/// Of a round that few messages are sent and received in, short ones by the first of them: the last step that receives; null: of others.
+const Step* last_of_few(const pml::Lane& lane, const Frame& frame, const Round& round, int32_t iteration) {
+  if (round.steps > kFewSteps || !lane.looks_first()) return nullptr;
+  const Step *const begin = frame.schedule->steps.data() + round.first, *const end = begin + round.steps;
+  const Step *first = nullptr, *last = nullptr;
+  for (const Step* s = begin; s != end; ++s) {
+    if (s->repeat != 1) return nullptr;
+    if (s->kind != StepKind::receive) continue;
+    if (!first) first = s;
+    last = s;
+  }
+  if (!first) return nullptr;
+  const Frame::Wire w = frame.wire(*first, iteration);
+  const uint64_t bytes = w.buffer.count * w.buffer.type->size;
+  return !w.empty && bytes <= kAtOnce && (first == last || bytes >= kFewLeast) ? last : nullptr;
+}
+
+/// Runs such a round. What is short needs neither requests nor matching, mostly, if it is sent first and then received one by one. From the
+/// first on that has not come all receives are posted, but for the last one. The requests are to be waited for.
+Status exchange_few(pml::Team& team, int tag, const Frame& frame, const Round& round, int32_t iteration, const Step* last,
+                    std::vector<pml::Request*>& requests) {
+  pml::Lane& lane = team.lane();
+  const Step *const begin = frame.schedule->steps.data() + round.first, *const end = begin + round.steps;
+  bool local = false;
+  for (const Step* s = begin; s != end; ++s) {
+    local |= s->kind != StepKind::send && s->kind != StepKind::receive;
+    if (s->kind != StepKind::send) continue;
+    const Frame::Wire w = frame.wire(*s, iteration);
+    if (!w.empty && !lane.send_at_once(team, w.peer, tag, pml::Traffic::collective, w.buffer))
+      requests.push_back(lane.isend(team, w.peer, tag, pml::Traffic::collective, w.buffer));
+  }
+  if (local) run_locally(frame, round, iteration);
+  bool at_once = true;
+  for (const Step* s = begin; s != last; ++s) {
+    if (s->kind != StepKind::receive) continue;
+    const Frame::Wire w = frame.wire(*s, iteration);
+    if (w.empty) continue;
+    pml::Outcome outcome;
+    at_once = at_once && lane.receive_at_once(team, w.peer, tag, pml::Traffic::collective, w.buffer, outcome);
+    if (!at_once) requests.push_back(lane.ireceive(team, w.peer, tag, pml::Traffic::collective, w.buffer));
+  }
+  return receive_only(team, tag, frame.wire(*last, iteration));
+}
+
 }  // namespace
 
 Status post_round(pml::Team& team, int tag, const Frame& frame, const Round& round, int32_t iteration, std::vector<pml::Request*>& requests,
@@ -93,10 +149,7 @@ Status post_round(pml::Team& team, int tag, const Frame& frame, const Round& rou
       }
     }
   }
-  for (const Step* s = first; local && s != last; ++s) {
-    if (s->kind == StepKind::send || s->kind == StepKind::receive) continue;
-    for (int32_t k = 0; k < s->repeat; ++k) frame.local(*s, s->repeat > 1 ? k : iteration);
-  }
+  if (local) run_locally(frame, round, iteration);
   return Status::ok;
 }
 
@@ -122,7 +175,9 @@ int run_rounds(pml::Team& team, int tag, Frame& frame, std::vector<pml::Request*
       if (const Status status = receive_only(team, tag, frame.wire(*receive, at.iteration)); status != Status::ok) return fail(status);
       continue;
     }
-    const Status status = post_round(team, tag, frame, at.of(s), at.iteration, requests, true);
+    const Step* const last = last_of_few(lane, frame, at.of(s), at.iteration);
+    const Status status = last ? exchange_few(team, tag, frame, at.of(s), at.iteration, last, requests)
+                               : post_round(team, tag, frame, at.of(s), at.iteration, requests, true);
     if (const int error = finish(lane, requests, status)) return error;
   }
   frame.epilogue();

@@ -155,6 +155,12 @@ class Lane final : private btl::Sink {
     if (receive_next(team, source, tag, traffic, buffer, outcome)) return Status::ok;
     return receive_resident(resident_for(team, source, tag, traffic, buffer), outcome);
   }
+  /// Is it worthwhile to look for short messages by receive_at_once() before receives of them are posted?
+  bool looks_first() const { return !crowded_ && !lock_.enabled(); }
+  /// Receives what comes next from the source, if that is the message and short, and comes in a moment; false: nothing has happened.
+  bool receive_at_once(Team& team, int source, int tag, Traffic traffic, const Buffer& buffer, Outcome& outcome) {
+    return source != proc_null && !lock_.enabled() && buffer.type->contiguous && receive_next(team, source, tag, traffic, buffer, outcome);
+  }
 
   /// Nonblocking. The request has one reference, the caller's. It may be complete on return, and is then possibly shared with
   /// other such requests (`predefined`): set nothing in a request that is complete.
