@@ -5,6 +5,7 @@
 #include "coll/wish.h"
 #include "include/mpi.h"
 #include "runtime/base/error.h"
+#include "runtime/topo/cpus.h"
 
 namespace weft::coll {
 
@@ -22,6 +23,12 @@ bool on_one_node(const pml::Team& team) {
     if (who.job != 0 || !std::binary_search(here.begin(), here.end(), who.rank)) return false;
   }
   return true;
+}
+
+/// Do the ranks of the team share their CPUs so that each is to know at once where the others are (Household)? The same on all of them.
+bool share_cpus(const pml::Team& team) {
+  const boot::Job& job = team.lane().boot().job();
+  return job.same_cpus && team.size() == job.node_ranks.size() && node::Segment::crowded(job) && topo::few(team.size(), job.cpus);
 }
 
 }  // namespace
@@ -199,7 +206,7 @@ bool TeamState::node_possible(const Call& c, const Agreed& a) {
 
 /// Begins to wire a segment if it is time for it.
 bool TeamState::begin_wiring(const Agreed& a) {
-  if (++node_chances_ <= kPatience && !word_of_user(a).node) return false;
+  if (++node_chances_ <= kPatience && !share_cpus(team_) && !word_of_user(a).node) return false;
   node_state_ = Node::wiring;
   wiring_ = node::Wiring::begin(team_, next_tag(Form::blocking));
   return true;

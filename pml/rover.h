@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 
+#include "runtime/topo/cpus.h"
 #include "runtime/topo/idle.h"
 #include "runtime/topo/lent.h"
 
@@ -58,7 +59,7 @@ class Household : public Company {
 /// go first. Among many it costs more than it spares (all-to-alls of 1 MiB of 32 ranks 3.5 and 4.7 ms).
 class Rover {
  public:
-  Rover(size_t ranks, size_t cpus) : few_(ranks <= kFewRanks * cpus) {}
+  Rover(size_t ranks, size_t cpus) : few_(topo::few(ranks, cpus)) {}
   bool among_few() const { return few_; }
 
   /// To be called after each yield.
@@ -68,7 +69,6 @@ class Rover {
   }
 
  private:
-  static constexpr size_t kFewRanks = 4;               // for each CPU
   static constexpr uint64_t kYields = 16;              // by so many it can be told whether they lead to switches
   static constexpr uint64_t kFewYields = 4;            // or by so many, if there are no more
   static constexpr uint64_t kLook_ns = 500'000;        // in such a time

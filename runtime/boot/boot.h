@@ -38,6 +38,7 @@ struct Job {
   std::string secret;               ///< the job's shared secret (authenticates connections), random bytes as hex
   std::string launcher;             ///< for messages: own_launcher, "Slurm", "prterun", "none (singleton)"
   uint32_t cpus = 1;                ///< CPUs that the ranks of this node may use together
+  bool same_cpus = false;           ///< have all of them been told the same?
   std::string topology;             ///< the node's hardware as topo::Node::parse reads it, empty if the launcher did not tell
   std::optional<ProcessId> parent;  ///< who has spawned this job
 };

@@ -83,6 +83,7 @@ Job World::describe(uint32_t rank) const {
   job.secret = std::string(64, 'f');
   job.launcher = "in-process fake";
   job.topology = topology_;
+  job.same_cpus = cpus_ > 0;
   job.cpus = cpus_ ? cpus_ : std::max(1u, std::thread::hardware_concurrency());
   return job;
 }

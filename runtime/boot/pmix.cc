@@ -315,6 +315,7 @@ void PmixBootstrap::read_node() {
   }
   job_.topology = job_text(PMIX_RANK_WILDCARD, key_topology);
   job_.cpus = uint32_t(job_number(PMIX_RANK_WILDCARD, key_cpus, 0));
+  job_.same_cpus = job_.cpus > 0;
   if (!job_.cpus) {  // a foreign server may have bound each rank to its share of the node
     const uint64_t shares = uint64_t{topo::usable_cpus()} * job_.node_ranks.size();
     job_.cpus = uint32_t(std::min({shares, uint64_t(std::max(1l, sysconf(_SC_NPROCESSORS_ONLN))), uint64_t{topo::cgroup_cpus()}}));

@@ -91,7 +91,10 @@ TEST_CASE("what the model expects stands where it knows it") {
   CHECK_FALSE(expected(switched, {.calls = 1, .bytes = 64}, {}));
 }
 
-TEST_CASE("what runs is noted, and why") {
+namespace {
+
+/// Calls of six barriers of three ranks and one that is started, by what they ran by.
+std::map<std::string, double> barriers_noted() {
   std::vector<Ledger> ledgers(3);
   const std::string wrong = on_ranks(3, [&](RankWorld& w) -> std::string {
     const TeamStatePtr state = attach(w.team, &ledgers[static_cast<size_t>(w.rank)]);
@@ -109,5 +112,16 @@ TEST_CASE("what runs is noted, and why") {
   std::map<std::string, double> calls;
   for (const auto& [k, row] : all)
     calls[k.algorithm + (k.early ? " early" : "") + (k.form == Ledger::Form::nonblocking ? " started" : "")] = row.calls;
-  CHECK(calls == std::map<std::string, double>{{"dissemination early", 4}, {"node", 2}, {"node started", 1}});
+  return calls;
+}
+
+}  // namespace
+
+TEST_CASE("what runs is noted, and why") {
+  CHECK(barriers_noted() == std::map<std::string, double>{{"dissemination early", 4}, {"node", 2}, {"node started", 1}});
+}
+
+TEST_CASE("ranks that share CPUs by few have shared memory from the first call on") {
+  const Believed cpus(1);
+  CHECK(barriers_noted() == std::map<std::string, double>{{"node", 6}, {"node started", 1}});
 }

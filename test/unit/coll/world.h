@@ -27,10 +27,13 @@ struct RankWorld {
 /// CPUs that ranks believe to have together; 0: those of this machine.
 inline uint32_t believed_cpus = 0;
 /// While it lives, each of up to 64 ranks believes to have one of its own.
-struct Roomy {
-  Roomy() { believed_cpus = 64; }
-  Roomy(const Roomy&) = delete;
-  ~Roomy() { believed_cpus = 0; }
+struct Believed {
+  explicit Believed(uint32_t cpus) { believed_cpus = cpus; }
+  Believed(const Believed&) = delete;
+  ~Believed() { believed_cpus = 0; }
+};
+struct Roomy : Believed {
+  Roomy() : Believed(64) {}
 };
 
 /// Runs `body` on `size` ranks; returns the first complaint, empty if there is none.
