@@ -618,6 +618,7 @@ class Lane final : private btl::Sink {
   size_t open_ways(Transfer&, std::array<Outlet, kMaxStripes>&);
   bool better_read(const Transfer&, const Outlet&) const;
   bool better_offered(Peer& from, uint64_t bytes, btl::Flow) const;
+  bool goes_on_asking(Peer& from, const Bulkwork&) const;
   static bool better_written(const Transfer&, const Outlet&);
   bool spared_if_written(const Transfer&) const;
   void advance(Transfer&);

@@ -39,6 +39,15 @@ void Lane::weigh(Peer& from, uint64_t bytes) {
   control(from, MessageKind::offer, 0);
 }
 
+/// A message that the peer has offered is not read: shall those to come be offered all the same? One alone says little of others: the
+/// first of a window is none of a stream, and windows of 64 KiB, whose others had come unasked by then, half went by the ring.
+bool Lane::goes_on_asking(Peer& from, const Bulkwork& bulk) const {
+  constexpr uint8_t kMostRefused = 3;
+  if (bulk.better_unasked()) return false;
+  if (better_offered(from, bulk.total, bulk.flow)) return true;
+  return from.asked && ++from.refused < kMostRefused;
+}
+
 /// Have waits left their CPU to others lately? To be asked of each long message. Then no side's copies go on beside the other's: what
 /// counts is the work of both, and whoever sends had better not have to come back for an answer.
 bool Lane::contended() { return contended_ > 0 && contended_-- > 0; }

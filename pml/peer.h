@@ -96,6 +96,7 @@ struct Peer {
   uint16_t sent_before = 0;                ///< `next_sequence` when its latest long message came
   uint16_t shy = 0;                        ///< messages that are sent unasked before the next offer
   uint8_t crossed = 0;                     ///< its long messages to come that count as crossing own ones
+  uint8_t refused = 0;                     ///< since one was read, those that it offered and this side had better not read
   uint32_t confined = kNoWire;             ///< number of the only wire that is used while it is measured
   uint32_t lanes = 0;                      ///< of the peer's process, at its first lane; 0: not asked for yet
   Addresses addresses;                     ///< read when asking for the number of lanes, until connected

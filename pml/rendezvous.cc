@@ -69,6 +69,7 @@ void Lane::start_moving(Transfer& t) {
   const bool readable = open_ways(t, ways) > 0 && better_read(t, ways[0]);
   if (readable ? better_written(t, ways[0]) : spared_if_written(t)) bulk.mine = expose(t, from, bulk.total, 1);
   if (!readable || bulk.mine.rails) return ask_for_data(t);
+  from.refused = 0;
   advance(t);
 }
 
@@ -89,7 +90,7 @@ void Lane::ask_for_data(Transfer& t) {
   word.header.context = bulk.remote;
   word.header.kind = static_cast<uint8_t>(MessageKind::clear);
   word.header.length = static_cast<uint32_t>(sizeof word.clear + bulk.exposed.size() * sizeof(btl::Region));
-  t.peer->asked = !bulk.better_unasked() && better_offered(*t.peer, bulk.total, bulk.flow);
+  t.peer->asked = goes_on_asking(*t.peer, bulk);
   word.clear = {bulk.id, bulk.total, bulk.mine, t.peer->asked};
   for (const auto& [wire, region] : bulk.exposed) word.regions.push_back(region);
   answer(*t.peer, word);

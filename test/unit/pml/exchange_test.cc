@@ -138,8 +138,13 @@ TEST_CASE("short of what is always read, messages are offered to who wants to re
     messages(4);
     NEED(me.rank == 0 || (reading.reads == 6 && reading.offers == 7));  // who looks how the other way does wants to read on
     if (me.rank == 1) reading.spares = false;
-    messages(4);
-    NEED(me.rank == 0 || (reading.reads == 6 && reading.offers == 8));  // as it has told that they need not
+    messages(2);
+    if (me.rank == 1) reading.spares = true;
+    messages(2);
+    NEED(me.rank == 0 || (reading.reads == 8 && reading.offers == 11));  // two that had better come do not say so of others
+    if (me.rank == 1) reading.spares = false;
+    messages(5);
+    NEED(me.rank == 0 || (reading.reads == 8 && reading.offers == 14));  // three do
   });
 }
 
