@@ -65,7 +65,7 @@ void run_locally(const Frame& frame, const Round& round, int32_t iteration) {
   }
 }
 
-constexpr uint32_t kFewSteps = 8;
+constexpr uint32_t kFewSteps = 8;  ///< of a round that is worth looking through
 /// Several shorter messages come out of a ring faster by posted receives, which take all that is there at once.
 constexpr uint64_t kFewLeast = 256;
 

@@ -16,7 +16,7 @@ uint32_t cgroup_cpus(const std::string& root = "");
 
 /// Are there so many ranks on so many CPUs that one which waits for another often waits for its turn, too?
 constexpr bool crowded(size_t ranks, size_t cpus) { return ranks > 2 * cpus; }
-/// Are there so few that each has a large part of one?
+/// Are there so few of them that each has a large part of one?
 constexpr bool few(size_t ranks, size_t cpus) { return ranks <= 4 * cpus; }
 
 /// Moves the calling thread to one of its CPUs, chosen by `place` in turn, to and fro, so that of two neighbours in a row or ring of places

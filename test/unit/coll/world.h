@@ -26,12 +26,13 @@ struct RankWorld {
 
 /// CPUs that ranks believe to have together; 0: those of this machine.
 inline uint32_t believed_cpus = 0;
-/// While it lives, each of up to 64 ranks believes to have one of its own.
+/// While it lives, ranks believe to have so many.
 struct Believed {
   explicit Believed(uint32_t cpus) { believed_cpus = cpus; }
   Believed(const Believed&) = delete;
   ~Believed() { believed_cpus = 0; }
 };
+/// While it lives, each of up to 64 ranks believes to have one of its own.
 struct Roomy : Believed {
   Roomy() : Believed(64) {}
 };
