@@ -858,6 +858,7 @@ class Lane final : private btl::Sink {
   static constexpr int kMostLooks = 300;
   Patience patience_{2, kMostLooks, 2};  // rounds of waits on a crowded node
   Glances glances_;
+  Rivalry rivalry_;
   std::atomic<bool> gathering_{false};  // there are wires that can hold messages back; read without the lock
   bool closed_ = false;
 };

@@ -48,8 +48,8 @@ bool Lane::goes_on_asking(Peer& from, const Bulkwork& bulk) const {
   return from.asked && ++from.refused < kMostRefused;
 }
 
-/// Have waits left their CPU to others lately? To be asked of each long message. Then no side's copies go on beside the other's: what
-/// counts is the work of both, and whoever sends had better not have to come back for an answer.
+/// Have waits left their CPU to others who wanted it lately? To be asked of each long message. Then no side's copies go on beside the
+/// other's: what counts is the work of both, and whoever sends had better not have to come back for an answer.
 bool Lane::contended() { return contended_ > 0 && contended_-- > 0; }
 
 /// Messages that still count as crossing own ones after one that did: not each is seen to, as an own send may be over by then. Halos of

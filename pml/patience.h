@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 
 namespace weft::pml {
 
@@ -39,6 +40,22 @@ class Glances {
 
  private:
   bool rested_ = false;
+};
+
+/// Does somebody else want this CPU? Yields return at once if nobody does; others take two switches, several times as long (virtual Intel
+/// Granite Rapids: 0.2 and 1.3 us). One alone may have met an interrupt.
+class Rivalry {
+ public:
+  void yielded(uint64_t ns) {
+    least_ = std::min(least_, ns);
+    switches_ = ns > kSwitch * least_ ? switches_ + 1 : 0;
+  }
+  bool seen() const { return switches_ > 1; }
+
+ private:
+  static constexpr uint64_t kSwitch = 3;
+  uint64_t least_ = 400;   ///< ns of a yield; until one has been quick, as who always shares its CPU sees switches only
+  uint32_t switches_ = 0;  ///< one after another, up to the latest yield
 };
 
 }  // namespace weft::pml

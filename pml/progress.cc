@@ -21,7 +21,7 @@ config::Integer spin_variable("pml", "spin", "-1",
 
 constexpr uint32_t kQuietEvery = 32;   // rounds between polls of wires that cost a system call
 constexpr int kThoroughEvery = 8;      // rounds, once a wait yields: the CPU is lent
-constexpr uint32_t kContended = 8;     // long messages after a yield
+constexpr uint32_t kContended = 8;     // long messages after a yield to somebody
 constexpr uint32_t kOthersEvery = 16;  // fruitless questions between looks at other lanes
 constexpr int kSpinRounds = 20000;     // before a wait yields, if every rank has a CPU: some 0.2 ms
 constexpr int kRoundsPerClock = 256;   // where rounds take longer, as they cost system calls, the clock ends it
@@ -273,10 +273,11 @@ struct Lane::Correspondents final : Company {
 /// Leaves the CPU to others, who can see that.
 void Lane::yield(uint64_t now, Company* silent, bool naps) {
   if (!crowded_ || lock_.enabled()) return static_cast<void>(sched_yield());
-  contended_ = kContended;
   for (Wire* wire : busy_wires_) wire->transport->rests(true);
   sched_yield();
   for (Wire* wire : busy_wires_) wire->transport->rests(false);
+  rivalry_.yielded(now_ns() - now);
+  if (rivalry_.seen()) contended_ = kContended;
   if (naps) return;
   if (!silent && watches_) silent = watches_->company;
   if (silent) {

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <initializer_list>
 #include <thread>
 #include <vector>
 
@@ -68,6 +69,21 @@ TEST_CASE("glances: sooner where those waited for were seen to have left their C
   CHECK(first() == 1);
   glances.saw(false);
   CHECK(first() == usual);
+}
+
+TEST_CASE("rivalry: seen by two yields in a row that took several times as long as others do", "[sleep]") {
+  pml::Rivalry rivalry;
+  const auto yield = [&](std::initializer_list<uint64_t> times) {
+    for (const uint64_t ns : times) rivalry.yielded(ns);
+    return rivalry.seen();
+  };
+  CHECK(yield({1300, 1300}));  // nobody has seen it quick yet
+  CHECK_FALSE(yield({200}));
+  CHECK_FALSE(yield({1300}));
+  CHECK_FALSE(yield({300, 1300, 500}));
+  CHECK(yield({700, 700}));
+  CHECK(yield({2000}));
+  CHECK_FALSE(yield({200}));
 }
 
 // A matched probe takes its message when it says that there is one.
