@@ -277,7 +277,9 @@ int TeamState::run_here(const Call& c, const Agreed& a) {
     case Pattern::gather:
     case Pattern::scatter:
     case Pattern::alltoall:
-      if (a.uneven || (a.pattern == Pattern::scatter && node_->scatters_apart(a.bytes))) return exchange_unevenly(c, a);
+      if (a.uneven || (a.pattern == Pattern::scatter && node_->scatters_apart(a.bytes)) ||
+          (a.pattern == Pattern::gather && node_->gathers_apart(a.bytes)))
+        return exchange_unevenly(c, a);
       status = exchange_evenly(c, a);
       break;
     case Pattern::allgather: status = allgather_here(c); break;

@@ -149,9 +149,8 @@ bool node_kernel_pays(const Agreed& a, bool roomy) {
     // One meeting instead of several rounds. Few have no less to copy by messages, which need not be cut.
     case Pattern::allgather: return meet_at_will || (few && (meet_rather || a.size >= 8 || meet_once));
     case Pattern::alltoall: return meet_at_will || (few && (meet_once || bytes <= 512 * kKiB));
-    // Longer ones go as fast by messages, which need not be cut; those of a scatter that its kernel has sent. On shared CPUs whoever only
-    // gives runs ahead through its slots.
-    case Pattern::gather: return few && bytes <= (roomy ? 64 : a.size < 4 ? 256 : 512) * kKiB;
+    case Pattern::gather: return few && bytes <= node::Segment::most_gathered(static_cast<uint64_t>(a.size), roomy);
+    // Longer ones go as fast by messages that its kernel has sent.
     case Pattern::scatter: return few && (bytes <= (roomy ? 16 : 64) * kKiB || (roomy && a.size > 2));
     // From rank to rank; between two, one message, which is read where it lies.
     case Pattern::exscan:

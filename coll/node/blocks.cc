@@ -21,6 +21,7 @@ type::Cursor cursor_of(const pml::Buffer& b) { return {b.address, b.count, *b.ty
 using Length = uint32_t;
 constexpr Length kByMessage = ~Length{0};  ///< it does not fit, and comes by a message
 constexpr Length kStays = kByMessage - 1;  ///< it is to be read where it lies
+constexpr Length kInParcels = kStays - 1;  ///< it comes in slots of its sender's own
 /// Then this stands behind it.
 struct Stays {
   uint64_t bytes;
@@ -342,6 +343,49 @@ Status Segment::gather_from_one(const pml::Buffer& block, Length length, uint32_
   return s == Status::ok && !fits ? too_long(block, length, 1 - root) : s;
 }
 
+/// What stands behind a length that says so: how long the block is, and the number of its first parcel.
+struct Segment::Parcels {
+  uint64_t bytes, first;
+
+  void announce(std::byte* place) const {
+    put_length(place, kInParcels);
+    std::memcpy(place + sizeof(Length), this, sizeof *this);
+  }
+  static Parcels announced(const std::byte* place) {
+    Parcels parcels;
+    std::memcpy(&parcels, place + sizeof(Length), sizeof parcels);
+    return parcels;
+  }
+};
+
+Status Segment::send_parcels(const pml::Buffer& block) {
+  return in_steps(bytes_of(block), 1, plan_.large.bytes, [&](uint64_t first, uint64_t n) {
+    const uint64_t number = ++parcels_;
+    const Parcel place = parcel(rank_, number);
+    if (number > plan_.parcels)
+      if (const Status s = wait_for(place.taken, number - plan_.parcels); s != Status::ok) return s;
+    put_part(place.data, block, first, n);
+    tell(place.written, number);
+    return Status::ok;
+  });
+}
+
+/// Takes them all, though there may be no place for them.
+Status Segment::take_parcels(uint32_t from, const Parcels& parcels, const pml::Buffer& to) {
+  const bool fits = parcels.bytes <= bytes_of(to);
+  uint64_t number = parcels.first;
+  const Status s = in_steps(parcels.bytes, 1, plan_.large.bytes, [&](uint64_t first, uint64_t n) {
+    const Parcel place = parcel(from, number);
+    if (const Status waited = wait_for(place.written, number); waited != Status::ok) return waited;
+    about_to_read(n);
+    if (fits) get_part(to, first, place.data, n);
+    give_back({place.written, place.data}, n);
+    tell(place.taken, number++);
+    return Status::ok;
+  });
+  return s == Status::ok && !fits ? too_long(to, parcels.bytes, from) : s;
+}
+
 /// A longer slot of each size for the next gather, of which a rank uses the one that its block fits, or none.
 struct Segment::LongerShares {
   explicit LongerShares(Segment& s) : segment(s) {
@@ -367,17 +411,19 @@ struct Segment::LongerShares {
 };
 
 /// Each rank has a short slot that says how long its block is, and longer ones, one of which it uses if the block fits no short one. Of two
-/// ranks the block comes in several of them if need be.
+/// ranks the block comes in several of them if need be, of more in parcels where these share CPUs.
 Status Segment::gather(const pml::Buffer& in, const View& out, int root, Post& post) {
   constexpr uint64_t kMost = Brief::most - sizeof(Length);
-  constexpr uint64_t kMostInSteps = 64 << 10;  // longer ones go as fast by messages
   const LongerShares longer_ones(*this);
   const uint64_t bytes = bytes_of(in), most = plan_.large.bytes;
   const bool receives = rank_ == static_cast<uint32_t>(root);
+  const bool parcelled = in_parcels(bytes);
   Status status = Status::ok;
+  const auto note = [&](Status s) { status = s == Status::ok ? status : s; };
   Length left = 0;
   const auto give = [&](std::byte* place) {
-    const Length length = length_for(bytes, size_ == 2 ? std::max(kMostInSteps, most) : most);
+    if (parcelled) return Parcels{bytes, parcels_ + 1}.announce(place);
+    const Length length = length_for(bytes, size_ == 2 ? std::max(most_gathered(size_, true), most) : most);
     put_length(place, length);
     if (length == kByMessage) return post.send(static_cast<uint32_t>(root), in);
     if (length > most) return void(left = length);
@@ -388,15 +434,17 @@ Status Segment::gather(const pml::Buffer& in, const View& out, int root, Post& p
     const Length length = length_at(place);
     const pml::Buffer to = out.at(static_cast<int32_t>(r), 1);
     if (length == kByMessage) return post.receive(r, to);
+    if (length == kInParcels) return note(take_parcels(r, Parcels::announced(place), to));
     if (length > most) return void(left = length);
-    const std::byte* const from = length > kMost ? longer_ones.of(r, length).data : place + sizeof length;
-    if (const Status s = take_out(to, from, length, r); s != Status::ok) status = s;
+    note(take_out(to, length > kMost ? longer_ones.of(r, length).data : place + sizeof length, length, r));
     if (length > kMost) give_back(longer_ones.of(r, length), length);
   };
   if (receives) copy_data(in, out.at(root, 1));
   const Status s = collect(std::min(bytes, kMost) + sizeof(Length), static_cast<uint32_t>(root), give, take);
   longer_ones.pass_on(static_cast<uint32_t>(root));
   if (s == Status::ok && left > 0) return gather_from_one(receives ? out.at(1 - root, 1) : in, left, static_cast<uint32_t>(root));
+  if (s == Status::ok && parcelled && !receives) return send_parcels(in);
+  if (s == Status::ok && status != Status::ok) post.settle();  // what comes by messages is awaited all the same
   return s == Status::ok ? status : s;
 }
 

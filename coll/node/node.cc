@@ -30,6 +30,7 @@ Segment::Plan::Plan(uint32_t ranks, bool crowded, bool in_groups) : grouped(in_g
     chunk = std::clamp(std::bit_floor((uint64_t{4} << 20) / ranks), kChunkOfFew, 4 * kChunkOfFew);
     medium = {kMedium, kCrowdedMediums, shared_out(kCrowdedMediums)};
     large = {kLarge, kCrowdedPieces, shared_out(kCrowdedPieces)};
+    if (ranks >= 4 && ranks <= 64) parcels = kParcels;  // fewer and more send messages
   } else {
     const uint64_t slots = ranks > kFlat || !leaving_pays ? kLongs : kMostLongs / std::bit_ceil(ranks) * 2;
     chunk = std::clamp(std::bit_floor((uint64_t{2} << 20) / ranks), kChunk, kChunkOfFew);
@@ -38,7 +39,7 @@ Segment::Plan::Plan(uint32_t ranks, bool crowded, bool in_groups) : grouped(in_g
 }
 
 size_t Segment::Plan::front(uint32_t ranks) const {
-  return sizeof(Header) + Waking::bytes(ranks) + ranks * sizeof(Desk) + (pieces() + ranks * shares()) * sizeof(Line) +
+  return sizeof(Header) + Waking::bytes(ranks) + ranks * sizeof(Desk) + (pieces() + ranks * (shares() + 2 * parcels)) * sizeof(Line) +
          (1 + ranks) * briefs * sizeof(Brief);
 }
 
@@ -75,7 +76,8 @@ Segment::Segment(pml::Team& team, std::byte* memory, bool roomy, const Plan& pla
   desks_ = reinterpret_cast<Desk*>(memory + sizeof(Header) + Waking::bytes(size_));
   pieces_ = reinterpret_cast<Line*>(desks_ + size_);
   shares_ = pieces_ + plan_.pieces();
-  briefs_ = reinterpret_cast<Brief*>(shares_ + size_ * plan_.shares());
+  parcel_lines_ = shares_ + size_ * plan_.shares();
+  briefs_ = reinterpret_cast<Brief*>(parcel_lines_ + 2 * size_ * plan_.parcels);
   piece_areas_ = memory + plan_.slots(size_);
   areas_ = piece_areas_ + plan_.piece_bytes();
   desk(rank_).owner = {getpid(), &nonce_};

@@ -763,6 +763,54 @@ TEST_CASE("scattered blocks stand behind their lengths, in a longer piece, or co
   force("");
 }
 
+/// Gathers blocks of lengths that only the root and their ranks know, each round at another root, who has `room` for each of them; what is
+/// wrong about it.
+std::string gather_by_turns(RankWorld& w, std::span<const int64_t> lengths, int64_t room) {
+  const auto size = static_cast<size_t>(w.size);
+  for (int round = 0; round < 40; ++round) {
+    const int root = round / 3 % w.size;
+    const auto block = [&](size_t r) { return lengths[(static_cast<size_t>(round) + r) % lengths.size()]; };
+    const auto byte_of = [&](size_t r, int64_t at) { return static_cast<char>(round + 7 * static_cast<int>(r) + 3 * (at % 1009)); };
+    const auto own = static_cast<size_t>(w.rank);
+    std::vector<char> from(static_cast<size_t>(block(own))), to(size * static_cast<size_t>(room) + 1, '-');
+    for (size_t b = 0; b < from.size(); ++b) from[b] = byte_of(own, static_cast<int64_t>(b));
+    std::vector<int64_t> counts(size, room), places(size);
+    for (size_t r = 0; r < size; ++r) places[r] = static_cast<int64_t>(r) * room;
+    if (own == static_cast<size_t>(root)) from.resize(static_cast<size_t>(std::min(block(own), room)));
+    Call c;
+    c.what = Collective::gatherv;
+    c.in = from.data();
+    c.out = to.data();
+    c.in_type = c.out_type = &type::of(type::Basic::byte);
+    c.in_count = from.size();
+    c.root = root;
+    c.out_counts = Counts(counts.data()), c.out_displs = Counts(places.data());
+    const int error = run(w.state, c);
+    bool longer = false;
+    for (size_t r = 0; r < size; ++r) longer |= r != static_cast<size_t>(root) && block(r) > room;
+    if (error != (w.rank == root && longer ? MPI_ERR_TRUNCATE : MPI_SUCCESS)) return "error " + std::to_string(error);
+    if (w.rank != root) continue;
+    for (size_t r = 0; r < size; ++r)
+      for (int64_t b = 0; b < block(r) && block(r) <= room; ++b)
+        if (to[static_cast<size_t>(places[r] + b)] != byte_of(r, b))
+          return "round " + std::to_string(round) + ", rank " + std::to_string(r) + ", byte " + std::to_string(b) + " is wrong";
+  }
+  return {};
+}
+
+TEST_CASE("gathered blocks stand behind their lengths, in longer slots, in parcels, or come by messages") {
+  force(all_by_kernels());
+  constexpr int64_t most[] = {100'000, 5, 0, 300'000, 70'000, 300, 500'000, 600'000, 30'000, 131'072};
+  for (const uint32_t cpus : {64u, 1u})
+    for (const uint32_t size : {2u, 3u, 4u, 5u})
+      for (const int64_t room : {int64_t{600'000}, int64_t{80'000}}) {
+        const Believed believed(cpus);
+        INFO(size << " ranks on " << cpus << " CPUs with room for " << room << " bytes each");
+        CHECK(on_ranks(size, [&](RankWorld& w) { return gather_by_turns(w, most, room); }) == "");
+      }
+  force("");
+}
+
 TEST_CASE("blocks that types say the addresses of") {
   force(all_by_kernels());
   const std::string wrong = on_ranks(3, [](RankWorld& w) -> std::string {
