@@ -222,7 +222,7 @@ Ledger::Key TeamState::line_of(const Call& c, const Agreed& agreed, Ledger::Form
                   .algorithm = {}};
   if (a.front > 0 && !node) return key;
   const bool refined = form == Ledger::Form::blocking && !node && refined_.word.anything;
-  const Decision d = decide(a, plans_.topology(), node, refined ? refined_.word : word_of_user(a));
+  const Decision d = decide(a, plans_.topology(), node, !node_ || node_->roomy(), refined ? refined_.word : word_of_user(a));
   const bool may_come =
       !node && form != Ledger::Form::persistent && host_count_ == 1 && node_state_ == Node::possible && node_fits(c, a) && node_wanted(a);
   key.early = refined ? refined_.tried : may_come;

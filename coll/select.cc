@@ -300,10 +300,10 @@ bool wants_node(const Agreed& a, const Word& user, const Word& table, bool roomy
   return node_kernel_pays(a, roomy);
 }
 
-Decision decide(const Agreed& a, const Topology& topology, bool one_node, const Word& user) {
+Decision decide(const Agreed& a, const Topology& topology, bool one_node, bool roomy, const Word& user) {
   const Word table = word_of_table(a);
   Decision d;
-  d.node = one_node && a.size > 1 && node_takes(a) && wants_node(a, user, table, one_node) && node_order(a) != Order::own;
+  d.node = one_node && a.size > 1 && node_takes(a) && wants_node(a, user, table, roomy) && node_order(a) != Order::own;
   d.choice = choose(of_class(a), topology, user);
   d.by = !d.node ? d.choice.by : user.node ? By::user : table.node ? By::table : By::thresholds;
   d.unusable = user.anything && d.by != By::user;
@@ -311,9 +311,9 @@ Decision decide(const Agreed& a, const Topology& topology, bool one_node, const 
   return d;
 }
 
-Decision decide(const Agreed& a, const Topology& topology, bool one_node) {
+Decision decide(const Agreed& a, const Topology& topology, bool one_node, bool roomy) {
   const Word user = word_of_user(a);
-  Decision d = decide(a, topology, one_node, user);
+  Decision d = decide(a, topology, one_node, roomy, user);
   if (user.anything) d.wish = wishes().all[user.number - 1].text;
   return d;
 }

@@ -143,9 +143,9 @@ struct Decision {
   std::string wish;        ///< its entry
   std::string table;       ///< the entry of the table that fits; empty: there is none
 };
-/// `one_node`: all ranks are on one.
-Decision decide(const Agreed&, const Topology&, bool one_node);
+/// `one_node`: all ranks are on one; `roomy`: with a CPU each.
+Decision decide(const Agreed&, const Topology&, bool one_node, bool roomy = true);
 /// The same with the words of others than WEFT_COLL; says nothing of an entry.
-Decision decide(const Agreed&, const Topology&, bool one_node, const Word& user);
+Decision decide(const Agreed&, const Topology&, bool one_node, bool roomy, const Word& user);
 
 }  // namespace weft::coll

@@ -205,9 +205,11 @@ void print_notes(const Explanation& e) {
 }
 
 void print(const Explanation& e) {
+  const std::string behind = printed(" behind %d switch%s", e.switches, e.switches == 1 ? "" : "es");
+  const std::string cpus = e.question.cpus ? printed(" with %d CPU%s", e.question.cpus, e.question.cpus == 1 ? "" : "s") : std::string();
   std::printf("%s, %s (%s), %d ranks on %d host%s%s\n\n", e.question.collective.c_str(),
               show_bytes(static_cast<double>(e.agreed.bytes)).c_str(), meaning_of_bytes(e.agreed.pattern), e.agreed.size, e.hosts,
-              e.hosts == 1 ? "" : "s", e.hosts == 1 ? "" : printed(" behind %d switch%s", e.switches, e.switches == 1 ? "" : "es").c_str());
+              e.hosts == 1 ? "" : "s", (e.hosts == 1 ? cpus : behind).c_str());
   print_candidates(e);
   std::printf("\nCheapest by the model: %s.\n%s\n", e.reason.c_str(), e.verdict.c_str());
   if (!e.measured.empty()) {
@@ -267,6 +269,8 @@ Result<Explanation> explain(const ExplainQuestion& q) {
   if (!shape) return shape.failure();
   e.hosts = shape->hosts();
   e.switches = shape->leaves();
+  if (q.cpus && e.hosts > 1)
+    return Failure{printed("--cpus decides what runs in shared memory of one host, but these ranks are on %d", e.hosts)};
   e.agreed = {.pattern = *pattern,
               .size = q.ranks,
               .hosts = e.hosts,
@@ -283,7 +287,7 @@ Result<Explanation> explain(const ExplainQuestion& q) {
   for (const coll::Algorithm& a : coll::algorithms())
     if (a.pattern == *pattern && !a.usable(topology, q.ranks, {.root = q.root, .commutative = !q.ordered}, q.uneven))
       e.unfit.emplace_back(a.name);
-  e.decision = coll::decide(e.agreed, topology, e.hosts == 1);
+  e.decision = coll::decide(e.agreed, topology, e.hosts == 1, q.cpus == 0 || q.cpus >= q.ranks);
   e.runs = find_runs(e);
   take_measurement(*table, e);
   e.reason = reason_of(e.candidates);

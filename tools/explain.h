@@ -18,6 +18,7 @@ struct ExplainQuestion {
   uint64_t bytes = 0;  ///< as coll::Agreed means them
   int32_t hosts = 0;   ///< 0: of 64 ranks each; with a network those of its file, as far as there are ranks for them
   int32_t hosts_per_switch = 0, ranks_per_cache = 0;  ///< 0: all of them
+  int32_t cpus = 0;                                   ///< of one host, for all its ranks; 0: one for each
   bool ordered = false, uneven = false;
   std::string network;  ///< file; empty: none
   std::string table;    ///< of weft tune: as WEFT_COLL_TABLE has it

@@ -90,6 +90,7 @@ CLI::App* add_explain(CLI::App& app, ExplainQuestion& q) {
   sub->add_option("--hosts-per-switch", q.hosts_per_switch, "hosts behind each of several switches [one switch]")
       ->check(CLI::Range(1, kMostRanks));
   sub->add_option("--ranks-per-cache", q.ranks_per_cache, "ranks of a host that share a cache [all]")->check(CLI::Range(1, kMostRanks));
+  sub->add_option("--cpus", q.cpus, "CPUs that ranks on one host have together [one each]")->check(CLI::Range(1, kMostRanks));
   sub->add_option("--network", q.network, "a file that tells which hosts share a switch, as for WEFT_NETWORK; the hosts are its first ones")
       ->envname("WEFT_NETWORK");
   sub->add_option("--root", q.root, "rank of the root [0]")->check(CLI::Range(0, kMostRanks));

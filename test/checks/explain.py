@@ -75,6 +75,9 @@ def words_of_the_user():
     node = answer("barrier", "--ranks", "4")
     want("barrier on one host", node["runs"]["algorithm"], "node")
     has("its verdict", node["verdict"], "no price for it")
+    gathers = [answer("gather", "--ranks", "8", "--bytes", "128K", *cpus)["runs"]["algorithm"] for cpus in ([], ["--cpus", "8"], ["--cpus", "2"])]
+    want("a long gather with a CPU each, and with fewer", gathers, ["linear", "linear", "node"])
+    has("with fewer CPUs", ask("gather", "--ranks", "8", "--bytes", "128K", "--cpus", "2").stdout, "8 ranks on 1 host with 2 CPUs")
     wrong = ask(*words, "64K", coll="allreduce:64K=ring;bcast=chian")
     want("warnings", [line.count("WEFT_COLL") for line in wrong.stderr.splitlines()], [1])
     has("the warning", wrong.stderr, "64K-1M, 1M- or -64K")
@@ -112,7 +115,7 @@ def for_people():
 def wrong_questions():
     fine = ["bcast", "--ranks", "4", "--bytes", "8"]
     for words, part in [(["bcats", *fine[1:]], "these are barrier, bcast"), (["neighbor_alltoall", *fine[1:]], "graph of neighbours"),
-                        (fine[:3], "--bytes is missing"), ([*fine, "--hosts", "5"], "5 hosts are more than 4 ranks"), ([*fine, "--root", "4"], "the root 4"),
+                        (fine[:3], "--bytes is missing"), ([*fine, "--hosts", "5"], "5 hosts are more than 4 ranks"), ([*fine, "--root", "4"], "the root 4"), ([*fine, "--hosts", "2", "--cpus", "2"], "these ranks are on 2"),
                         ([*fine, "--machine", "speed=3"], '"speed" is no number'), ([*fine, "--network", "/nowhere"], "/nowhere: cannot be read"),
                         ([*fine, "--network", "/dev/null"], "names no host"), (["bcast", "--bytes", "8"], "--ranks"), ([*fine, "--ranks", "0"], "--ranks"),
                         ([*fine[:3], "--bytes", "much"], "--bytes")]:
