@@ -444,7 +444,6 @@ Status Segment::gather(const pml::Buffer& in, const View& out, int root, Post& p
   longer_ones.pass_on(static_cast<uint32_t>(root));
   if (s == Status::ok && left > 0) return gather_from_one(receives ? out.at(1 - root, 1) : in, left, static_cast<uint32_t>(root));
   if (s == Status::ok && parcelled && !receives) return send_parcels(in);
-  if (s == Status::ok && status != Status::ok) post.settle();  // what comes by messages is awaited all the same
   return s == Status::ok ? status : s;
 }
 

@@ -672,6 +672,15 @@ TEST_CASE("kernels in shared memory for 64 ranks") {
   force("");
 }
 
+Call call_of_bytes(Collective what, const void* in, void* out) {
+  Call c;
+  c.what = what;
+  c.in = in;
+  c.out = out;
+  c.in_type = c.out_type = &type::of(type::Basic::byte);
+  return c;
+}
+
 /// What ranks say when rank 0 sends `sends` bytes to rank 1, which has room for `room` of them, and nothing else is on its way.
 std::string exchange_of_two(Collective what, int64_t sends, int64_t room, bool& truncated) {
   return on_ranks(2, [&](RankWorld& w) -> std::string {
@@ -680,11 +689,7 @@ std::string exchange_of_two(Collective what, int64_t sends, int64_t room, bool& 
       for (size_t b = 0; b < from.size(); ++b) from[b] = static_cast<char>('a' + b % 23);
       const bool sender = w.rank == (what == Collective::gatherv ? 1 : 0);
       const int64_t in_counts[] = {0, sender ? sends : 0}, out_counts[] = {sender ? 0 : room, 0}, gathered[] = {0, room}, places[] = {0, 0};
-      Call c;
-      c.what = what;
-      c.in = from.data();
-      c.out = to.data();
-      c.in_type = c.out_type = &type::of(type::Basic::byte);
+      Call c = call_of_bytes(what, from.data(), to.data());
       c.in_count = static_cast<uint64_t>(sender ? sends : 0);
       c.out_count = static_cast<uint64_t>(sender ? 0 : room);
       if (what == Collective::alltoallv) c.in_counts = Counts(in_counts), c.out_counts = Counts(out_counts);
@@ -736,11 +741,7 @@ std::string scatter_by_turns(RankWorld& w, int size, std::span<const int64_t> le
       for (int64_t b = 0; b < block(r); ++b) from.push_back(byte_of(r, b));
     }
     std::vector<char> to(static_cast<size_t>(block(w.rank)));
-    Call c;
-    c.what = Collective::scatterv;
-    c.in = from.data();
-    c.out = to.data();
-    c.in_type = c.out_type = &type::of(type::Basic::byte);
+    Call c = call_of_bytes(Collective::scatterv, from.data(), to.data());
     c.out_count = to.size();
     c.root = root;
     if (w.rank == root) c.in_counts = Counts(counts.data()), c.in_displs = Counts(places.data());
@@ -777,11 +778,7 @@ std::string gather_by_turns(RankWorld& w, std::span<const int64_t> lengths, int6
     std::vector<int64_t> counts(size, room), places(size);
     for (size_t r = 0; r < size; ++r) places[r] = static_cast<int64_t>(r) * room;
     if (own == static_cast<size_t>(root)) from.resize(static_cast<size_t>(std::min(block(own), room)));
-    Call c;
-    c.what = Collective::gatherv;
-    c.in = from.data();
-    c.out = to.data();
-    c.in_type = c.out_type = &type::of(type::Basic::byte);
+    Call c = call_of_bytes(Collective::gatherv, from.data(), to.data());
     c.in_count = from.size();
     c.root = root;
     c.out_counts = Counts(counts.data()), c.out_displs = Counts(places.data());
