@@ -95,8 +95,10 @@ def environment(check):
     env["ASAN_OPTIONS"] = "detect_leaks=1:detect_stack_use_after_return=0:abort_on_error=0"
     env["LSAN_OPTIONS"] = f"suppressions={folder}/lsan.supp:print_suppressions=0"
     env["UBSAN_OPTIONS"] = "print_stacktrace=1"
-    # Its shadow of up to 32 MB is cleared, not mapped anew: what is mapped anew costs two faults a page and stops all CPUs each time.
-    env["TSAN_OPTIONS"] = f"suppressions={folder}/tsan.supp:halt_on_error=1:second_deadlock_stack=1:clear_shadow_mmap_threshold=32000000"
+    env["TSAN_OPTIONS"] = f"suppressions={folder}/tsan.supp:halt_on_error=1:second_deadlock_stack=1"
+    # What shadow a unit test frees, again and again, is cleared: mapped anew it costs two faults a page, each of which stops all CPUs.
+    if check.name.startswith("tsan/unit/"):
+        env["TSAN_OPTIONS"] += ":clear_shadow_mmap_threshold=32000000"
     return env
 
 
