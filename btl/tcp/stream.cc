@@ -9,6 +9,7 @@ namespace {
 constexpr size_t kHeadBytes = 512;          // pieces between those that are referred to
 constexpr size_t kHeads = 2048;             // bytes read where a large message is expected to begin
 constexpr size_t kBounceStep = 256 * 1024;  // a bounce buffer starts with this
+constexpr int kFewBetween = 2;              // messages between large ones that do not mean that there are no more: credits, answers
 
 }  // namespace
 
@@ -89,8 +90,8 @@ void Outbox::abandon(Status status) {
 
 int Inbox::places(std::span<std::byte> scratch, iovec out[2], Sink& sink, void* cookie) {
   if (under_way_ && landing_ && !sink.landing(cookie, header_)) skip_payload();
-  // after a large message another one is likely: little more than its header, so that its payload goes straight to its landing
-  const iovec rest{scratch.data(), large_ ? std::min(scratch.size(), kHeads) : scratch.size()};
+  // after a large message another one is likely: little more than its header, so that its payload goes straight where it belongs
+  const iovec rest{scratch.data(), large_ahead_ > 0 ? std::min(scratch.size(), kHeads) : scratch.size()};
   const size_t room = open_room();
   if (room == 0) return out[0] = rest, 1;
   out[0] = {(landing_ ? landing_ : bounce_.get()) + got_, room};
@@ -180,7 +181,7 @@ void Inbox::take_scratch(std::span<const std::byte> bytes, Sink& sink, void* coo
       head_have_ = 0;
       continue;
     }
-    large_ = header_.length >= kLarge;
+    large_ahead_ = header_.length >= kLarge ? kFewBetween + 1 : std::max(0, large_ahead_ - 1);
     bulky_ = header_.length >= kPaddedFrom;
     if (bytes.size() >= header_.length) {
       const std::byte* payload = bytes.data();

@@ -118,7 +118,7 @@ class Inbox {
   size_t head_have_ = 0;          // bytes of header_ that are there
   bool under_way_ = false;        // header_ is complete, its payload is not
   bool closed_ = false;           // bye was seen
-  bool large_ = false;            // the last message was
+  int large_ahead_ = 0;           // of the next messages one is likely to be large, as one of the last ones was
   bool bulky_ = false;            // or at least not small
   uint32_t skipped_ = 0;          // bytes still to be passed over: padding, or what nobody waits for any more
   uint32_t got_ = 0;              // bytes of payload that are there
