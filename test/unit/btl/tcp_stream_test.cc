@@ -271,6 +271,28 @@ TEST_CASE("a header that promises much costs little") {
   CHECK(places[0].iov_len <= 256 * 1024);                        // and not a gigabyte of it
 }
 
+TEST_CASE("near large messages little more than a header is read before a payload's place is known") {
+  Inbox inbox;
+  Recorder recorder;
+  std::mt19937 random(6);
+  Blob scratch(64 * 1024);
+  const auto room_after = [&](uint32_t length) {
+    Blob stream;
+    append(stream, {1, 0, 0, length, 0, 1, 0}, Blob(length));
+    feed(inbox, stream, random, 4096, recorder);
+    iovec places[2];
+    REQUIRE(inbox.places(scratch, places, recorder, nullptr) == 1);
+    return places[0].iov_len;
+  };
+  CHECK(room_after(100) == scratch.size());
+  for (int round = 0; round < 2; ++round) {
+    CHECK(room_after(kLarge) < kLarge / 8);
+    CHECK(room_after(0) < kLarge / 8);  // a credit, an answer
+    CHECK(room_after(100) < kLarge / 8);
+  }
+  CHECK(room_after(100) == scratch.size());  // there come small ones now
+}
+
 TEST_CASE("random and damaged bytes do no harm to the parser") {
   const uint32_t seed = std::random_device{}();
   INFO("seed " << seed);
