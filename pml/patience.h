@@ -2,20 +2,21 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 
 namespace weft::pml {
 
 /// Who is waited for may be at work on another CPU, and is done in a moment: then looking again pays, and leaving costs two switches. Or it
-/// waits for this CPU: then each look is lost. So a wait looks as often as has helped lately; now and then one looks as often as can
-/// pay, to learn whether it would help again.
+/// waits for this CPU: then each look is lost. So a wait looks as often as has helped lately; now and then, and sooner at first, one looks
+/// as often as can pay, to learn whether it would help.
 class Patience {
  public:
   /// Looks: at least so many, at most so many; one part of `parts` fewer after each wait in which they were in vain.
   constexpr Patience(int least, int most, int parts = 4) : least_(least), most_(most), parts_(parts), now_(least) {}
 
   /// Looks that should be made before leaving, from now on.
-  int looks() { return ++waits_ % kTryEvery == 0 ? most_ : now_; }
+  int looks() { return ++waits_ % std::clamp(std::bit_floor(waits_), kFirstTry, kTryEvery) == 0 ? most_ : now_; }
   /// Has looking helped lately?
   bool pays() const { return now_ > most_ / 4; }
   /// What was waited for came after so many looks.
@@ -24,7 +25,7 @@ class Patience {
   void failed() { now_ = std::max(least_, now_ - (now_ + parts_ - 1) / parts_); }
 
  private:
-  static constexpr unsigned kTryEvery = 64;  // waits
+  static constexpr unsigned kFirstTry = 4, kTryEvery = 64;  // waits
   int least_, most_, parts_;
   int now_;
   unsigned waits_ = 0;

@@ -41,7 +41,8 @@ class Contest {
   struct Habits {
     uint64_t trial;  ///< messages of a trial
     uint64_t few;    ///< of those, after which it may end
-    /// Messages before it: at first, until the usual way has been in use for a while; then twice as long each time.
+    /// Messages before it: at first, until the usual way has been in use for a while; then some trials' worth, four times as many each
+    /// time up to `wait`, as what happens while processes start tells little; then twice as many each time.
     uint64_t first_wait, wait, most_wait;
     /// Of those that go the other way some take the usual one, whose pace may have changed: soon after it has been left, then seldomer.
     uint64_t looks, first_look, look_every;
@@ -94,12 +95,12 @@ class Contest {
     to_try_ = habits_->trial;
     tried_ = 0;
     asked_ = 0;
-    wait_ = std::clamp(2 * wait_, habits_->wait, habits_->most_wait);
+    wait_ = wait_ < habits_->wait ? std::clamp(4 * wait_, kAgain * habits_->trial, habits_->wait) : std::min(2 * wait_, habits_->most_wait);
     return true;
   }
 
   const Habits* habits_;
-  static constexpr uint64_t kSooner = 16, kTimedOf = 4;
+  static constexpr uint64_t kSooner = 16, kTimedOf = 4, kAgain = 8;  // kAgain: trials
   uint64_t went_ = 0;
   uint64_t asked_ = 0, to_try_ = 0, tried_ = 0, to_look_ = 0;
   uint64_t wait_, look_after_;

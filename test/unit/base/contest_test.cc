@@ -2,6 +2,7 @@
 #include "runtime/base/contest.h"
 
 #include <catch2/catch.hpp>
+#include <vector>
 
 using namespace weft;
 
@@ -35,4 +36,26 @@ TEST_CASE("what is only looked at now and then counts as it was while it was use
   CHECK(pace.ns_per_byte() < 0.051);
   for (int i = 0; i < 1000; ++i) pace.took(1000, 200);  // it has changed
   CHECK(pace.ns_per_byte() > 0.19);
+}
+
+TEST_CASE("who has failed a trial is tried again soon at first, and ever more seldom") {
+  constexpr Contest::Habits habits{
+      .trial = 16, .few = 8, .first_wait = 8, .wait = 1024, .most_wait = 1 << 14, .looks = 1, .first_look = 32, .look_every = 512};
+  Contest contest(habits);
+  std::vector<int> waited;
+  for (int usual = 0, i = 0; i < 60'000; ++i) {
+    if (!contest.takes_other(true, {.ahead = false})) {
+      ++usual;
+      continue;
+    }
+    if (usual > 0) waited.push_back(usual);
+    usual = 0;
+  }
+  CHECK(waited == std::vector<int>{8, 128, 512, 1024, 2048, 4096, 8192, 16384, 16384});
+  CHECK_FALSE(contest.takes_other(false, {.ahead = true}));
+
+  Contest hopeless(habits);
+  int tried = 0;
+  for (int i = 0; i < 1000; ++i) tried += hopeless.takes_other(true, {.ahead = false, .hopeless = true});
+  CHECK(tried == 18);  // two trials, each of which ends after eight and the one that begins it
 }

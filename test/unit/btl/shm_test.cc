@@ -576,6 +576,8 @@ void measure_reading(shm::Paces& paces, uint64_t bytes, double ns_per_byte, cons
   for (int i = 0; i < 40; ++i) paces.has_read({bytes, bytes, ns, {bytes, ns, 1}}, speed);
 }
 
+constexpr int kTrials = 60;  ///< messages of a thousand that are read to see whether that has become faster
+
 }  // namespace
 
 TEST_CASE("shm: messages are read out of their sender's memory while that takes less time", "[shm]") {
@@ -601,7 +603,8 @@ TEST_CASE("shm: messages are read out of their sender's memory while that takes 
   CHECK(tried > 0);
   CHECK(tried < 20);
   measure_reading(paces, kBytes, 0.2);  // data that its sender has just written
-  CHECK(reads(paces, 100) == 0);
+  CHECK(reads(paces, 100) < 20);        // tried again soon, once,
+  CHECK(reads(paces, 1000) < 20);       // then seldom
   CHECK(reads(paces, 1 << 16) > 0);
   CHECK(reads(paces, 1 << 16) < 1 << 10);
   measure_reading(paces, kBytes, 0.06);
@@ -609,9 +612,9 @@ TEST_CASE("shm: messages are read out of their sender's memory while that takes 
   CHECK(reads(paces, 1000) < 1000);  // the ring is not forgotten
   measure(paces.in, 0.04);
   measure(paces.out, 0.045);
-  CHECK(reads(paces, 1000) < 50);  // one way, both sides of the ring copy at once
+  CHECK(reads(paces, 1000) < kTrials);  // one way, both sides of the ring copy at once
   const auto reads_of = [&](Flow flow, double ns_per_byte) {
-    CHECK(reads(paces, 1000, flow) < 50);  // what messages take that go otherwise says nothing about these
+    CHECK(reads(paces, 1000, flow) < 100);  // what messages take that go otherwise says nothing about these
     measure_reading(paces, kBytes, ns_per_byte);
     return reads(paces, 1000, flow);
   };
@@ -643,17 +646,17 @@ TEST_CASE("shm: what is known of reading goes for messages of similar length", "
   CHECK(reads(paces, 64 << 10, 1000) > 950);
   CHECK(reads(paces, 100 << 10, 1000) > 950);
   CHECK(reads(paces, 256 << 10, 1000) > 950);
-  CHECK(reads(paces, 1 << 20, 1000) < 50);
-  CHECK(reads(paces, 16 << 20, 1000) < 50);  // tried, and not measured
+  CHECK(reads(paces, 1 << 20, 1000) < kTrials);
+  CHECK(reads(paces, 16 << 20, 1000) < kTrials);  // tried, and not measured
   measure_reading(paces, 64 << 10, 0.072);
-  CHECK(reads(paces, 64 << 10, 1000) < 50);  // announcing what could be sent at once costs something, too
+  CHECK(reads(paces, 64 << 10, 1000) < kTrials);  // announcing what could be sent at once costs something, too
   shm::Paces others;
   measure(others.in, 0.1);
   measure(others.out, 0.1);
   measure_reading(others, 1 << 20, 0.095);
   measure_reading(others, 4 << 20, 0.095);
-  CHECK(reads(others, 1 << 20, 1000) < 50);   // slow as it has been written
-  CHECK(reads(others, 4 << 20, 1000) > 950);  // as it does not stay in caches
+  CHECK(reads(others, 1 << 20, 1000) < kTrials);  // slow as it has been written
+  CHECK(reads(others, 4 << 20, 1000) > 950);      // as it does not stay in caches
 }
 
 TEST_CASE("shm: what a ring takes is known by how long messages are", "[shm]") {
@@ -708,7 +711,7 @@ TEST_CASE("shm: what takes longer to read than it would unchanged on this machin
     for (int i = 0; i < 1000; ++i) count += paces.get_spares(kBytes, Flow::alone, true);
     return count;
   };
-  CHECK(reads({.call_ns = 340, .ns_per_byte = 0.03}) < 50);
+  CHECK(reads({.call_ns = 340, .ns_per_byte = 0.03}) < kTrials);
   CHECK(reads({.call_ns = 750, .ns_per_byte = 0.05}) > 950);
   const ReadSpeed& here = btl::copy::read_speed();
   CHECK(here.call_ns > 0);

@@ -47,6 +47,12 @@ TEST_CASE("patience: as many looks as have helped lately, and now and then as ma
   CHECK(all + few == 1000);
   CHECK((all > 5 && all < 50));
 
+  pml::Patience fresh(1, 100);
+  std::vector<int> tried;
+  for (int i = 1; i <= 200; ++i)
+    if (fresh.looks() == 100) tried.push_back(i);
+  CHECK(tried == std::vector<int>{4, 8, 16, 32, 64, 128, 192});
+
   pml::Patience hasty(1, 100, 2);
   hasty.helped(40);
   hasty.failed();
