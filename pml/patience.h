@@ -16,7 +16,10 @@ class Patience {
   constexpr Patience(int least, int most, int parts = 4) : least_(least), most_(most), parts_(parts), now_(least) {}
 
   /// Looks that should be made before leaving, from now on.
-  int looks() { return ++waits_ % std::clamp(std::bit_floor(waits_), kFirstTry, kTryEvery) == 0 ? most_ : now_; }
+  int looks() {
+    ++waits_;
+    return waits_ % std::clamp(std::bit_floor(waits_), kFirstTry, kTryEvery) == 0 ? most_ : now_;
+  }
   /// Has looking helped lately?
   bool pays() const { return now_ > most_ / 4; }
   /// What was waited for came after so many looks.
