@@ -84,7 +84,7 @@ const char* thread_level_name(int level) {
 /// may have been woken elsewhere.
 void take_place(const boot::Job& job) {
   if (job.node_ranks.size() <= job.cpus) return;
-  topo::start_at(static_cast<size_t>(std::ranges::lower_bound(job.node_ranks, job.rank) - job.node_ranks.begin()));
+  topo::start_at(job.local_rank);
 }
 
 int open_instance(int wanted_level, int* provided) {

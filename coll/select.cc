@@ -137,7 +137,7 @@ bool node_kernel_pays(const Agreed& a, bool roomy) {
   const uint64_t bytes = a.bytes;
   const bool meet_at_will = roomy && a.size == 2;  // meetings cost next to nothing
   // Messages cost more switches than meetings, between which each rank works for as long as it has something to do.
-  const bool few = a.size <= 64, meet_rather = !roomy && few;
+  const bool few = node::Segment::few(static_cast<uint64_t>(a.size)), meet_rather = !roomy && few;
   const bool meet_once = given_bytes(a) <= node::Segment::most_exchanged;
   switch (a.pattern) {
     case Pattern::barrier: return true;

@@ -250,6 +250,13 @@ void Lane::discharge(Team& team) {
   if (auto at = teams_.find(team.context()); at != teams_.end() && at->second == &team) teams_.erase(at);
 }
 
+/// While the first of them meet, they sleep, and may be woken side by side: three on one of two CPUs stay there for milliseconds.
+void Lane::joins(Household& household, const Team& team) {
+  if (lock_.enabled()) return;
+  if (households_.empty() && crowded_ && rover_.among_few()) topo::start_at(boot_.job().local_rank);
+  households_.emplace(team.context(), &household);
+}
+
 // Transfers
 
 /// Leaves the transfer as a new one, but for its kind and its memory.

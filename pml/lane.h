@@ -275,9 +275,7 @@ class Lane final : private btl::Sink {
   void unwatch(Watch&);
   /// All processes of the node, a team of them, tell each other what CPUs they lend, until leaves(). Without effect where several threads
   /// wait.
-  void joins(Household& h, const Team& team) {
-    if (!lock_.enabled()) households_.emplace(team.context(), &h);
-  }
+  void joins(Household&, const Team&);
   void leaves(Household& h) {
     std::erase_if(households_, [&](const auto& known) { return known.second == &h; });
   }

@@ -30,7 +30,7 @@ Segment::Plan::Plan(uint32_t ranks, bool crowded, bool in_groups) : grouped(in_g
     chunk = std::clamp(std::bit_floor((uint64_t{4} << 20) / ranks), kChunkOfFew, 4 * kChunkOfFew);
     medium = {kMedium, kCrowdedMediums, shared_out(kCrowdedMediums)};
     large = {kLarge, kCrowdedPieces, shared_out(kCrowdedPieces)};
-    if (most_gathered(ranks, false) > kLarge && ranks <= 64) parcels = kParcels;  // more send messages
+    if (most_gathered(ranks, false) > kLarge && few(ranks)) parcels = kParcels;
   } else {
     const uint64_t slots = ranks > kFlat || !leaving_pays ? kLongs : kMostLongs / std::bit_ceil(ranks) * 2;
     chunk = std::clamp(std::bit_floor((uint64_t{2} << 20) / ranks), kChunk, kChunkOfFew);

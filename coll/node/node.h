@@ -121,6 +121,8 @@ class Segment final : private pml::Household {
   Status reduce_scatter(const void* in, void* out, const Shares&, const type::Datatype&, const op::Op&);
   /// Each rank's block to the root, whose `out` has one of each rank; it means nothing elsewhere. All are equally long.
   Status gather(const pml::Buffer& in, const View& out, int root);
+  /// Does long data of so many ranks go through shared memory? More send messages.
+  static constexpr bool few(uint64_t ranks) { return ranks <= 64; }
   /// The same of blocks whose lengths only the root and their ranks know; beyond most_gathered() they are for the post.
   Status gather(const pml::Buffer& in, const View& out, int root, Post&);
   /// Bytes of a block of a gather up to which slots pay. Longer ones go as fast by messages, which need not be cut. On shared CPUs whoever

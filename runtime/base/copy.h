@@ -20,6 +20,8 @@ extern const bool fast_strings;
 extern const size_t strings_from;
 /// Does it write lines that another core has read sooner by vector stores? Intel's without fast short strings do.
 extern const bool vectors_go_in_fast;
+/// Bytes from which vector loads and stores pay.
+constexpr size_t kLeastByVectors = 512;
 /// By vector loads and stores; of at least 128 bytes.
 extern void (*const copy_by_vectors)(std::byte* to, const std::byte* from, size_t n);
 /// The same, of at least 16 KiB, from several pages at a time; null where that is not ahead.
@@ -56,8 +58,7 @@ void copy_bytes(void* to, const void* from, size_t n) {
 /// has written, as reductions do that all get: of 64 KiB 9.1 to 10.9.)
 template <size_t kWorthIt = 1024>
 void copy_in(void* to, const void* from, size_t n) {
-  constexpr size_t kLeastByVectors = 512;
-  if (n >= kLeastByVectors && detail::vectors_go_in_fast)
+  if (n >= detail::kLeastByVectors && detail::vectors_go_in_fast)
     detail::copy_by_vectors(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), n);
   else
     copy_bytes<kWorthIt>(to, from, n);
@@ -67,8 +68,8 @@ void copy_in(void* to, const void* from, size_t n) {
 /// and target lie differently in their lines (AMD Zen 4), as messages and programs' buffers mostly do; where it does not (Zen 5, Intel
 /// Emerald Rapids), it is ahead with long ones. Beyond kMostByVectors, memcpy goes past the caches.
 inline void copy_out(void* to, const void* from, size_t n) {
-  constexpr size_t kLeastByVectors = 512, kMostByVectors = 1 << 20;
-  if (n < kLeastByVectors || n > kMostByVectors)
+  constexpr size_t kMostByVectors = 1 << 20;
+  if (n < detail::kLeastByVectors || n > kMostByVectors)
     std::memcpy(to, from, n);
   else if (n >= detail::strings_from)
     copy_bytes<0>(to, from, n);
