@@ -9,7 +9,7 @@ namespace {
 constexpr size_t kHeadBytes = 512;          // pieces between those that are referred to
 constexpr size_t kHeads = 2048;             // bytes read where a large message is expected to begin
 constexpr size_t kBounceStep = 256 * 1024;  // a bounce buffer starts with this
-constexpr int kFewBetween = 2;              // messages between large ones that do not mean that there are no more: credits, answers
+constexpr int kFewBetween = 2;              // smaller messages that may come between large ones: credits, answers
 
 }  // namespace
 

@@ -121,10 +121,10 @@ class Segment final : private pml::Household {
   Status reduce_scatter(const void* in, void* out, const Shares&, const type::Datatype&, const op::Op&);
   /// Each rank's block to the root, whose `out` has one of each rank; it means nothing elsewhere. All are equally long.
   Status gather(const pml::Buffer& in, const View& out, int root);
-  /// Does long data of so many ranks go through shared memory? More send messages.
-  static constexpr bool few(uint64_t ranks) { return ranks <= 64; }
   /// The same of blocks whose lengths only the root and their ranks know; beyond most_gathered() they are for the post.
   Status gather(const pml::Buffer& in, const View& out, int root, Post&);
+  /// Does long data of so many ranks go through shared memory? More send messages.
+  static constexpr bool few(uint64_t ranks) { return ranks <= 64; }
   /// Bytes of a block of a gather up to which slots pay. Longer ones go as fast by messages, which need not be cut. On shared CPUs whoever
   /// only gives runs ahead through its slots; of three ranks two do, and messages are ahead (blocks of 256 KiB: 32 us, in slots 45).
   static constexpr uint64_t most_gathered(uint64_t ranks, bool roomy) { return (roomy || ranks < 4 ? 64 : 512) << 10; }
