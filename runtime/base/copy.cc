@@ -114,5 +114,6 @@ const bool touching_pays = detail::amd_family > 0 && detail::amd_family < detail
 const bool leaving_pays = detail::amd_family < detail::kZen5;
 const bool crowds_wait = detail::amd_family > 0;
 const bool kernel_copies_fast = detail::intel_with_short_strings;
+const size_t growing_pays_from = detail::intel_with_short_strings ? 4 << 10 : 8 << 10;
 }  // namespace weft
 #endif
