@@ -3,7 +3,7 @@
 
     gate.py PREFIX      with SRC, OUT and BUILD set, as contrib/check does
 
-Instructions of single calls (gate.c count), sizes of structures, and cycles (gate.c cycles: least values, both libraries in turns; only a
+Instructions of single calls (gate.c count), sizes of structures, and cycles (gate.c cycles: low values, both libraries in turns; only a
 gross loss counts, as machines are noisy). A loss that is meant is stated in the message of the commit, one line for each:
 
     Perf-gate: CASE REASON
