@@ -703,6 +703,7 @@ class Lane final : private btl::Sink {
 
   // progress and waiting (progress.cc, wait.cc)
   int round(bool thorough, bool waits = false);
+  bool untouched_due();
   int poll_quiet_wires();
   void touch(Wire&);
   void sort_wires();
@@ -800,8 +801,9 @@ class Lane final : private btl::Sink {
   LaneLock lock_;
   Phase phase_ = Phase::idle;  // polling: transports call back; what is to be sent waits until they have returned
   uint32_t rounds_ = 0;
-  uint32_t direct_ = 0;  // receives that may have been receive_next()
-  uint32_t asked_ = 0;   // in vain, while there are other lanes
+  uint64_t asked_untouched_ = 0;  // ticks
+  uint32_t direct_ = 0;           // receives that may have been receive_next()
+  uint32_t asked_ = 0;            // in vain, while there are other lanes
   const std::shared_ptr<Alarm> alarm_ = std::make_shared<Alarm>();
   std::atomic<int> sleepers_{0};   // threads that sleep; changed under the lock
   std::vector<Lane*> others_;      // of this process

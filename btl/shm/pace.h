@@ -173,16 +173,16 @@ class Paces {
   }
 
   static constexpr Contest::Habits kReading{
-      .trial = 16, .few = 8, .first_wait = 8, .wait = 1024, .most_wait = 1 << 14, .looks = 1, .first_look = 32, .look_every = 512};
+      .trial = 16, .few = 8, .first_wait = 8, .wait = 1024, .most_wait = 1 << 14, .looks = 1, .first_look = 32, .look_every = 4096};
   // As many messages as a window has, each of which may lie in memory of its own that has not been read before.
   static constexpr Contest::Habits kStreaming{
-      .trial = 48, .few = 24, .first_wait = 8, .wait = 1024, .most_wait = 1 << 14, .looks = 1, .first_look = 32, .look_every = 512};
+      .trial = 48, .few = 24, .first_wait = 8, .wait = 1024, .most_wait = 1 << 14, .looks = 1, .first_look = 32, .look_every = 4096};
   static constexpr Contest::Habits kWriting{
       .trial = 12, .few = 8, .first_wait = 64, .wait = 512, .most_wait = 1 << 14, .looks = 8, .first_look = 128, .look_every = 128};
   // One by one, as who sends data that its receiver has not read before may do so both ways, and stream what is known to it.
   static constexpr size_t kCourses = 4, kFlows = static_cast<size_t>(Flow::both_while_read) + 1;
   // From so many bytes on both sides copy what one of them reads, by flow.
-  static constexpr std::array<uint64_t, kFlows> kSharedFrom{64 << 10, 128 << 10, 1 << 20, ~uint64_t{0}, ~uint64_t{0}, ~uint64_t{0}};
+  static constexpr std::array<uint64_t, kFlows> kSharedFrom{64 << 10, 64 << 10, 1 << 20, ~uint64_t{0}, ~uint64_t{0}, ~uint64_t{0}};
   std::array<std::array<Reading, kCourses>, Length::kCount> readings_;
   std::array<Flow, Length::kCount> latest_ = {};
   Contest put_contest_{kWriting};

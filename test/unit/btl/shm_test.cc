@@ -735,7 +735,8 @@ TEST_CASE("shm: of what both sides copy, what its receiver takes longer for as i
   shm::Paces paces;
   for (const auto& [bytes, flow, shared] : {std::tuple{uint64_t{32} << 10, Flow::alone, false},
                                             {64 << 10, Flow::alone, true},
-                                            {64 << 10, Flow::stream, false},
+                                            {32 << 10, Flow::stream, false},
+                                            {64 << 10, Flow::stream, true},
                                             {256 << 10, Flow::stream, true},
                                             {64 << 10, Flow::contended, false},
                                             {512 << 10, Flow::contended, false},
