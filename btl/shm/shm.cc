@@ -296,6 +296,8 @@ class ShmTransport final : public Transport {
   ShmTransport(const boot::Job& job, Segment segment, Doorbell bell);
 
   const Caps& caps() const override { return caps_; }
+  /// Do the node's ranks outnumber its CPUs?
+  bool cpus_are_shared() const { return cpus_are_shared_; }
   boot::Blob address() const override { return self_.blob(); }
   bool reaches(ProcessId who, const boot::Blob& address) const override;
   Result<Endpoint*> connect(ProcessId who, const boot::Blob& address, void* cookie) override;
@@ -351,6 +353,7 @@ class ShmTransport final : public Transport {
 
   Segment segment_;
   SegmentHead* head_;
+  bool cpus_are_shared_ = false;
   int looks_ = 1;           // of who waits at the ring that messages came from last
   uint32_t announced_ = 0;  // as of the latest look at the directory
   uint64_t arrivals_ = 0;   // messages
@@ -411,7 +414,8 @@ Status ShmEndpoint::start(copy::Transfer&& transfer) {
   const uint64_t bytes = transfer.left();
   const bool writes = transfer.direction() == copy::Direction::write;
   Copy copy{std::move(transfer), paces_, bytes};
-  if (!writes && shares_ && paces_.shares(bytes) && copy.transfer.can_be_shared() && entry_) copy.sharer = this;
+  if (!writes && shares_ && paces_.shares(bytes, transport_.cpus_are_shared()) && copy.transfer.can_be_shared() && entry_)
+    copy.sharer = this;
   const Status status = copy.advance();
   if (status == Status::ok) copy.transfer.operation().done(copy.transfer.operation(), Status::ok);
   if (status != Status::again) return status;
@@ -520,6 +524,7 @@ ShmTransport::ShmTransport(const boot::Job& job, Segment segment, Doorbell bell)
   const bool crowded = topo::crowded(job.node_ranks.size(), job.cpus);
   caps_.get_from = get_from(crowded);
   caps_.weighs = caps_.get && read_variable.get() != "no";
+  cpus_are_shared_ = job.node_ranks.size() > job.cpus;
   if (!crowded) looks_ = kLooks;
   caps_.same_node = caps_.polls_memory = caps_.light = caps_.rouses = true;
   caps_.alpha_ns = 200;  // estimates, not measured here
