@@ -127,7 +127,7 @@ bool Lane::better_written(const Transfer& t, const Outlet& way) { return takes_w
 /// Or rather than send, as both sides have much to do? Who reads has both copies to do already. On contended CPUs the sender would have to
 /// come back for the answer.
 bool Lane::spared_if_written(const Transfer& t) const {
-  const Way* way = owed_ > 0 && !t.bulk->contended && !t.peer->rails && !t.peer->reads ? reading_way(*t.peer) : nullptr;
+  const Way* way = owed_ > 0 && !is_contended(t.bulk->flow) && !t.peer->rails && !t.peer->reads ? reading_way(*t.peer) : nullptr;
   return way && takes_writes(t, *way) && way->endpoint->put_spares();
 }
 

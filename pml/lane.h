@@ -559,7 +559,7 @@ class Lane final : private btl::Sink {
   // what could be eager, offered to be read (offer.cc)
   bool offers(const Transfer&, Peer&, const Protocols&);
   void weigh(Peer& from, uint64_t bytes);
-  btl::Flow flow_from(Peer&, bool contended) const;
+  btl::Flow flow_from(Peer&);
   bool contended();
   void let_lapse(Transfer&, const Peer&);
   void on_wish(Peer&, bool reads);

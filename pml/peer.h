@@ -7,6 +7,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "btl/btl.h"
@@ -44,6 +45,21 @@ struct Protocols {
 
 /// Bytes from which what would be eager may be read instead (offer.cc).
 constexpr uint64_t kOfferFrom = 32 << 10;
+
+/// Does a peer send its long messages in windows, as far as the latest tell? Then it does not wait for the answer to one of them.
+class Windows {
+ public:
+  /// One has come. `silent`: nothing has been sent to the peer since the one before.
+  void came(bool silent) {
+    if (!silent) row_before_ = std::exchange(row_, uint8_t{0});
+    row_ += silent && row_ < kLeast;
+  }
+  bool seen() const { return std::max(row_, row_before_) == kLeast; }
+
+ private:
+  static constexpr uint8_t kLeast = 8;  // in a row; halos send two at most
+  uint8_t row_ = 0, row_before_ = 0;
+};
 
 /// Synchronous sends whose data has left, by the numbers of their messages, which the receiver's answers name.
 class Unanswered {
@@ -96,6 +112,7 @@ struct Peer {
   uint16_t sent_before = 0;                ///< `next_sequence` when its latest long message came
   uint16_t shy = 0;                        ///< messages that are sent unasked before the next offer
   uint8_t crossed = 0;                     ///< its long messages to come that count as crossing own ones
+  Windows windows;                         ///< of its long messages
   uint8_t refused = 0;                     ///< since one was read, those that it offered and this side had better not read
   uint32_t confined = kNoWire;             ///< number of the only wire that is used while it is measured
   uint32_t lanes = 0;                      ///< of the peer's process, at its first lane; 0: not asked for yet

@@ -72,7 +72,6 @@ struct Bulkwork {
   bool moving = false;                                    ///< stands in the lane's list of those that can go on
   bool counted = false;                                   ///< fragments have come over several ways: the sender waits for `finished`
   btl::Flow flow = btl::Flow::alone;                      ///< of a receive's messages from its peer
-  bool contended = false;                                 ///< a receive, while CPUs are
   bool offered = false;                                   ///< a send that may leave a copy behind and end (offer.cc)
   uint8_t age = 0;                                        ///< of that: looks since it was announced
   std::unique_ptr<std::byte[]> copy;                      ///< what a send that has ended has left; the peer's room is charged with it
@@ -89,8 +88,8 @@ struct Bulkwork {
     operations.resize(count);
     for (TransferOperation& operation : operations) operation.transfer = &t, operation.bulk = this;
   }
-  /// Had what comes better come unasked? On contended CPUs its sender would have to come back for an answer.
-  bool better_unasked() const { return contended && theirs.lapses; }
+  /// Had what comes better come unasked? On contended CPUs its sender would have to come back for an answer (offer.cc).
+  bool better_unasked() const { return is_contended(flow) && theirs.lapses; }
   /// Is there anything that has not been handed over?
   bool left() const { return moved < total || !again.empty(); }
   /// The next bytes to hand over, `limit` at most.
@@ -116,7 +115,7 @@ struct Bulkwork {
     sequence = -1;
     total = moved = direct = 0;
     in_flight = stranded = broken = 0;
-    used = issuing = failed = moving = counted = contended = offered = false;
+    used = issuing = failed = moving = counted = offered = false;
     age = 0;
     copy.reset();
     mine = {};  // each by itself: copied, it would wait for what has just been stored, and all that has been before

@@ -542,6 +542,20 @@ TEST_CASE("a receive can be cancelled until it is matched") {
   }
 }
 
+TEST_CASE("who sends many long messages with no answer between them sends windows") {
+  pml::Windows windows;
+  const auto come = [&](int messages) {
+    for (int i = 0; i < messages; ++i) windows.came(i > 0);  // something was sent before the first one
+    return windows.seen();
+  };
+  for (int i = 0; i < 100; ++i) CHECK_FALSE(come(2));  // halos
+  CHECK(come(64));
+  CHECK(come(1));        // the first of the next window
+  CHECK_FALSE(come(1));  // they are over
+  for (int i = 0; i < 1000; ++i) windows.came(true);
+  CHECK(windows.seen());
+}
+
 TEST_CASE("persistent requests start again and again") {
   for (const Bed& bed : beds()) {
     DYNAMIC_SECTION(bed.name) {
