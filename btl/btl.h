@@ -133,7 +133,7 @@ class Endpoint {
   virtual Status gather_zcopy(const Header& header, std::span<const iovec> payload, Operation& op) {
     return send_zcopy(header, payload, op);
   }
-  /// Sends off what gather() and gather_zcopy() have held back.
+  /// Sends off what gather() and gather_zcopy() have held back, and makes the reads of gather_get().
   virtual void flush() {}
 
   /// Sends header.length bytes (<= caps.max_buffered) packed from the cursor, which advances on ok only. Buffered: memory is
@@ -147,6 +147,10 @@ class Endpoint {
   /// can_get() / caps.put and can_put().
   virtual Status get(const Region&, uint64_t offset, std::span<const iovec> local, Operation&) { return Status::failed; }
   virtual Status put(const Region&, uint64_t offset, std::span<const iovec> local, Operation&) { return Status::failed; }
+  /// As get(), but the read may stay here until flush(), to be made together with others.
+  virtual Status gather_get(const Region& remote, uint64_t offset, std::span<const iovec> local, Operation& op) {
+    return get(remote, offset, local, op);
+  }
 
   /// Changes the 8 bytes at remote[offset), which are aligned to 8, and writes what they were before to `*before`, which must stay until
   /// op.done. Atomic towards other calls of atomic() on that memory over the same rail of its owner, not towards its owner's processors

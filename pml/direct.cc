@@ -150,6 +150,13 @@ void Lane::advance(Transfer& t) {
   go_without(t);
 }
 
+/// What several receives read of one peer is gathered.
+Status Lane::read_from(btl::Endpoint& peer, const btl::Region& region, uint64_t offset, std::span<const iovec> local, btl::Operation& op) {
+  if (!gathers_reads_) return peer.get(region, offset, local, op);
+  if (btl::Endpoint* before = std::exchange(reads_from_, &peer); before && before != &peer) before->flush();
+  return peer.gather_get(region, offset, local, op);
+}
+
 /// Issues one read or write; false if the way has no room, or nothing is left.
 bool Lane::push_direct(Transfer& t, const Outlet& way) {
   Bulkwork& bulk = *t.bulk;
@@ -171,7 +178,7 @@ bool Lane::push_direct(Transfer& t, const Outlet& way) {
   ++bulk.in_flight;
   const std::span local(bulk.runs.data(), n);
   const Status status = t.stage == Stage::writing ? way.endpoint->put(region, inside, local, *operation)
-                                                  : way.endpoint->get(region, inside, local, *operation);
+                                                  : read_from(*way.endpoint, region, inside, local, *operation);
   if (status == Status::ok) return true;
   operation->busy = false;
   --bulk.in_flight;

@@ -620,6 +620,7 @@ class Lane final : private btl::Sink {
   static bool better_written(const Transfer&, const Outlet&);
   bool spared_if_written(const Transfer&) const;
   void advance(Transfer&);
+  Status read_from(btl::Endpoint&, const btl::Region&, uint64_t offset, std::span<const iovec> local, btl::Operation&);
   bool push_direct(Transfer&, const Outlet&);
   static void direct_done(btl::Operation&, Status);
   void write_again(Peer&, const Stranded&);
@@ -707,6 +708,7 @@ class Lane final : private btl::Sink {
   int poll_quiet_wires();
   void touch(Wire&);
   void sort_wires();
+  int move_all();
   int run_later_work();
   int look_around();
   uint64_t awake_for(bool silent) const;
@@ -810,13 +812,15 @@ class Lane final : private btl::Sink {
   std::vector<Wire*> busy_wires_;  // polled each round
   Matcher matcher_;
   Transfer* free_transfers_ = nullptr;
-  TransferList to_move_;      // receives that can go on once the transports have returned
-  Peer* to_flush_ = nullptr;  // peers with something to send
-  Peer* holding_ = nullptr;   // peers with messages held back
-  Request* held_ = nullptr;   // of the small ones of all those messages
-  bool hold_back_ = false;    // what is sent now leaves with the next send_off()
-  uint32_t polled_ = 0;       // number of the wire whose callbacks run
-  uint64_t mend_at_ = 0;      // when ways to some peer want to be looked after; 0: never
+  bool gathers_reads_ = false;           // several receives go on
+  btl::Endpoint* reads_from_ = nullptr;  // who may hold reads back
+  TransferList to_move_;                 // receives that can go on once the transports have returned
+  Peer* to_flush_ = nullptr;             // peers with something to send
+  Peer* holding_ = nullptr;              // peers with messages held back
+  Request* held_ = nullptr;              // of the small ones of all those messages
+  bool hold_back_ = false;               // what is sent now leaves with the next send_off()
+  uint32_t polled_ = 0;                  // number of the wire whose callbacks run
+  uint64_t mend_at_ = 0;                 // when ways to some peer want to be looked after; 0: never
   Deferred *deferred_ = nullptr, *last_deferred_ = nullptr;
   Watch* watches_ = nullptr;
   bool looks_before_sleep_ = false;

@@ -114,16 +114,23 @@ int Lane::round(bool thorough, bool waits) {
   return events;
 }
 
+/// Several reads of one peer's memory are made together.
+int Lane::move_all() {
+  size_t moving = to_move_.size();  // some may leave the list meanwhile, as their peer fails
+  const auto events = static_cast<int>(moving);
+  gathers_reads_ = moving > 1;
+  for (Transfer* t = nullptr; moving > 0 && (t = to_move_.pop_front()); --moving) move_on(*t);
+  gathers_reads_ = false;
+  if (reads_from_) std::exchange(reads_from_, nullptr)->flush();
+  return events;
+}
+
 /// What callbacks have put off. One pass: what it leads to waits for the next round.
 int Lane::run_later_work() {
   int events = 0;
   hold_back_ = gathering_.load(std::memory_order_relaxed);
   if (alarm_->raised.load(std::memory_order_acquire)) handle_alarm();
-  size_t moving = to_move_.size();  // some may leave the list meanwhile, as their peer fails
-  for (Transfer* t = nullptr; moving > 0 && (t = to_move_.pop_front()); --moving) {
-    move_on(*t);
-    ++events;
-  }
+  events += move_all();
   Peer* waiting = std::exchange(to_flush_, nullptr);
   pushed_ = 0;
   while (waiting) {

@@ -130,6 +130,15 @@ Status write(pid_t peer, std::byte* remote, std::span<const std::byte> local) {
   return move_all(Direction::write, peer, reinterpret_cast<uint64_t>(remote), {const_cast<std::byte*>(local.data()), local.size()});
 }
 
+bool Gathered::read_all(pid_t peer) const {
+  std::array<iovec, kMost> local, remote;
+  for (size_t i = 0; i < count_; ++i) {
+    local[i] = reads_[i].local;
+    remote[i] = {reinterpret_cast<void*>(reads_[i].remote), local[i].iov_len};
+  }
+  return process_vm_readv(peer, local.data(), count_, remote.data(), count_, 0) == ssize_t(bytes_);
+}
+
 Transfer::Transfer(Direction direction, pid_t peer, uint64_t remote, std::span<const iovec> local, Operation& operation)
     : direction_(direction), peer_(peer), remote_(remote), local_(local.begin(), local.end()), operation_(&operation) {
   for (const iovec& run : local_) left_ += run.iov_len;

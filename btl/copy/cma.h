@@ -4,6 +4,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -33,6 +34,37 @@ const ReadSpeed& read_speed();
 Status read(pid_t peer, const std::byte* remote, std::span<std::byte> local);
 /// The same the other way.
 Status write(pid_t peer, std::byte* remote, std::span<const std::byte> local);
+
+/// Reads of one process's memory that one call of the system makes. What a call costs beside copying, most of it in lines that both
+/// processes change, is a fifth of 64 KiB (Intel Granite Rapids, both ways at once: 3.1 us each; 2.8, 2.5, 2.4 by two, four, eight).
+class Gathered {
+ public:
+  struct Read {
+    uint64_t remote;
+    iovec local;
+    Operation* operation;
+  };
+  bool empty() const { return count_ == 0; }
+  bool has_room(size_t bytes) const { return count_ < reads_.size() && bytes_ + bytes <= kMostBytes; }
+  /// Only if there is room. `timed`: the time that all of it takes is asked for.
+  void add(const Read& read, bool timed) {
+    reads_[count_++] = read;
+    bytes_ += read.local.iov_len;
+    timed_ |= timed;
+  }
+  /// All of them; else it is not known how much has been read.
+  bool read_all(pid_t peer) const;
+  std::span<const Read> reads() const { return {reads_.data(), count_}; }
+  size_t bytes() const { return bytes_; }
+  bool is_timed() const { return timed_; }
+
+ private:
+  static constexpr size_t kMost = 8;               // the kernel keeps so many on its stack (UIO_FASTIOV)
+  static constexpr size_t kMostBytes = 512 << 10;  // some 20 us
+  std::array<Read, kMost> reads_;
+  size_t count_ = 0, bytes_ = 0;
+  bool timed_ = false;
+};
 
 enum class Direction : uint8_t { read, write };
 

@@ -165,6 +165,10 @@ class ShmEndpoint final : public Endpoint {
   Status put(const Region& remote, uint64_t offset, std::span<const iovec> local, Operation& op) override {
     return start({copy::Direction::write, other_process(), remote.address + offset, local, op});
   }
+  Status gather_get(const Region& remote, uint64_t offset, std::span<const iovec> local, Operation& op) override;
+  void flush() override {
+    if (!gathered_.empty()) read_gathered();
+  }
   bool receive_next(Next& next, void* to, int looks) override;
   bool peek_next(Next& next, int looks) override;
   std::optional<bool> rests() const override;
@@ -250,6 +254,8 @@ class ShmEndpoint final : public Endpoint {
   /// Whoever has heard something since it sent its latest long message here does not send a stream of them.
   bool alone(const Header& h);
   Status start(copy::Transfer&& transfer);
+  bool shares(uint64_t bytes) const;
+  void read_gathered();
   [[gnu::cold, gnu::noinline]] Status no_room();
   [[gnu::noinline]] Status wake() {
     if (sleeping_->exchange(0, std::memory_order_acq_rel)) bell_.ring();
@@ -262,6 +268,7 @@ class ShmEndpoint final : public Endpoint {
   RingEntry* entry_ = nullptr;  ///< of its ring
   uint32_t number_ = 0;         ///< likewise
   copy::JointReader joint_;     ///< of what is read here
+  copy::Gathered gathered_;
   const bool shares_ = share_variable.get() != "no";
   const uint64_t& arrivals_;
   uint64_t heard_ = ~uint64_t{0};  // of these when the latest message was sent
@@ -410,17 +417,42 @@ std::optional<bool> ShmEndpoint::rests() const {
 
 pid_t ShmEndpoint::other_process() const { return peer_.pid == transport_.self().pid ? 0 : peer_.pid; }
 
+/// Does the peer take part in what is read here?
+bool ShmEndpoint::shares(uint64_t bytes) const { return shares_ && entry_ && paces_.shares(bytes, transport_.cpus_are_shared()); }
+
 Status ShmEndpoint::start(copy::Transfer&& transfer) {
   const uint64_t bytes = transfer.left();
-  const bool writes = transfer.direction() == copy::Direction::write;
   Copy copy{std::move(transfer), paces_, bytes};
-  if (!writes && shares_ && paces_.shares(bytes, transport_.cpus_are_shared()) && copy.transfer.can_be_shared() && entry_)
-    copy.sharer = this;
+  if (copy.transfer.can_be_shared() && shares(bytes)) copy.sharer = this;
   const Status status = copy.advance();
   if (status == Status::ok) copy.transfer.operation().done(copy.transfer.operation(), Status::ok);
   if (status != Status::again) return status;
   transport_.defer(std::move(copy));
   return Status::ok;
+}
+
+/// Of what is longer, the calls are the smaller part.
+Status ShmEndpoint::gather_get(const Region& remote, uint64_t offset, std::span<const iovec> local, Operation& op) {
+  constexpr uint64_t kRather = 64 << 10;  // than that both copy
+  const uint64_t bytes = local[0].iov_len;
+  if (local.size() > 1 || other_process() == 0 || (bytes > kRather && shares(bytes))) return get(remote, offset, local, op);
+  if (!gathered_.has_room(bytes)) flush();
+  if (!gathered_.has_room(bytes)) return get(remote, offset, local, op);
+  gathered_.add({remote.address + offset, local[0], &op}, paces_.times_reading(bytes));
+  return Status::ok;
+}
+
+/// If they cannot be made together, each by itself says why.
+void ShmEndpoint::read_gathered() {
+  const copy::Gathered all = std::exchange(gathered_, {});
+  const uint64_t begin = all.is_timed() ? now_ns() : 0;
+  const bool done = all.read_all(other_process());
+  const uint64_t ns = done && begin ? now_ns() - begin : 0;
+  for (const auto& [address, local, operation] : all.reads()) {
+    if (ns) paces_.has_read({local.iov_len, all.bytes(), ns, {all.bytes(), ns, 1}}, copy::read_speed());
+    const std::span to(static_cast<std::byte*>(local.iov_base), local.iov_len);
+    operation->done(*operation, done ? Status::ok : copy::read(other_process(), reinterpret_cast<const std::byte*>(address), to));
+  }
 }
 
 /// False: the one before is not over yet.

@@ -382,6 +382,28 @@ TEST_CASE("shm: no wake-up is lost", "[shm]") {
   }
 }
 
+/// Reads of all lengths together, of the numbers i * 3 + `first`, one of them of memory that is not there; 0: all went well.
+int gather(Transport& shm, Mailbox& box, Endpoint& peer, const Region& remote, uint64_t first) {
+  constexpr size_t kReads = 40, kBad = 29;
+  std::vector<std::vector<uint64_t>> seen;
+  std::vector<Flagged> ops(kReads);
+  for (size_t i = 0; i < kReads; ++i) {
+    const iovec into{seen.emplace_back(i % 7 == 6 ? 100000 : 1000 + 333 * i).data(), seen.back().size() * 8};
+    const Region nowhere{8, into.iov_len, {}};
+    if (peer.gather_get(i == kBad ? nowhere : remote, i * 8, {&into, 1}, ops[i]) != Status::ok) return 30;
+  }
+  peer.flush();
+  for (const Flagged& op : ops)
+    while (!op.times) shm.poll(box);  // long ones are not gathered
+  for (size_t i = 0; i < kReads; ++i) {
+    if (ops[i].times != 1 || ops[i].status != (i == kBad ? Status::failed : Status::ok)) return 31;
+    for (size_t k = 0; i != kBad && k < seen[i].size(); ++k)
+      if (seen[i][k] != (i + k) * 3 + first) return 32;
+  }
+  peer.flush();  // nothing is left
+  return ops.front().times == 1 ? 0 : 33;
+}
+
 TEST_CASE("shm: processes talk and read each other's memory", "[shm]") {
   int to_child[2], to_parent[2];
   REQUIRE(pipe(to_child) == 0);
@@ -423,6 +445,7 @@ TEST_CASE("shm: processes talk and read each other's memory", "[shm]") {
     if (op.status != Status::ok) return 5;
     for (size_t i = 0; i < seen.size(); ++i)
       if (seen[i] != i * 3 + (1 - me)) return 6;
+    if (const int wrong = gather(*shm, box, *peer, remote, 1 - me)) return wrong;
     // In one piece, so that the peer may take part, or read here itself at the same time.
     for (size_t count = 8 << 10, from = 0; count <= seen.size(); count = count * 3 / 2, ++from) {
       const size_t begin = std::min(from, seen.size() - count);
