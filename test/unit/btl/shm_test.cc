@@ -674,10 +674,10 @@ TEST_CASE("shm: what is known of reading goes for messages of similar length", "
   measure_reading(paces, 64 << 10, 0.072);
   CHECK(reads(paces, 64 << 10, 1000) < kTrials);  // announcing what could be sent at once costs something, too
   shm::Paces others;
-  measure(others.in, 0.1);
-  measure(others.out, 0.1);
-  measure_reading(others, 1 << 20, 0.095);
-  measure_reading(others, 4 << 20, 0.095);
+  measure(others.in, 0.13);
+  measure(others.out, 0.13);
+  measure_reading(others, 1 << 20, 0.12);
+  measure_reading(others, 4 << 20, 0.12);
   CHECK(reads(others, 1 << 20, 1000) < kTrials);  // slow as it has been written
   CHECK(reads(others, 4 << 20, 1000) > 950);      // as it does not stay in caches
 }
