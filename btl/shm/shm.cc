@@ -160,6 +160,7 @@ class ShmEndpoint final : public Endpoint {
     return push(h, false, [&](std::byte* to, uint32_t, uint32_t n) { cursor.pack(to, n); });
   }
   Status get(const Region& remote, uint64_t offset, std::span<const iovec> local, Operation& op) override {
+    if (is_one_call(local) && !shares(local[0].iov_len)) return read_at_once(remote.address + offset, local[0], op);
     return start({copy::Direction::read, other_process(), remote.address + offset, local, op});
   }
   Status put(const Region& remote, uint64_t offset, std::span<const iovec> local, Operation& op) override {
@@ -254,7 +255,9 @@ class ShmEndpoint final : public Endpoint {
   /// Whoever has heard something since it sent its latest long message here does not send a stream of them.
   bool alone(const Header& h);
   Status start(copy::Transfer&& transfer);
+  bool is_one_call(std::span<const iovec> local) const;
   bool shares(uint64_t bytes) const;
+  Status read_at_once(uint64_t address, const iovec& local, Operation& op);
   void read_gathered();
   [[gnu::cold, gnu::noinline]] Status no_room();
   [[gnu::noinline]] Status wake() {
@@ -431,11 +434,28 @@ Status ShmEndpoint::start(copy::Transfer&& transfer) {
   return Status::ok;
 }
 
+/// Can one call of the system read it?
+bool ShmEndpoint::is_one_call(std::span<const iovec> local) const {
+  return local.size() == 1 && local[0].iov_len <= kCopyPiece && other_process() != 0;
+}
+
+Status ShmEndpoint::read_at_once(uint64_t address, const iovec& local, Operation& op) {
+  const uint64_t begin = paces_.times_reading(local.iov_len) ? now_ns() : 0;
+  const std::span to(static_cast<std::byte*>(local.iov_base), local.iov_len);
+  if (const Status s = copy::read(other_process(), reinterpret_cast<const std::byte*>(address), to); s != Status::ok) return s;
+  if (begin > 0) {
+    const uint64_t ns = now_ns() - begin;
+    paces_.has_read({to.size(), to.size(), ns, {to.size(), ns, 1}}, copy::read_speed());
+  }
+  op.done(op, Status::ok);
+  return Status::ok;
+}
+
 /// Of what is longer, the calls are the smaller part.
 Status ShmEndpoint::gather_get(const Region& remote, uint64_t offset, std::span<const iovec> local, Operation& op) {
   constexpr uint64_t kRather = 64 << 10;  // than that both copy
   const uint64_t bytes = local[0].iov_len;
-  if (local.size() > 1 || other_process() == 0 || (bytes > kRather && shares(bytes))) return get(remote, offset, local, op);
+  if (!is_one_call(local) || (bytes > kRather && shares(bytes))) return get(remote, offset, local, op);
   if (!gathered_.has_room(bytes)) flush();
   if (!gathered_.has_room(bytes)) return get(remote, offset, local, op);
   gathered_.add({remote.address + offset, local[0], &op}, paces_.times_reading(bytes));
