@@ -62,7 +62,6 @@ constexpr uint8_t kCrossed = 8;
 btl::Flow Lane::flow_from(Peer& from) {
   const bool silent = std::exchange(from.sent_before, from.next_sequence) == from.next_sequence;
   from.crossed = owed_ > 0 ? kCrossed : from.crossed - (from.crossed > 0);
-  from.windows.came(silent);
   if (contended() && !from.windows.seen()) return owed_ > 1 ? btl::Flow::contended_busy : btl::Flow::contended;
   if (from.crossed > 0) return from.reads ? btl::Flow::both_while_read : btl::Flow::both_ways;
   return silent ? btl::Flow::stream : btl::Flow::alone;

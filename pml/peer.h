@@ -49,10 +49,11 @@ constexpr uint64_t kOfferFrom = 32 << 10;
 /// Does a peer send its long messages in windows, as far as the latest tell? Then it does not wait for the answer to one of them.
 class Windows {
  public:
-  /// One has come. `silent`: nothing has been sent to the peer since the one before.
-  void came(bool silent) {
-    if (!silent) row_before_ = std::exchange(row_, uint8_t{0});
-    row_ += silent && row_ < kLeast;
+  /// One has been announced. `more`: another one waits to be read, and nothing has been sent to the peer since. Blocks of scatters come
+  /// alone: of 256 KiB to 3 ranks on 2 CPUs they took 60 instead of 40 us as windows.
+  void came(bool more) {
+    if (!more) row_before_ = std::exchange(row_, uint8_t{0});
+    row_ += more && row_ < kLeast;
   }
   bool seen() const { return std::max(row_, row_before_) == kLeast; }
 
