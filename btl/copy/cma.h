@@ -44,6 +44,7 @@ class Gathered {
     iovec local;
     Operation* operation;
   };
+  static constexpr size_t kMostBytes = 512 << 10;  ///< some 20 us
   bool empty() const { return count_ == 0; }
   bool has_room(size_t bytes) const { return count_ < reads_.size() && bytes_ + bytes <= kMostBytes; }
   /// Only if there is room. `timed`: the time that all of it takes is asked for.
@@ -59,8 +60,7 @@ class Gathered {
   bool is_timed() const { return timed_; }
 
  private:
-  static constexpr size_t kMost = 8;               // the kernel keeps so many on its stack (UIO_FASTIOV)
-  static constexpr size_t kMostBytes = 512 << 10;  // some 20 us
+  static constexpr size_t kMost = 8;  // the kernel keeps so many on its stack (UIO_FASTIOV)
   std::array<Read, kMost> reads_;
   size_t count_ = 0, bytes_ = 0;
   bool timed_ = false;

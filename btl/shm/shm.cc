@@ -436,7 +436,7 @@ Status ShmEndpoint::start(copy::Transfer&& transfer) {
 
 /// Can one call of the system read it?
 bool ShmEndpoint::is_one_call(std::span<const iovec> local) const {
-  return local.size() == 1 && local[0].iov_len <= kCopyPiece && other_process() != 0;
+  return local.size() == 1 && local[0].iov_len <= copy::Gathered::kMostBytes && other_process() != 0;
 }
 
 Status ShmEndpoint::read_at_once(uint64_t address, const iovec& local, Operation& op) {
@@ -457,7 +457,6 @@ Status ShmEndpoint::gather_get(const Region& remote, uint64_t offset, std::span<
   const uint64_t bytes = local[0].iov_len;
   if (!is_one_call(local) || (bytes > kRather && shares(bytes))) return get(remote, offset, local, op);
   if (!gathered_.has_room(bytes)) flush();
-  if (!gathered_.has_room(bytes)) return get(remote, offset, local, op);
   gathered_.add({remote.address + offset, local[0], &op}, paces_.times_reading(bytes));
   return Status::ok;
 }
