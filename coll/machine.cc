@@ -70,9 +70,8 @@ bool leaf_is_measured() { return machine_setting.get().find("leaf.latency=") != 
 
 std::string set_fields(Machine& machine, std::string_view settings) {
   while (!settings.empty()) {
-    const size_t end = std::min(settings.find(','), settings.size());
-    const std::string_view entry = settings.substr(0, end);
-    settings.remove_prefix(std::min(end + 1, settings.size()));
+    const std::string_view entry = settings.substr(0, settings.find(','));
+    settings.remove_prefix(std::min(entry.size() + 1, settings.size()));
     const size_t sign = std::min(entry.find('='), entry.size());
     const std::string_view name = entry.substr(0, sign), digits = entry.substr(std::min(sign + 1, entry.size()));
     const auto field = std::ranges::find_if(kFields, [&](const MachineField& f) { return name == f.name; });

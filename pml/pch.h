@@ -1,0 +1,3 @@
+// What most files from pml upwards include: compiled once, as runtime/pch.h.
+#include "pml/lane.h"
+#include "runtime/pch.h"
