@@ -97,6 +97,7 @@ def environment(check):
     env["UBSAN_OPTIONS"] = "print_stacktrace=1"
     env["TSAN_OPTIONS"] = f"suppressions={folder}/tsan.supp:halt_on_error=1:second_deadlock_stack=1"
     # What shadow a unit test frees, again and again, is cleared: mapped anew it costs two faults a page, each of which stops all CPUs.
+    # Likewise a thread's stack has shadow, all of which is written when the thread begins: see run().
     if check.name.startswith("tsan/unit/"):
         env["TSAN_OPTIONS"] += ":clear_shadow_mmap_threshold=32000000"
     return env
@@ -106,9 +107,10 @@ def run(check):
     """Status, seconds and log of one check. A check that is over its time is killed with all its processes."""
     log = OUT / "logs" / (check.name.replace("/", "-") + ".log")
     log.parent.mkdir(parents=True, exist_ok=True)
+    command = "ulimit -s 1024 && " + check.command if check.flavour == "tsan" else check.command  # KiB
     begin = time.monotonic()
     with open(log, "wb") as out:
-        process = subprocess.Popen(["bash", "-c", check.command], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
+        process = subprocess.Popen(["bash", "-c", command], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
                                    env=environment(check), cwd=OUT, start_new_session=True)
         try:
             status = process.wait(check.limit)

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <deque>
 #include <numeric>
 #include <optional>
 #include <random>
@@ -57,7 +58,7 @@ const Types& types() {
 /// An array of elements in user memory of one of the two types.
 class Memory {
  public:
-  Memory(bool gappy, size_t elements) : gappy_(gappy), bytes_((elements + 1) * 20, kGap), elements_(elements) {}
+  Memory(bool gappy, size_t elements) : gappy_(gappy), bytes_((elements + 1) * stride(), kGap), elements_(elements) {}
   const type::Datatype* type() const { return gappy_ ? types().gappy : types().dense; }
   void* at(size_t i = 0) { return bytes_.data() + i * stride(); }
   void set(size_t i, Affine v) {
@@ -203,7 +204,7 @@ class Trial {
   int rank_, size_;
   Call call_;
   std::optional<Memory> in_, out_;
-  std::vector<std::pair<uint64_t, Affine>> given_in_, given_out_, wanted_;
+  std::deque<std::pair<uint64_t, Affine>> given_in_, given_out_, wanted_;  // grow without large pieces of new memory
   std::vector<int64_t> in_counts_, in_places_, out_counts_, out_places_;
   std::vector<int> narrow_[4];
   std::vector<const type::Datatype*> in_types_, out_types_;
@@ -482,13 +483,13 @@ void run_kernels(std::initializer_list<uint32_t> sizes) {
   force("");
 }
 
-/// `most`: elements of the longest ones.
-void run_kernels_in_turn(std::initializer_list<uint32_t> sizes, uint64_t most = 9001) {
+/// So many; `most`: elements of the longest ones.
+void run_kernels_in_turn(std::initializer_list<uint32_t> sizes, uint32_t kernels, uint64_t most = 9001) {
   force(all_by_kernels());
   for (const uint32_t size : sizes) {
-    const std::string wrong = on_ranks(size, [most](RankWorld& w) {
+    const std::string wrong = on_ranks(size, [kernels, most](RankWorld& w) {
       std::mt19937 random(4711);
-      for (uint32_t i = 0; i < 1200; ++i) {
+      for (uint32_t i = 0; i < kernels; ++i) {
         const auto what = static_cast<Collective>(random() % static_cast<uint32_t>(Collective::neighbor_allgather));
         Case c{what, 0, 0, false, false, false, false, Mode::blocking, i};
         const uint64_t counts[] = {0, 1, 5, 6, 7, 1000, 5000, most};
@@ -530,17 +531,21 @@ void run_kernels_in_steps(std::initializer_list<uint32_t> sizes) {
 
 }  // namespace
 
-TEST_CASE("each algorithm agrees with the model on lanes") { run_algorithms({2, 3}); }
-TEST_CASE("each algorithm agrees with the model on lanes, on more ranks", "[more]") { run_algorithms({1, 4, 5, 8}); }
+TEST_CASE("each algorithm agrees with the model on lanes") { run_algorithms({3}); }
+TEST_CASE("each algorithm agrees with the model on lanes, on more ranks", "[more]") { run_algorithms({1, 2, 4, 5, 8}); }
 
-TEST_CASE("what is chosen agrees with the model on one node, on two and on three") { run_what_is_chosen({2, 5}); }
-TEST_CASE("what is chosen agrees with the model on one node, on two and on three, on more ranks", "[more]") { run_what_is_chosen({7, 9}); }
+TEST_CASE("what is chosen agrees with the model on one node, on two and on three") { run_what_is_chosen({5}); }
+TEST_CASE("what is chosen agrees with the model on one node, on two and on three, on more ranks", "[more]") {
+  run_what_is_chosen({2, 7, 9});
+}
 
 TEST_CASE("kernels in shared memory agree with the model") { run_kernels({2, 9}); }
 TEST_CASE("kernels in shared memory agree with the model, on more ranks", "[more]") { run_kernels({3, 8, 11}); }
 
-TEST_CASE("kernels in shared memory follow each other with changing roots and sizes") { run_kernels_in_turn({2, 5}); }
-TEST_CASE("kernels in shared memory follow each other with changing roots and sizes, on more ranks", "[more]") { run_kernels_in_turn({9}); }
+TEST_CASE("kernels in shared memory follow each other with changing roots and sizes") { run_kernels_in_turn({2, 5}, 400); }
+TEST_CASE("kernels in shared memory follow each other with changing roots and sizes, more and on more ranks", "[more]") {
+  run_kernels_in_turn({2, 5, 9}, 1200);
+}
 
 TEST_CASE("kernels in shared memory, in several steps") { run_kernels_in_steps({2, 3}); }
 
@@ -585,14 +590,15 @@ TEST_CASE("what ranks exchange is read where it lies, but for what does not lie 
 
 TEST_CASE("kernels in shared memory where each rank has a CPU") {
   const Roomy roomy;
-  run_kernels_in_turn({3}, 40'001);
-  run_kernels_in_steps({4});
+  run_kernels_in_turn({3}, 400, 40'001);
+  run_kernels_in_steps({3});
 }
 TEST_CASE("kernels in shared memory where each rank has a CPU, on more ranks", "[more]") {
   const Roomy roomy;
   run_kernels({3, 8, 11});
-  run_kernels_in_turn({5, 9}, 40'001);
-  run_kernels_in_steps({3, 5, 10});
+  run_kernels_in_turn({3, 5}, 1200, 40'001);
+  run_kernels_in_turn({9}, 400, 40'001);
+  run_kernels_in_steps({4, 5});
   run_what_is_chosen({9});
 }
 
