@@ -60,7 +60,8 @@ constexpr uint8_t kCrossed = 8;
 
 /// By what has been sent to the peer since its long message before this one.
 btl::Flow Lane::flow_from(Peer& from) {
-  const bool silent = std::exchange(from.sent_before, from.next_sequence) == from.next_sequence;
+  const bool silent = from.unanswered_long();
+  from.sent_before = from.next_sequence;
   from.crossed = owed_ > 0 ? kCrossed : from.crossed - (from.crossed > 0);
   if (contended() && !from.windows.seen()) return owed_ > 1 ? btl::Flow::contended_busy : btl::Flow::contended;
   if (from.crossed > 0) return from.reads ? btl::Flow::both_while_read : btl::Flow::both_ways;

@@ -40,7 +40,7 @@ void Lane::on_announcement(Transfer& t, const btl::Header& h, Peer& from, const 
   bulk.remote = head.sender;
   bulk.total = std::min(head.total, t.capacity);
   take_exposure(t, head.memory, payload + sizeof head, h.length - sizeof head);
-  from.windows.came(from.sent_before == from.next_sequence && !to_move_.empty());
+  from.windows.came(from.unanswered_long() && !to_move_.empty());
   bulk.flow = flow_from(from);
   t.peer = &from;
   t.outcome.source = h.source;

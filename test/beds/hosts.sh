@@ -2,7 +2,7 @@
 # mpirun on several hosts: programs, input and output, and every way in which a job can end early. Nothing may be left behind.
 #   hosts.sh ssh         daemons over ssh, on a bed of four nodes
 #   hosts.sh slurm       daemons by srun, inside an allocation of four nodes
-# Names of parts (programs, streams, ...) behind it choose among them.
+# Names of parts (programs, streams, ...) behind it choose among them; slurm leaves out what its daemons do as those over ssh, unless asked for.
 # Needs root and the right to make namespaces; skipped (77) where that is denied.
 set -eu
 . "$(dirname "$0")/../../contrib/lib/common.sh"
@@ -349,7 +349,10 @@ case $mode in
 esac
 where=(-n 16)
 [ "$mode" = slurm ] || where=(-H node1:4,node2:4,node3:4,node4:4)
-[ $# -gt 0 ] || set -- programs contract paths tables streams services debugger tools deaths $([ "$mode" = slurm ] || echo ssh_only unreachable devices ipv6_only)
+all="programs contract tables services tools deaths"
+[ "$mode" = slurm ] || all+=" paths streams debugger ssh_only unreachable devices ipv6_only"
+# shellcheck disable=SC2086
+[ $# -gt 0 ] || set -- $all
 for part; do "$part"; done
 bed_down
 result "$runs jobs on four hosts with $mode"

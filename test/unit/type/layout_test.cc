@@ -224,7 +224,7 @@ void check_blocks(int64_t count, int64_t length, int64_t stride, Draw& draw) {
 }  // namespace
 
 // Distances as those of matrices with a power of two as their width are copied in ways of their own.
-TEST_CASE("blocks that share few sets of a cache") {
+TEST_CASE("blocks that share few sets of a cache", "[serial]") {
   Draw draw(seed());
   for (const int64_t stride : {512, 1024, 2048, 4096, 12288, -512, -4096})
     for (const int64_t length : {1, 2, 8, 16, 31, 64, 65, 100, 127, 128, 129, 200, 256, 257})
@@ -238,7 +238,7 @@ TEST_CASE("every other block, and blocks close to each other") {
       for (int64_t count = 1; count < 5000; count += count < 40 ? 1 : draw.pick(1, 999)) check_blocks(count, length, stride, draw);
 }
 
-TEST_CASE("more blocks than the second cache has lines") {
+TEST_CASE("more blocks than the second cache has lines", "[serial]") {
   Draw draw(seed());
   for (const int64_t length : {1, 4, 8, 16, 24})
     for (const int64_t stride : {length + 3, int64_t{96}, int64_t{512}}) check_blocks(32768 + draw.pick(1, 9), length, stride, draw);
@@ -252,7 +252,7 @@ TEST_CASE("blocks that go past the caches line by line") {
 }
 
 // What is packed at once in so large a piece goes past the caches by itself.
-TEST_CASE("more than the caches hold") {
+TEST_CASE("more than the caches hold", "[serial]") {
   Draw draw(seed());
   check_blocks((int64_t{4} << 20) + 77, 8, 16, draw);
   check_blocks((int64_t{17} << 10) + 3, 1000, 1500, draw);
