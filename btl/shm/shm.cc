@@ -257,8 +257,6 @@ class ShmEndpoint final : public Endpoint {
   Status start(copy::Transfer&& transfer);
   bool is_one_call(std::span<const iovec> local) const;
   bool shares(uint64_t bytes) const;
-  Status read_now(uint64_t address, const iovec& local) const;
-  void was_read(uint64_t bytes, uint64_t all, uint64_t ns);
   Status read_at_once(uint64_t address, const iovec& local, Operation& op);
   void read_gathered();
   [[gnu::cold, gnu::noinline]] Status no_room();
@@ -441,19 +439,14 @@ bool ShmEndpoint::is_one_call(std::span<const iovec> local) const {
   return local.size() == 1 && local[0].iov_len <= copy::Gathered::kMostBytes && other_process() != 0;
 }
 
-Status ShmEndpoint::read_now(uint64_t address, const iovec& local) const {
-  return copy::read(other_process(), reinterpret_cast<const std::byte*>(address), {static_cast<std::byte*>(local.iov_base), local.iov_len});
-}
-
-/// One call has read a message of so many bytes, and others perhaps, so many in all.
-void ShmEndpoint::was_read(uint64_t bytes, uint64_t all, uint64_t ns) {
-  paces_.has_read({bytes, all, ns, {all, ns, 1}}, copy::read_speed());
-}
-
 Status ShmEndpoint::read_at_once(uint64_t address, const iovec& local, Operation& op) {
   const uint64_t begin = paces_.times_reading(local.iov_len) ? now_ns() : 0;
-  if (const Status s = read_now(address, local); s != Status::ok) return s;
-  if (begin > 0) was_read(local.iov_len, local.iov_len, now_ns() - begin);
+  const std::span to(static_cast<std::byte*>(local.iov_base), local.iov_len);
+  if (const Status s = copy::read(other_process(), reinterpret_cast<const std::byte*>(address), to); s != Status::ok) return s;
+  if (begin > 0) {
+    const uint64_t ns = now_ns() - begin;
+    paces_.has_read({to.size(), to.size(), ns, {to.size(), ns, 1}}, copy::read_speed());
+  }
   op.done(op, Status::ok);
   return Status::ok;
 }
@@ -475,8 +468,9 @@ void ShmEndpoint::read_gathered() {
   const bool done = all.read_all(other_process());
   const uint64_t ns = done && begin ? now_ns() - begin : 0;
   for (const auto& [address, local, operation] : all.reads()) {
-    if (ns) was_read(local.iov_len, all.bytes(), ns);
-    operation->done(*operation, done ? Status::ok : read_now(address, local));
+    if (ns) paces_.has_read({local.iov_len, all.bytes(), ns, {all.bytes(), ns, 1}}, copy::read_speed());
+    const std::span to(static_cast<std::byte*>(local.iov_base), local.iov_len);
+    operation->done(*operation, done ? Status::ok : copy::read(other_process(), reinterpret_cast<const std::byte*>(address), to));
   }
 }
 
