@@ -596,9 +596,8 @@ TEST_CASE("kernels in shared memory where each rank has a CPU") {
 TEST_CASE("kernels in shared memory where each rank has a CPU, on more ranks", "[more]") {
   const Roomy roomy;
   run_kernels({3, 8, 11});
-  run_kernels_in_turn({3, 5}, 1200, 40'001);
-  run_kernels_in_turn({9}, 400, 40'001);
-  run_kernels_in_steps({4, 5});
+  run_kernels_in_turn({3, 5, 9}, 1200, 40'001);
+  run_kernels_in_steps({4, 5, 10});
   run_what_is_chosen({9});
 }
 
