@@ -33,10 +33,10 @@ bool takes_writes(const Transfer& t, const auto& way) { return t.base && way.cap
 
 /// The wires over which the peer is to reach memory for so many bytes: all rails of the kind that large messages take now, if it is worth
 /// it.
-size_t Lane::exposing_wires(const Peer& to, uint64_t bytes, std::array<uint32_t, kMaxStripes>& out) {
+size_t Lane::exposing_wires(const Peer& to, uint64_t bytes, std::array<WireRail, kMaxStripes>& out) {
   if (!to.rails) {
     const Way* way = reading_way(to);
-    if (way) out[0] = way->number;
+    if (way) out[0] = {way->number, way->endpoint->rail()};
     return way ? 1 : 0;
   }
   const Track* best = to.rails->best_for_large();
@@ -46,31 +46,29 @@ size_t Lane::exposing_wires(const Peer& to, uint64_t bytes, std::array<uint32_t,
     const Track& track = to.rails->tracks[wire];
     if (!to.rails->together(track, *best) || track.state == Track::State::down || count == out.size() || track.rail >= kMaxStripes)
       continue;
-    if (bytes >= kStripeFrom || &track == best) out[count++] = wire;
+    if (bytes >= kStripeFrom || &track == best) out[count++] = {wire, track.rail};
   }
-  std::ranges::sort(out.begin(), out.begin() + count, {}, [&](uint32_t wire) { return to.rails->tracks[wire].rail; });
+  std::ranges::sort(out.begin(), out.begin() + count, {}, &WireRail::rail);
   return count;
 }
 
 /// Makes the first bytes of a transfer's memory reachable for the peer, if they lie in few large pieces, `most` of them.
 Exposure Lane::expose(Transfer& t, Peer& to, uint64_t bytes, size_t most) {
-  std::array<uint32_t, kMaxStripes> wires;
+  std::array<WireRail, kMaxStripes> wires;
   const size_t count = exposing_wires(to, bytes, wires);
   if (!count || !bytes) return {};
-  const btl::Caps& caps = wires_[wires[0]]->transport->caps();
+  const btl::Caps& caps = wires_[wires[0].wire]->transport->caps();
   most = std::min(most, std::min(kMaxRegions, (caps.max_buffered - sizeof(Announcement)) / sizeof(btl::Region)) / count);
   std::array<iovec, kMaxPieces> runs;
   type::Cursor cursor(t.buffer.address, t.buffer.count, *t.buffer.type);
   const size_t n = cursor.runs(std::span(runs.data(), most), bytes);
-  if (cursor.position() < bytes || bytes / n < std::min(kMeanPiece, bytes / 2 + 1)) return {};
+  if (cursor.position() < bytes || (n > 1 && bytes / n < std::min(kMeanPiece, bytes / 2 + 1))) return {};
   Exposure exposure;
-  exposure.wire = wires_[wires[0]]->name;
+  exposure.wire = wires_[wires[0].wire]->name;
   exposure.pieces = static_cast<uint16_t>(n);
-  for (size_t i = 0; i < count; ++i) {
-    const auto endpoint = to.rails ? to.rails->tracks[wires[i]].endpoint : reading_way(to)->endpoint;
-    exposure.rails |= 1u << endpoint->rail();
-    for (size_t k = 0; k < n; ++k)
-      t.bulk->exposed.emplace_back(wires[i], wires_[wires[i]]->transport->expose(runs[k].iov_base, runs[k].iov_len));
+  for (const auto& [wire, rail] : std::span(wires.data(), count)) {
+    exposure.rails |= 1u << rail;
+    for (size_t k = 0; k < n; ++k) t.bulk->exposed.emplace_back(wire, wires_[wire]->transport->expose(runs[k].iov_base, runs[k].iov_len));
   }
   return exposure;
 }
@@ -84,17 +82,18 @@ bool Lane::is_open(const Transfer& t, const Outlet& way) {
 }
 
 /// The ways over which its memory can be reached now, best first.
-size_t Lane::open_ways(Transfer& t, std::array<Outlet, kMaxStripes>& out) {
+Lane::Outlets Lane::open_ways(Transfer& t) {
+  Outlets out;
   const Exposure& theirs = t.bulk->theirs;
   Peer& peer = *t.peer;
-  size_t count = 0;
   if (!peer.rails) {
     const Way* only = theirs.rails ? peer.way(theirs.wire) : nullptr;
-    if (!only || !theirs.has(only->endpoint->rail())) return 0;
-    out[0] = {only->endpoint, only->caps, nullptr, theirs.place_of(only->endpoint->rail()), 0};
-    count = is_open(t, out[0]);
+    if (!only || !theirs.has(only->endpoint->rail())) return out;
+    out.ways[0] = {only->endpoint, only->caps, nullptr, theirs.place_of(only->endpoint->rail()), kPieceAlone, false};
+    out.count = is_open(t, out.ways[0]);
+    return out;
   }
-  for (size_t i = 0; peer.rails && i < peer.rails->order.size() && count < out.size(); ++i) {
+  for (size_t i = 0; i < peer.rails->order.size() && out.count < out.ways.size(); ++i) {
     Track& track = peer.rails->tracks[peer.rails->order[i]];
     if (track.wire != theirs.wire || !theirs.has(track.rail)) continue;
     if (track.state == Track::State::asleep && !(t.bulk->broken >> theirs.place_of(track.rail) & 1)) {
@@ -102,11 +101,11 @@ size_t Lane::open_ways(Transfer& t, std::array<Outlet, kMaxStripes>& out) {
       queue(peer);
     }
     if (!track.usable()) continue;
-    out[count] = {track.endpoint, track.caps, &track, theirs.place_of(track.rail), 0};
-    count += is_open(t, out[count]);
+    out.ways[out.count] = {track.endpoint, track.caps, &track, theirs.place_of(track.rail), 0, false};
+    out.count += is_open(t, out.ways[out.count]);
   }
-  share_out(std::span(out.data(), count), t.bulk->total, kPieceAlone);
-  return count;
+  share_out(out.all(), t.bulk->total, kPieceAlone);
+  return out;
 }
 
 /// Is reading faster than what comes in messages?
@@ -132,21 +131,21 @@ bool Lane::spared_if_written(const Transfer& t) const {
 }
 
 /// Issues reads or writes until the ways are full or nothing is left.
-void Lane::advance(Transfer& t) {
+void Lane::advance(Transfer& t) { advance(t, t.peer->failed ? Outlets{} : open_ways(t)); }
+
+void Lane::advance(Transfer& t, const Outlets& ways) {
   Bulkwork& bulk = *t.bulk;
-  std::array<Outlet, kMaxStripes> ways;
-  const size_t count = t.peer->failed ? 0 : open_ways(t, ways);
   bulk.issuing = true;
   for (bool more = true; more;) {
     more = false;
-    for (size_t i = 0; i < count; ++i) more |= push_direct(t, ways[i]);
+    for (size_t i = 0; i < ways.count; ++i) more |= push_direct(t, ways.ways[i]);
   }
   bulk.issuing = false;
   if (bulk.in_flight) return;
   if (t.peer->failed || bulk.failed) return end(t, MPI_ERR_PROC_ABORTED);
   if (bulk.stranded) return;
   if (!bulk.left()) return end_direct(t);
-  if (open_ways(t, ways) > 0) return move_later(t);  // when there is room
+  if (open_ways(t).count > 0) return move_later(t);  // when there is room
   go_without(t);
 }
 

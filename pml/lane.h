@@ -602,23 +602,34 @@ class Lane final : private btl::Sink {
   struct Outlet {
     btl::Endpoint* endpoint;
     const btl::Caps* caps;
-    Track* track;       ///< null: the only way
-    size_t slot;        ///< among the ways to the peer, or those of an exposure
-    uint64_t limit;     ///< bytes of a piece
-    bool full = false;  ///< it has had no room for one
+    Track* track;    ///< null: the only way
+    size_t slot;     ///< among the ways to the peer, or those of an exposure
+    uint64_t limit;  ///< bytes of a piece
+    bool full;       ///< it has had no room for one
+  };
+  /// Those that it can take now, best first: mostly one, so that the others' memory is left as it is.
+  struct Outlets {
+    std::array<Outlet, kMaxStripes> ways;
+    size_t count = 0;
+    std::span<Outlet> all() { return {ways.data(), count}; }
   };
   static void share_out(std::span<Outlet>, uint64_t total, uint64_t alone);
 
   // reading and writing the other side's memory (direct.cc)
+  struct WireRail {
+    uint32_t wire;  ///< its number
+    uint8_t rail;
+  };
   Exposure expose(Transfer&, Peer&, uint64_t bytes, size_t most);
-  size_t exposing_wires(const Peer&, uint64_t bytes, std::array<uint32_t, kMaxStripes>&);
+  size_t exposing_wires(const Peer&, uint64_t bytes, std::array<WireRail, kMaxStripes>&);
   static bool is_open(const Transfer&, const Outlet&);
-  size_t open_ways(Transfer&, std::array<Outlet, kMaxStripes>&);
+  Outlets open_ways(Transfer&);
   bool better_read(const Transfer&, const Outlet&) const;
   bool better_offered(Peer& from, uint64_t bytes, btl::Flow) const;
   bool goes_on_asking(Peer& from, const Bulkwork&) const;
   static bool better_written(const Transfer&, const Outlet&);
   bool spared_if_written(const Transfer&) const;
+  void advance(Transfer&, const Outlets&);
   void advance(Transfer&);
   Status read_from(btl::Endpoint&, const btl::Region&, uint64_t offset, std::span<const iovec> local, btl::Operation&);
   bool push_direct(Transfer&, const Outlet&);
@@ -631,7 +642,7 @@ class Lane final : private btl::Sink {
 
   // fragments (stream.cc)
   void stream(Transfer&);
-  size_t outlets(Peer&, uint64_t total, std::array<Outlet, kMaxStripes>&);
+  Outlets outlets(Peer&, uint64_t total);
   bool push_stream(Transfer&);
   bool push_over(Transfer&, Outlet&);
   static Piece in_place(Bulkwork&, const Outlet&);

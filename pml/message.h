@@ -56,10 +56,14 @@ struct Exposure {
   uint16_t lapses = 0;   ///< 1: its owner may change it without asking: what is read is good while Endpoint::peer_recalls() is
   uint32_t recalls = 0;  ///< this
 
-  size_t ways() const { return static_cast<size_t>(std::popcount(rails)); }
+  size_t ways() const { return count(rails); }
   bool has(uint8_t rail) const { return rail < kMaxStripes && rails >> rail & 1; }
   /// The place of its way among all.
-  size_t place_of(uint8_t rail) const { return static_cast<size_t>(std::popcount(rails & ((1u << rail) - 1))); }
+  size_t place_of(uint8_t rail) const { return count(rails & ((1u << rail) - 1)); }
+
+ private:
+  /// Mostly one at most: what counts any number may be a call.
+  static size_t count(uint32_t bits) { return (bits & (bits - 1)) == 0 ? bits != 0 : static_cast<size_t>(std::popcount(bits)); }
 };
 
 /// The data waits at the sender, and can be read there if the exposure says so.

@@ -44,7 +44,7 @@ struct Protocols {
 };
 
 /// Bytes from which what would be eager may be read instead (offer.cc).
-constexpr uint64_t kOfferFrom = 32 << 10;
+constexpr uint64_t kOfferFrom = 16 << 10;
 
 /// Does a peer send its long messages in windows, as far as the latest tell? Then it does not wait for the answer to one of them.
 class Windows {
@@ -111,6 +111,7 @@ struct Peer {
   bool asked = false;                      ///< it has been told the same of this side
   uint8_t lapses = 0;                      ///< offers that it did not take up lately, twice, less those that it did
   uint16_t sent_before = 0;                ///< `next_sequence` when its latest long message came
+  uint16_t heard_before = 0;               ///< `expected` when the latest message that could be offered was sent
   uint16_t shy = 0;                        ///< messages that are sent unasked before the next offer
   uint8_t crossed = 0;                     ///< its long messages to come that count as crossing own ones
   Windows windows;                         ///< of its long messages

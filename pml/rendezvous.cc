@@ -64,13 +64,13 @@ void Lane::start_moving(Transfer& t) {
     control(from, MessageKind::finished, bulk.remote);
     return end(t);
   }
-  std::array<Outlet, kMaxStripes> ways;
   t.stage = Stage::reading;
-  const bool readable = open_ways(t, ways) > 0 && better_read(t, ways[0]);
-  if (readable ? better_written(t, ways[0]) : spared_if_written(t)) bulk.mine = expose(t, from, bulk.total, 1);
+  const Outlets ways = open_ways(t);
+  const bool readable = ways.count > 0 && better_read(t, ways.ways[0]);
+  if (readable ? better_written(t, ways.ways[0]) : spared_if_written(t)) bulk.mine = expose(t, from, bulk.total, 1);
   if (!readable || bulk.mine.rails) return ask_for_data(t);
   from.refused = 0;
-  advance(t);
+  advance(t, ways);
 }
 
 /// The last completion of a transfer that has ended before (its peer failed).

@@ -37,21 +37,21 @@ void Lane::share_out(std::span<Outlet> ways, uint64_t total, uint64_t alone) {
 }
 
 /// The ways that fragments can take now, and how long a piece is at most, so that the ways are done at about the same time.
-size_t Lane::outlets(Peer& to, uint64_t total, std::array<Outlet, kMaxStripes>& out) {
+Lane::Outlets Lane::outlets(Peer& to, uint64_t total) {
+  Outlets out;
   if (!to.rails) {
     const Way& way = to.ways.front();
-    out[0] = {way.endpoint, way.caps, nullptr, 0, kZcopyPiece};
-    return 1;
+    out.ways[out.count++] = {way.endpoint, way.caps, nullptr, 0, kZcopyPiece, false};
+    return out;
   }
-  size_t count = 0;
   const Track* first = to.rails->best_for_large();
-  for (size_t slot = 0; slot < to.rails->order.size() && count < out.size(); ++slot) {
+  for (size_t slot = 0; slot < to.rails->order.size() && out.count < out.ways.size(); ++slot) {
     Track& track = to.rails->tracks[to.rails->order[slot]];
     if (!track.usable() || !to.rails->together(track, *first)) continue;
-    out[count++] = {track.endpoint, track.caps, &track, slot, 0};
+    out.ways[out.count++] = {track.endpoint, track.caps, &track, slot, 0, false};
   }
-  share_out(std::span(out.data(), count), total, kZcopyPiece);
-  return count;
+  share_out(out.all(), total, kZcopyPiece);
+  return out;
 }
 
 /// Begins to send a transfer's data as fragments, or what is left of it.
@@ -73,13 +73,12 @@ bool Lane::push_stream(Transfer& t) {
     end(t, MPI_ERR_PROC_ABORTED);
     return true;
   }
-  std::array<Outlet, kMaxStripes> ways;
-  const size_t count = outlets(to, bulk.total, ways);
+  Outlets ways = outlets(to, bulk.total);
   for (bool more = true; more;) {  // in turn, so that each carries its share
     more = false;
-    for (size_t i = 0; i < count && !to.failed; ++i) more |= push_over(t, ways[i]);
+    for (size_t i = 0; i < ways.count && !to.failed; ++i) more |= push_over(t, ways.ways[i]);
   }
-  const bool room = !std::all_of(ways.begin(), ways.begin() + count, [](const Outlet& way) { return way.full; });
+  const bool room = !std::ranges::all_of(ways.all(), &Outlet::full);
   if (to.failed || bulk.left()) return room;
   if (!to.rails && (bulk.in_flight || bulk.failed)) return room;
   to.streams.remove(t);

@@ -77,7 +77,7 @@ struct Bulkwork {
   std::unique_ptr<std::byte[]> copy;                      ///< what a send that has ended has left; the peer's room is charged with it
   Exposure mine;                                          ///< own memory that the other side can reach
   Exposure theirs;                                        ///< memory of the other side
-  std::vector<btl::Region> regions;                       ///< of `theirs`
+  std::vector<btl::Region> regions;                       ///< of `theirs`; kept, as the next one has as many
   std::vector<std::pair<uint32_t, btl::Region>> exposed;  ///< those of `mine`, with the numbers of their wires
   std::vector<iovec> runs;
   std::vector<Piece> again;  ///< what was lost with its way
@@ -120,7 +120,6 @@ struct Bulkwork {
     copy.reset();
     mine = {};  // each by itself: copied, it would wait for what has just been stored, and all that has been before
     theirs = {};
-    regions.clear();
     exposed.clear();
     again.clear();
   }

@@ -530,7 +530,7 @@ class Consumer {
   /// Delivers a longer message that is complete. What is unpacked or set aside says nothing of a copy's pace.
   template <class Deliver, class Land>
   void pass(const Header& h, Deliver& deliver, Land& land) {
-    const bool timed = due(h.length);
+    const bool timed = due(h.length, h.length);
     std::byte* const to = timed || (touching_pays && h.length >= kTouchesFrom) ? land.place(h) : nullptr;
     if (to) copy_timed(timed, h.length, [&] { take_part(to, payload_, h.length); });
     deliver(h, to ? to : payload_);
@@ -541,7 +541,8 @@ class Consumer {
     if (word & kGrowsBit) return false;
     if (word & kRowBit) return length <= kRowPayload && take_row(length, [&](std::byte* from) { copy_few(to, from, length); });
     if (!locate(slot, word, length)) return false;
-    copy_timed(due(length), length, [&] { length < kTouchesFrom ? copy_few(to, payload_, length) : take_part(to, payload_, length); });
+    copy_timed(due(length, length), length,
+               [&] { length < kTouchesFrom ? copy_few(to, payload_, length) : take_part(to, payload_, length); });
     leave();
     return true;
   }
@@ -575,8 +576,8 @@ class Consumer {
     else
       copy_received(to, from, n);
   }
-  /// Is a copy of so many bytes to be timed?
-  bool due(size_t bytes) { return pace_ && pace_->due(bytes); }
+  /// Is a copy of so many bytes, of so long a message, to be timed?
+  bool due(size_t bytes, size_t all) { return pace_ && pace_->due(bytes, all); }
   template <class Copy>
   void copy_timed(bool timed, size_t bytes, Copy&& copy) {
     const uint64_t begin = timed ? now_ns() : 0;
@@ -599,7 +600,7 @@ class Consumer {
     }
     const uint32_t from = growth_.copied, added = there - from;
     if (growth_.landing) {
-      copy_timed(due(added), added, [&] { take_part(growth_.landing + from, payload_ + from, added); });
+      copy_timed(due(added, h.length), added, [&] { take_part(growth_.landing + from, payload_ + from, added); });
       growth_.copied = there;
     } else if (added && (!whole || from > 0)) {
       growth_.copied = land.scatter(h, payload_ + from, from, added) ? there : 0;

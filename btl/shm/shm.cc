@@ -49,7 +49,7 @@ config::Choice share_variable("shm", "share", "auto", "auto, no",
                               "(what is left when it comes), no.");
 config::Choice read_variable(
     "shm", "read", "auto", "auto, always, no",
-    "Are messages of 32K and more, but below get_from, read out of the sender's memory: auto, while that takes less time than a ring, "
+    "Are messages of 16K and more, but below get_from, read out of the sender's memory: auto, while that takes less time than a ring, "
     "always, or no.");
 config::Text folder_variable("shm", "folder", "",
                              "A tmpfs folder to place shared memory in; empty: anonymous memory, which has no name and no quota.");

@@ -10,8 +10,11 @@ namespace weft {
 /// Nanoseconds a byte of one kind of copy: the best of a few, then a mean of the latest ones.
 class Pace {
  public:
-  /// Shall this copy be timed? One in some is: that costs as much as copying a KiB.
-  bool due(uint64_t bytes) { return bytes >= kLeast && ++asked_ % (rare ? 1 : samples_ >= kMany ? kEvery : kEveryAtFirst) == 0; }
+  /// Shall this copy be timed? One in some is: that costs as much as copying a KiB. Of a part of `all` bytes, if it is no small one.
+  bool due(uint64_t bytes, uint64_t all) {
+    return all >= kLeast && bytes >= std::min(kLeast, all / 4) && ++asked_ % (rare ? 1 : samples_ >= kMany ? kEvery : kEveryAtFirst) == 0;
+  }
+  bool due(uint64_t bytes) { return due(bytes, bytes); }
   void took(uint64_t bytes, uint64_t ns) {
     const double now = static_cast<double>(ns) / static_cast<double>(bytes);
     if (known())
@@ -54,6 +57,7 @@ class Contest {
   struct Standing {
     bool ahead;
     bool hopeless = false;  ///< so far behind that a trial may end
+    bool doubtful = false;  ///< behind for a reason that may be over: worth another trial soon, but not many
     bool likely = false;    ///< worth a trial soon
   };
   /// Does the next message go the other way? `open`: enough is known of the usual one, and the other can be faster. `can`: this message
@@ -70,7 +74,10 @@ class Contest {
     if (to_look_ > 0) return !to_look_--;
     if (ahead_) return stay();
     look_after_ = habits_->first_look;
-    return ++asked_ > (other.likely ? wait_ / kSooner : wait_) && begin_trial();
+    const bool doubted = other.doubtful && doubts_ < kDoubts;
+    if (++asked_ <= (other.likely || doubted ? wait_ / kSooner : wait_)) return false;
+    doubts_ += doubted;
+    return begin_trial();
   }
   /// Was it when last asked about?
   bool ahead() const { return ahead_; }
@@ -101,9 +108,11 @@ class Contest {
 
   const Habits* habits_;
   static constexpr uint64_t kSooner = 16, kTimedOf = 4, kAgain = 8;  // kAgain: trials
+  static constexpr uint32_t kDoubts = 2;
   uint64_t went_ = 0;
   uint64_t asked_ = 0, to_try_ = 0, tried_ = 0, to_look_ = 0;
   uint64_t wait_, look_after_;
+  uint32_t doubts_ = 0;  // trials that came sooner as the standing was doubtful
   bool ahead_ = false;
 };
 
