@@ -18,6 +18,9 @@ TEST_CASE("a copy that was interrupted does not count for much") {
   CHECK(pace.due(64 << 10));
   CHECK(pace.due(64 << 10));
   CHECK_FALSE(pace.due(100));
+  CHECK(pace.due(4 << 10, 16 << 10));
+  CHECK_FALSE(pace.due(1 << 10, 16 << 10));
+  CHECK_FALSE(pace.due(2 << 10, 8 << 10));
 }
 
 TEST_CASE("what is only looked at now and then counts as it was while it was used") {
@@ -53,6 +56,18 @@ TEST_CASE("who has failed a trial is tried again soon at first, and ever more se
   }
   CHECK(waited == std::vector<int>{8, 128, 512, 1024, 2048, 4096, 8192, 16384, 16384});
   CHECK_FALSE(contest.takes_other(false, {.ahead = true}));
+
+  Contest doubtful(habits);
+  std::vector<int> later;
+  for (int usual = 0, i = 0; i < 4000; ++i) {
+    if (!doubtful.takes_other(true, {.ahead = false, .doubtful = !later.empty()})) {
+      ++usual;
+      continue;
+    }
+    if (usual > 0) later.push_back(usual);
+    usual = 0;
+  }
+  CHECK(later == std::vector<int>{8, 8, 32, 1024, 2048});  // twice
 
   Contest hopeless(habits);
   int tried = 0;

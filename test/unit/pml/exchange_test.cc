@@ -148,6 +148,33 @@ TEST_CASE("short of what is always read, messages are offered to who wants to re
   });
 }
 
+TEST_CASE("who sends messages one by one without an answer does not offer those that the ring holds several of") {
+  Reading reading;
+  run_ranks(2, {"in a row", {.max_buffered = 64 << 10, .reading = &reading}}, false, [&](Rank& me) {
+    const auto messages = [&](uint64_t n, int count, bool answers) {
+      const auto sent = pattern(n, 1);
+      for (int i = 0; i < count; ++i) {
+        std::vector<std::byte> got(n);
+        pml::Outcome outcome;
+        if (me.rank == 0) NEED(me.lane.send(me.world, 1, 1, Traffic::user, bytes(sent.data(), n), Mode::synchronous) == Status::ok);
+        if (me.rank == 1) NEED(me.lane.receive(me.world, 0, 1, Traffic::user, bytes(got.data(), n), outcome) == Status::ok);
+        NEED(me.rank == 0 || got == sent);
+        if (!answers && i + 1 < count) continue;
+        if (me.rank == 1) NEED(me.lane.send(me.world, 0, 2, Traffic::user, bytes(got.data(), 8)) == Status::ok);
+        if (me.rank == 0) NEED(me.lane.receive(me.world, 1, 2, Traffic::user, bytes(got.data(), 8), outcome) == Status::ok);
+      }
+    };
+    messages(8, 1, true);
+    if (me.rank == 1) reading.spares = true;
+    messages(20000, 4, true);
+    NEED(me.rank == 0 || reading.reads == 3);  // the first has told that the next ones had better be offered
+    messages(20000, 5, false);
+    NEED(me.rank == 0 || reading.reads == 4);  // the one after the answer
+    messages(100000, 5, false);
+    NEED(me.rank == 0 || reading.reads == 9);
+  });
+}
+
 TEST_CASE("messages that cross others on their way count as such for a while, as not each of them is seen to") {
   Reading reading;
   run_ranks(2, {"crossing", {.reading = &reading}}, false, [&](Rank& me) {
