@@ -17,7 +17,7 @@ namespace weft::pml {
 enum class MessageKind : uint8_t {
   eager = 1,   ///< the data itself
   eager_sync,  ///< the same; answered by `received` when matched
-  announce,    ///< Announcement, then its regions: the data waits at the sender
+  announce,    ///< Announcement, then its regions (see RegionBegin): the data waits at the sender
   withdraw,    ///< the sender has cancelled the operation in `context`, whose message, number `tag`, may not be matched yet
   clear,       ///< ClearToSend: the receiver asks for the data as fragments
   fragment,    ///< data; tag and source hold its offset
@@ -72,6 +72,17 @@ struct Announcement {
   uint64_t total = 0;  ///< bytes of data
   Exposure memory;
 };
+
+/// Stands in the place of an only region of an announcement that is as long as the data and has no key: with it an announcement is as short
+/// as a message that goes in one line of memory (24 bytes of header and 40 of payload).
+struct RegionBegin {
+  uint64_t address = 0;
+  static bool suffices(const btl::Region& region, uint64_t total) {
+    const auto [first, second] = std::bit_cast<std::array<uint64_t, 2>>(region.key);  // compared byte by byte otherwise
+    return region.length == total && (first | second) == 0;
+  }
+};
+static_assert(sizeof(Announcement) + sizeof(RegionBegin) == 40);
 
 /// The receiver asks for the data: to be written into its memory if the exposure says so, as fragments otherwise.
 struct ClearToSend {

@@ -15,9 +15,17 @@ namespace {
 void take_exposure(Transfer& t, const Exposure& memory, const std::byte* regions, size_t bytes) {
   Bulkwork& bulk = *t.bulk;
   const size_t count = memory.pieces * memory.ways();
-  if (count == 0 || bytes < count * sizeof(btl::Region)) return;
-  bulk.regions.resize(count);
-  memcpy(bulk.regions.data(), regions, count * sizeof(btl::Region));
+  if (count == 0) return;
+  if (count == 1 && bytes == sizeof(RegionBegin)) {
+    RegionBegin begin;
+    memcpy(&begin, regions, sizeof begin);
+    bulk.regions.resize(1);
+    bulk.regions[0] = {begin.address, bulk.total, {}};
+  } else {
+    if (bytes < count * sizeof(btl::Region)) return;
+    bulk.regions.resize(count);
+    memcpy(bulk.regions.data(), regions, count * sizeof(btl::Region));
+  }
   for (size_t way = 0; way < memory.ways(); ++way) {
     uint64_t room = 0;
     for (size_t i = 0; i < memory.pieces && room < bulk.total; ++i) room += bulk.regions[way * memory.pieces + i].length;

@@ -178,8 +178,13 @@ Status Lane::emit_announcement(Transfer& t, Peer& to) {
     if (bulk.mine.rails && t.capacity < protocols.eager_below && t.mode != Mode::synchronous) let_lapse(t, to);
   }
   const Announcement head{bulk.id, t.capacity, bulk.mine};
-  std::byte* at = static_cast<std::byte*>(memcpy(payload.data(), &head, sizeof head)) + sizeof head;
-  for (const auto& [wire, region] : bulk.exposed) at = static_cast<std::byte*>(memcpy(at, &region, sizeof region)) + sizeof region;
+  std::byte* at = payload.data();
+  const auto add = [&at](const auto& part) { at = static_cast<std::byte*>(memcpy(at, &part, sizeof part)) + sizeof part; };
+  add(head);
+  if (bulk.exposed.size() == 1 && RegionBegin::suffices(bulk.exposed.front().second, t.capacity))
+    add(RegionBegin{bulk.exposed.front().second.address});
+  else
+    for (const auto& [wire, region] : bulk.exposed) add(region);
   btl::Header header{t.match_context,
                      t.tag,
                      t.source,
