@@ -6,6 +6,24 @@
 
 using namespace weft;
 
+namespace {
+
+/// How many messages in a row go the usual way before each trial. `doubtful`: is the other one's standing, once it has been tried?
+std::vector<int> waits_of(Contest& contest, int messages, bool doubtful) {
+  std::vector<int> waited;
+  for (int usual = 0, i = 0; i < messages; ++i) {
+    if (!contest.takes_other(true, {.ahead = false, .doubtful = doubtful && !waited.empty()})) {
+      ++usual;
+      continue;
+    }
+    if (usual > 0) waited.push_back(usual);
+    usual = 0;
+  }
+  return waited;
+}
+
+}  // namespace
+
 TEST_CASE("a copy that was interrupted does not count for much") {
   Pace pace;
   for (int i = 0; i < 70; ++i) pace.took(1000, 100);
@@ -45,29 +63,11 @@ TEST_CASE("who has failed a trial is tried again soon at first, and ever more se
   constexpr Contest::Habits habits{
       .trial = 16, .few = 8, .first_wait = 8, .wait = 1024, .most_wait = 1 << 14, .looks = 1, .first_look = 32, .look_every = 512};
   Contest contest(habits);
-  std::vector<int> waited;
-  for (int usual = 0, i = 0; i < 60'000; ++i) {
-    if (!contest.takes_other(true, {.ahead = false})) {
-      ++usual;
-      continue;
-    }
-    if (usual > 0) waited.push_back(usual);
-    usual = 0;
-  }
-  CHECK(waited == std::vector<int>{8, 128, 512, 1024, 2048, 4096, 8192, 16384, 16384});
+  CHECK(waits_of(contest, 60'000, false) == std::vector<int>{8, 128, 512, 1024, 2048, 4096, 8192, 16384, 16384});
   CHECK_FALSE(contest.takes_other(false, {.ahead = true}));
 
   Contest doubtful(habits);
-  std::vector<int> later;
-  for (int usual = 0, i = 0; i < 4000; ++i) {
-    if (!doubtful.takes_other(true, {.ahead = false, .doubtful = !later.empty()})) {
-      ++usual;
-      continue;
-    }
-    if (usual > 0) later.push_back(usual);
-    usual = 0;
-  }
-  CHECK(later == std::vector<int>{8, 8, 32, 1024, 2048});  // twice
+  CHECK(waits_of(doubtful, 4000, true) == std::vector<int>{8, 8, 32, 1024, 2048});  // twice
 
   Contest hopeless(habits);
   int tried = 0;
