@@ -130,6 +130,7 @@ Status Segment::allgather(const pml::Buffer& in, const View& out, uint64_t longe
   const bool pairs = by_pairs(longest);
   const auto direct = [&](uint64_t n) { return mine.contiguous() && n > Brief::most; };  // past the own slot
   const uint64_t most = std::min(longest, pairs ? plan_.chunk / size_ : plan_.chunk);
+  const auto slot = [this](uint32_t r, uint64_t n) { return offered(r, std::max(n, Shows::kLeastSlot)); };
   Status status = Status::ok;
   for (uint64_t done = 0; done < longest && status == Status::ok && (done == 0 || !showing.all()); done += most) {
     const auto length = [&](const pml::Buffer& b) { return next_part(bytes_of(b), done, most); };
@@ -139,7 +140,7 @@ Status Segment::allgather(const pml::Buffer& in, const View& out, uint64_t longe
       for (uint32_t r = 0; n > 0 && r < (pairs ? size_ : 1); ++r) {
         if (pairs && r == rank_ && direct(n)) continue;
         mine.seek(std::min(done, bytes_of(in)));
-        mine.pack(pairs ? between(rank_, r, most) : offered(rank_, n), n);
+        mine.pack(pairs ? between(rank_, r, most) : slot(rank_, n), n);
       }
     };
     const auto take = [&](uint32_t r, const std::byte*) {
@@ -150,9 +151,9 @@ Status Segment::allgather(const pml::Buffer& in, const View& out, uint64_t longe
       type::Cursor theirs = cursor_of(to);
       if (r != rank_ && showing.of(r)) return showing.read(r, showing.at(r), theirs, n);
       theirs.seek(done);
-      if (r == rank_ && direct(n)) return take_own(theirs, mine, done, n);
+      if (r == rank_ && (direct(n) || showing.own())) return take_own(theirs, mine, done, n);
       about_to_read(n);
-      theirs.unpack(pairs ? between(r, rank_, most) : offered(r, n), n);
+      theirs.unpack(pairs ? between(r, rank_, most) : slot(r, n), n);
     };
     status = exchange(most, give, take);
   }

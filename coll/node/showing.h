@@ -51,6 +51,7 @@ struct Segment::Showing {
   Status finish(Status);
 
   static constexpr size_t kWhere = kInline - sizeof(const std::byte*);  // in a line
+  static constexpr uint64_t kLeastSlot = kInline + 1;  ///< bytes of a slot that does not lie in that line, however short a block is
   Segment& segment;
   const std::byte* const own_data;
   uint32_t shown = 0;  // ranks that do
@@ -59,6 +60,7 @@ struct Segment::Showing {
 
 /// All goes through slots.
 struct Segment::Hidden {
+  static constexpr uint64_t kLeastSlot = 0;
   static void tell() {}
   static void hear(uint32_t) {}
   static constexpr bool own() { return false; }
