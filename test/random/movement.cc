@@ -9,6 +9,7 @@ namespace random_test {
 namespace {
 
 enum class Kind { barrier, bcast, gather, gatherv, scatter, scatterv, allgather, allgatherv, alltoall, alltoallv, alltoallw };
+constexpr int64_t kShort = 16;  // units of a short block
 constexpr const char* names[] = {"barrier",   "bcast",      "gather",   "gatherv",   "scatter",  "scatterv",
                                  "allgather", "allgatherv", "alltoall", "alltoallv", "alltoallw"};
 
@@ -80,14 +81,15 @@ std::string Movement::text() const {
          std::to_string(unit_) + ", root " + std::to_string(root_) + (in_place_ ? ", in place" : "");
 }
 
-/// Agreed by all ranks; where a block may have any size, sizes of 0 are frequent. `side`: the origin's.
+/// Agreed by all ranks; where a block may have any size, sizes of 0 and short ones beside long ones are frequent. `side`: the origin's.
 int64_t Movement::units(int side, int origin, int dest) const {
   if (!varying()) return most_;
   if (rooted_to_root() || kind_ == Kind::allgatherv) dest = 0;
   if (rooted_from_root()) origin = 0;
   if (all_to_all() && in_place_ && origin > dest) std::swap(origin, dest);
   Rng rng(mix(mix(draw_.seed, 3 + uint64_t(side)), uint64_t(origin * 1000 + dest)));
-  return rng.chance(20) ? 0 : rng.between(0, most_);
+  if (rng.chance(20)) return 0;
+  return rng.between(0, rng.chance(25) ? std::min<int64_t>(most_, kShort) : most_);
 }
 
 uint64_t Movement::key(int side, int origin, int dest) const {
