@@ -259,8 +259,8 @@ ssh_only() {
   ends 0 "^$cpus\$"
   [ "$(grep -c "^$cpus\$" "$work/out")" -eq 2 ] || show "ranks on other hosts are not bound"
   for fan_out in 1 2; do
-    start "$mpirun" --fanout $fan_out "${where[@]}" "$work/collectives"
-    ends 0 "collectives on 16 ranks: ok"
+    start "$mpirun" --fanout $fan_out "${where[@]}" "$work/point_to_point"
+    ends 0 "point_to_point on 16 ranks: ok"
   done
   where+=(--fanout 1)
   lives
@@ -335,8 +335,8 @@ ipv6_only() { # from here on no host has an IPv4 address but that of its loopbac
     "$here/cluster" exec $node -- ip -4 addr flush dev eth0
   done
   "$here/cluster" exec head -- sh -c 'sed s/^10.77.0./fd77:0::/ /etc/hosts >/tmp/hosts && cat /tmp/hosts >/etc/hosts && rm /tmp/hosts'
-  start "$mpirun" --fanout 2 "${where[@]}" "$work/collectives"
-  ends 0 "collectives on 16 ranks: ok"
+  start "$mpirun" --fanout 2 "${where[@]}" "$work/point_to_point"
+  ends 0 "point_to_point on 16 ranks: ok"
 }
 
 case $mode in ssh | slurm) ;; *) die "say ssh or slurm" ;; esac
