@@ -313,6 +313,7 @@ class Segment final : private pml::Household {
   Status wait(Ready ready, Waking::Cause = {});
   Status wait_for(const std::atomic<uint64_t>& word, uint64_t at_least);
   void tell(std::atomic<uint64_t>& word, uint64_t number) { waking_.tell(word, number); }
+  static void let_get_ahead(const std::atomic<uint64_t>& word, uint64_t n);
   static void about_to_read(uint64_t bytes);
   /// What is combined, in which order.
   struct Work {
