@@ -724,6 +724,7 @@ class Lane final : private btl::Sink {
   int look_around();
   uint64_t awake_for(bool silent) const;
   int spins_for(bool silent);
+  bool rivals() const { return rivals_.load(std::memory_order_relaxed); }
   enum class Awaited : uint8_t { unseen, at_work, resting };  // one of several at least
   Awaited awaited() const;
   int spins_by_awaited(int idle, int spins);
@@ -873,7 +874,7 @@ class Lane final : private btl::Sink {
   static constexpr int kMostLooks = 300;
   Patience patience_{2, kMostLooks, 2};  // rounds of waits on a crowded node
   Glances glances_;
-  Rivalry rivalry_;
+  std::atomic<bool> rivals_{false};     // somebody takes the CPU of a thread that has yielded just now
   std::atomic<bool> gathering_{false};  // there are wires that can hold messages back; read without the lock
   bool closed_ = false;
 };

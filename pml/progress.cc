@@ -34,6 +34,9 @@ constexpr uint64_t kShortSleep_ns = 1'000'000, kNap_ns = 100'000;
 constexpr uint64_t kLongWait_ns = 5'000'000;  // from then on who can wakes it, however many share a CPU
 constexpr uint64_t kNapOfWait = 8;            // a nap that nobody ends lasts such a part of the wait so far
 
+/// Of the CPU that this thread is on, with whomever: threads, and ranks of other jobs or containers, which no other rank knows of, too.
+thread_local Rivalry rivalry;
+
 }  // namespace
 
 // Which wires are polled each round
@@ -225,12 +228,15 @@ Status Lane::wait_silent(bool (*done)(void*), void* argument) {
 /// three on one as soon as its own are awake again.
 uint64_t Lane::awake_for(bool silent) const {
   if (spin_variable.get() >= 0) return static_cast<uint64_t>(spin_variable.get()) * 1000;
-  if (!crowded_) return kAwake_ns;
+  if (!crowded_ && !rivals()) return kAwake_ns;
   return silent || rover_.among_few() ? kAwakeCrowded_ns : kAwakeAmongMany_ns;
 }
 
 /// Rounds before an idle wait yields. Whoever waits silently has looked at what it waits for often enough.
-int Lane::spins_for(bool silent) { return !crowded_ ? kSpinRounds : silent ? 0 : patience_.looks(); }
+int Lane::spins_for(bool silent) {
+  if (!crowded_ && !rivals()) return kSpinRounds;
+  return silent ? 0 : patience_.looks();
+}
 
 /// What those do that posted receives wait for, as far as it can be seen.
 Lane::Awaited Lane::awaited() const {
@@ -289,12 +295,15 @@ struct Lane::Correspondents final : Company {
 
 /// Leaves the CPU to others, who can see that.
 void Lane::yield(uint64_t now, Company* silent, bool naps) {
-  if (!crowded_ || lock_.enabled()) return static_cast<void>(sched_yield());
-  for (Wire* wire : busy_wires_) wire->transport->rests(true);
+  const bool told = crowded_ && !lock_.enabled();
+  for (Wire* wire : busy_wires_)
+    if (told) wire->transport->rests(true);
   sched_yield();
+  rivalry.yielded(now_ns() - now);
+  rivals_.store(rivalry.seen(), std::memory_order_relaxed);
+  if (!told) return;
   for (Wire* wire : busy_wires_) wire->transport->rests(false);
-  rivalry_.yielded(now_ns() - now);
-  if (rivalry_.seen()) contended_ = kContended;
+  if (rivals()) contended_ = kContended;
   if (naps) return;
   if (!silent && watches_) silent = watches_->company;
   if (silent) {

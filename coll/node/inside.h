@@ -74,8 +74,8 @@ inline Status Segment::await_piece(uint64_t n, Size size) {
   return n > slots ? await_readers(n - slots, size) : Status::ok;
 }
 
-/// Who looks for what is not there yet takes its line from its writer, whose stores to later ones wait for that: the writer is let get ahead
-/// (64 B scattered by one of two ranks again and again: 40 instead of 80 ns each, where the other one happens to be a little faster).
+/// Who looks for what is not there yet takes its line from its writer, whose stores to later ones wait for that: the writer is let get
+/// ahead (64 B scattered by one of two ranks again and again: 40 instead of 80 ns each, where the other one happens to be a little faster).
 inline void Segment::let_get_ahead(const std::atomic<uint64_t>& word, uint64_t n) {
   if (word.load(std::memory_order_acquire) < n) cpu_pause();
 }

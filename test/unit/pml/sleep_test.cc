@@ -1,14 +1,18 @@
 // Waiting: what `done` is asked, and that nobody sleeps while there is something for him.
+#include <sched.h>
+
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <ctime>
 #include <initializer_list>
 #include <thread>
 #include <vector>
 
 #include "pml/patience.h"
 #include "runtime/base/clock.h"
+#include "runtime/topo/cpu_set.h"
 #include "test/unit/pml/ranks.h"
 
 using namespace weft;
@@ -248,4 +252,44 @@ TEST_CASE("who is woken between its last look and its sleep does not sleep") {
   CHECK(rank.lane->wait_for([](void* p) { return static_cast<Place*>(p)->over; }, &place, 10'000'000'000) == Status::ok);
   CHECK(rank.lane->counters().sleeps == 0);
   rank.lane->unwatch(place);
+}
+
+namespace {
+
+/// The CPU time of this thread.
+uint64_t worked_ns() {
+  timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(t.tv_nsec);
+}
+
+/// Binds this thread to the first CPU that it may use.
+bool share_a_cpu() {
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(topo::CpuSet::of_this_thread().cpus().front(), &one);
+  return sched_setaffinity(0, sizeof one, &one) == 0;
+}
+
+}  // namespace
+
+// As ranks of other jobs and containers do, and threads of one rank.
+TEST_CASE("who shares a CPU with somebody that it does not know of soon leaves it while it waits") {
+  run_ranks(2, beds().front(), false, [](Rank& me) {
+    NEED(share_a_cpu());
+    constexpr int messages = 400;
+    uint64_t begin = 0;
+    for (int i = 0; i < messages; ++i) {
+      if (i == messages / 2) begin = worked_ns();
+      int got = i;
+      pml::Outcome outcome;
+      const auto send = [&] { return me.lane.send(me.world, static_cast<int>(1 - me.rank), 1, Traffic::user, bytes(&i, sizeof i)); };
+      if (me.rank == 0) NEED(send() == Status::ok);
+      NEED(me.lane.receive(me.world, static_cast<int>(1 - me.rank), 1, Traffic::user, bytes(&got, sizeof got), outcome) == Status::ok);
+      NEED(got == i);
+      if (me.rank == 1) NEED(send() == Status::ok);
+    }
+    // who believes in its own CPU spins for 200 us before it looks whether others want it
+    NEED(worked_ns() - begin < messages / 2 * uint64_t{100'000});
+  });
 }
