@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <utility>
 
 namespace weft::pml {
 
@@ -55,11 +56,14 @@ class Rivalry {
     switches_ = ns > kSwitch * least_ ? switches_ + 1 : 0;
   }
   bool seen() const { return switches_ > 1; }
+  /// Where nobody is known to share the CPU yields may just be slow: have there been more `switches()` than when this was asked last?
+  bool proven(uint64_t switches) { return std::exchange(known_, switches) != switches; }
 
  private:
   static constexpr uint64_t kSwitch = 3;
   uint64_t least_ = 400;   ///< ns of a yield; until one has been quick, as who always shares its CPU sees switches only
   uint32_t switches_ = 0;  ///< one after another, up to the latest yield
+  uint64_t known_ = 0;     ///< of all
 };
 
 }  // namespace weft::pml

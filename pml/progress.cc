@@ -300,7 +300,7 @@ void Lane::yield(uint64_t now, Company* silent, bool naps) {
     if (told) wire->transport->rests(true);
   sched_yield();
   rivalry.yielded(now_ns() - now);
-  rivals_.store(rivalry.seen(), std::memory_order_relaxed);
+  rivals_.store(rivalry.seen() && (crowded_ || rivalry.proven(switches())), std::memory_order_relaxed);
   if (!told) return;
   for (Wire* wire : busy_wires_) wire->transport->rests(false);
   if (rivals()) contended_ = kContended;

@@ -11,13 +11,13 @@
 #include "runtime/topo/cpus.h"
 
 namespace weft::pml {
-namespace {
 
-/// Times that others got the CPU while this thread wanted it: yields with an effect, above all.
 uint64_t switches() {
   rusage usage;
   return getrusage(RUSAGE_THREAD, &usage) == 0 ? static_cast<uint64_t>(usage.ru_nivcsw) : 0;
 }
+
+namespace {
 
 /// The shortest that the kernel has.
 void nap() {

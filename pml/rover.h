@@ -11,6 +11,9 @@
 
 namespace weft::pml {
 
+/// Times that others got the CPU while this thread wanted it: yields with an effect, above all. A system call.
+uint64_t switches();
+
 /// Whom a thread waits for, and shares CPUs with, as far as it can know. Times are nanoseconds (now_ns()).
 class Company {
  public:

@@ -94,6 +94,10 @@ TEST_CASE("rivalry: seen by two yields in a row that took several times as long 
   CHECK(yield({700, 700}));
   CHECK(yield({2000}));
   CHECK_FALSE(yield({200}));
+
+  CHECK(rivalry.proven(3));
+  CHECK_FALSE(rivalry.proven(3));
+  CHECK(rivalry.proven(4));
 }
 
 // A matched probe takes its message when it says that there is one.
