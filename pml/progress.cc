@@ -296,8 +296,9 @@ struct Lane::Correspondents final : Company {
 /// Leaves the CPU to others, who can see that.
 void Lane::yield(uint64_t now, Company* silent, bool naps) {
   const bool told = crowded_ && !lock_.enabled();
-  for (Wire* wire : busy_wires_)
-    if (told) wire->transport->rests(true);
+  if (told) {
+    for (Wire* wire : busy_wires_) wire->transport->rests(true);
+  }
   sched_yield();
   rivalry.yielded(now_ns() - now);
   rivals_.store(rivalry.seen() && (crowded_ || rivalry.proven(switches())), std::memory_order_relaxed);
