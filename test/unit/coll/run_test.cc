@@ -777,11 +777,11 @@ TEST_CASE("scattered blocks stand behind their lengths, in a longer piece, or co
   force("");
 }
 
-/// Allgathers of a long block and of short ones of every length, which change ranks; what is wrong about them.
+/// Allgathers of a long block and of short ones of many lengths, which change ranks; what is wrong about them.
 std::string gather_short_beside_long(RankWorld& w) {
   const auto size = static_cast<size_t>(w.size), own = static_cast<size_t>(w.rank);
-  for (size_t round = 0; round < 72; ++round) {
-    const auto block = [&](size_t r) { return (round + r) % size == 0 ? size_t{40'000} : (round + 3 * r) % 72; };
+  for (size_t round = 0; round < 36; ++round) {
+    const auto block = [&](size_t r) { return (round + r) % size == 0 ? size_t{9'000} : (2 * round + 3 * r) % 72; };
     const auto byte_of = [&](size_t r, size_t at) { return static_cast<char>(round + 7 * r + 3 * (at % 1009)); };
     std::vector<int64_t> counts(size), places(size);
     size_t total = 0;

@@ -278,7 +278,7 @@ bool share_a_cpu() {
 }  // namespace
 
 // As ranks of other jobs and containers do, and threads of one rank.
-TEST_CASE("who shares a CPU with somebody that it does not know of soon leaves it while it waits") {
+TEST_CASE("who shares a CPU with somebody that it does not know of soon leaves it while it waits", "[more]") {
   run_ranks(2, beds().front(), false, [](Rank& me) {
     NEED(share_a_cpu());
     constexpr int messages = 400;
