@@ -777,12 +777,21 @@ TEST_CASE("scattered blocks stand behind their lengths, in a longer piece, or co
   force("");
 }
 
+/// Of a rank's block, that should be `byte_of(rank, at)`: which byte is not, if any.
+template <class ByteOf>
+std::string wrong_byte(size_t round, size_t rank, std::span<const char> got, ByteOf byte_of) {
+  for (size_t at = 0; at < got.size(); ++at)
+    if (got[at] != byte_of(rank, static_cast<int64_t>(at)))
+      return "round " + std::to_string(round) + ", rank " + std::to_string(rank) + ", byte " + std::to_string(at) + " is wrong";
+  return {};
+}
+
 /// Allgathers of a long block and of short ones of many lengths, which change ranks; what is wrong about them.
 std::string gather_short_beside_long(RankWorld& w) {
   const auto size = static_cast<size_t>(w.size), own = static_cast<size_t>(w.rank);
   for (size_t round = 0; round < 36; ++round) {
     const auto block = [&](size_t r) { return (round + r) % size == 0 ? size_t{9'000} : (2 * round + 3 * r) % 72; };
-    const auto byte_of = [&](size_t r, size_t at) { return static_cast<char>(round + 7 * r + 3 * (at % 1009)); };
+    const auto byte_of = [&](size_t r, int64_t at) { return static_cast<char>(round + 7 * r + 3 * static_cast<size_t>(at % 1009)); };
     std::vector<int64_t> counts(size), places(size);
     size_t total = 0;
     for (size_t r = 0; r < size; ++r) {
@@ -790,15 +799,13 @@ std::string gather_short_beside_long(RankWorld& w) {
       total += block(r);
     }
     std::vector<char> from(block(own) + 1), to(total);
-    for (size_t b = 0; b < block(own); ++b) from[b] = byte_of(own, b);
+    for (size_t b = 0; b < block(own); ++b) from[b] = byte_of(own, static_cast<int64_t>(b));
     Call c = call_of_bytes(Collective::allgatherv, from.data(), to.data());
     c.in_count = block(own);
     c.out_counts = Counts(counts.data()), c.out_displs = Counts(places.data());
     if (const int error = run(w.state, c)) return "error " + std::to_string(error);
     for (size_t r = 0; r < size; ++r)
-      for (size_t b = 0; b < block(r); ++b)
-        if (to[static_cast<size_t>(places[r]) + b] != byte_of(r, b))
-          return "round " + std::to_string(round) + ", rank " + std::to_string(r) + ", byte " + std::to_string(b) + " is wrong";
+      if (const std::string wrong = wrong_byte(round, r, {&to[0] + places[r], block(r)}, byte_of); !wrong.empty()) return wrong;
   }
   return {};
 }
@@ -838,10 +845,11 @@ std::string gather_by_turns(RankWorld& w, std::span<const int64_t> lengths, int6
     for (size_t r = 0; r < size; ++r) longer |= r != static_cast<size_t>(root) && block(r) > room;
     if (error != (w.rank == root && longer ? MPI_ERR_TRUNCATE : MPI_SUCCESS)) return "error " + std::to_string(error);
     if (w.rank != root) continue;
-    for (size_t r = 0; r < size; ++r)
-      for (int64_t b = 0; b < block(r) && block(r) <= room; ++b)
-        if (to[static_cast<size_t>(places[r] + b)] != byte_of(r, b))
-          return "round " + std::to_string(round) + ", rank " + std::to_string(r) + ", byte " + std::to_string(b) + " is wrong";
+    for (size_t r = 0; r < size; ++r) {
+      if (block(r) > room) continue;
+      const std::span<const char> got(&to[0] + places[r], static_cast<size_t>(block(r)));
+      if (const std::string wrong = wrong_byte(static_cast<size_t>(round), r, got, byte_of); !wrong.empty()) return wrong;
+    }
   }
   return {};
 }
