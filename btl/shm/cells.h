@@ -28,8 +28,9 @@ class Cells {
     if (memory_[first / kMost]) return;
     memory_[first / kMost] = memory;
     count_[first / kMost] = count;
-    if (home == Home::sent_on)
-      for (uint32_t i = count; i-- > 0;) keep(static_cast<uint8_t>(i));
+    if (home != Home::sent_on) return;
+    for (uint32_t i = count; i-- > 0;) keep(static_cast<uint8_t>(i));
+    came_ -= count;  // not from the other one
   }
 
   bool any() const { return height_ > 0; }

@@ -14,6 +14,7 @@ namespace weft::btl::shm {
 struct Length {
   static constexpr size_t kCount = 4;
   static constexpr uint64_t kShortest = 128 << 10;
+  static constexpr uint64_t kLongest = kShortest << 2 * (kCount - 2);
   static constexpr size_t of(uint64_t bytes) {
     size_t length = 0;
     for (uint64_t end = kShortest; bytes >= end && length + 1 < kCount; end *= 4) ++length;
@@ -32,6 +33,7 @@ class RingPace {
   void took(uint64_t bytes, uint64_t ns) { pace_for(bytes).took(bytes, ns); }
   void expect(size_t length) { expected_ = length; }
   size_t expected() const { return expected_; }
+  bool expects_longest() const { return expected_ + 1 == Length::kCount; }
   /// Few of the messages expected go through the ring.
   void set_rare(bool rare) { paces_[expected_].rare = rare; }
   /// Of the messages expected, or, until that is known, of shorter ones.
@@ -148,6 +150,7 @@ class Paces {
   // looks the same, as long as that goes by a ring (MPI_Isend of 64 KiB to and fro: 6 instead of 3.5 us in up to half of all short runs; 16
   // KiB both ways of 4 ranks on 2 CPUs, where that does not even make it hopeless: 18 instead of 30 GB/s).
   static constexpr double kAheadItself = 0.8;
+  static constexpr double kMostOfOut = 1.1;       // what the other side takes of what this one does
   static constexpr double kWaiting = 1.3;         // as its two sides wait for each other (1 MiB on a Zen 5 and on an Emerald Rapids)
   static constexpr double kSlowed = 1.3;          // as both sides of a stream are at work (Intel Granite Rapids: 64 KiB 18 GB/s, out at 23)
   static constexpr uint64_t kUnasked = 64 << 10;  // up to this a message is sent unasked
@@ -162,20 +165,23 @@ class Paces {
   /// What a byte takes each of two that send and receive as much: one at a time, so that they wait for each other, as in halos (64 KiB to
   /// and from two neighbours at once on an Intel Granite Rapids: 0.16 ns a byte; in and out are 0.08). In windows they do not.
   double in_and_out() const { return kWaiting * (in.ns_per_byte() + out.ns_per_byte()); }
-  /// What a byte takes. Who only receives does not know the other side's pace, which is mostly ahead of its own.
+  /// What a byte takes. Who only receives does not know the other side's pace, which is mostly ahead of its own; nor does it learn its own
+  /// pace into the ring anew, which may have been another one by then.
   double through_ring(uint64_t bytes, Flow flow) const {
-    if (flow == Flow::both_ways || is_contended(flow)) return in_and_out();
-    if (flow == Flow::both_while_read) return in_and_out() + in.ns_per_byte();  // who reads all and sends all is what both wait for
-    const double first = in.known() ? in.ns_per_byte() : out.ns_per_byte() / 2, second = out.ns_per_byte();
+    if (flow >= Flow::both_ways || is_contended(flow)) return in_and_out();
+    const double second = out.ns_per_byte(), first = in.known() ? std::min(in.ns_per_byte(), kMostOfOut * second) : second / 2;
     const double slower = std::max(first, second), faster = std::min(first, second);
     if (flow == Flow::stream) return kSlowed * slower;
     if (bytes <= kUnasked) return slower + faster / 2;  // as it grows
     return kWaiting * (slower + faster * std::min(1.0, static_cast<double>(RingPace::kPiece) / static_cast<double>(bytes)));
   }
-  /// How much of a ring's time reading may take. Of a stream all of it, as the other side is spared a copy.
+  /// How much of a ring's time reading may take. Of a stream all of it, as the other side is spared a copy. More of it while the other side
+  /// reads, too, who would have to do without at the same time; but not for ever: both would go on reading because the other one does
+  /// (MPI_Sendrecv of 1 MiB on a Zen 3: 140 us, by rings 97).
   static constexpr double of_ring(uint64_t bytes, Flow flow) {
     if (flow == Flow::stream) return 1;
     if (is_contended(flow)) return kLevel;
+    if (flow == Flow::both_while_read) return bytes > kUnasked ? kAhead : kLevel;
     return bytes > kUnasked ? kAheadToRead : kAheadUnasked;
   }
   static bool faster(const Pace& other, double than) { return other.known() && other.ns_per_byte() < than; }
@@ -188,10 +194,10 @@ class Paces {
   }
 
   static constexpr Contest::Habits kReading{
-      .trial = 16, .few = 8, .first_wait = 8, .wait = 1024, .most_wait = 1 << 14, .looks = 1, .first_look = 32, .look_every = 4096};
+      .trial = 16, .few = 8, .first_wait = 8, .wait = 1024, .most_wait = 1 << 14, .looks = 1, .first_look = 8, .look_every = 512};
   // As many messages as a window has, each of which may lie in memory of its own that has not been read before.
   static constexpr Contest::Habits kStreaming{
-      .trial = 48, .few = 24, .first_wait = 8, .wait = 1024, .most_wait = 1 << 14, .looks = 1, .first_look = 32, .look_every = 4096};
+      .trial = 48, .few = 24, .first_wait = 8, .wait = 1024, .most_wait = 1 << 14, .looks = 1, .first_look = 8, .look_every = 512};
   static constexpr Contest::Habits kWriting{
       .trial = 12, .few = 8, .first_wait = 64, .wait = 512, .most_wait = 1 << 14, .looks = 8, .first_look = 128, .look_every = 128};
   // One by one, as who sends data that its receiver has not read before may do so both ways, and stream what is known to it.

@@ -571,7 +571,10 @@ class Consumer {
   /// Copies a longer payload, or a piece of it, to where it belongs. Lines of the ring are the producer's again then, who gets changed ones
   /// sooner; in a cell this side writes next.
   void take_part(std::byte* to, std::byte* from, size_t n) const {
-    if (touching_pays && cell_ == kNoCell)
+    const bool touches = touching_pays && cell_ == kNoCell;
+    if (pace_ && pace_->expects_longest())
+      copy_to_afar(to, from, n, touches);
+    else if (touches)
       copy_and_touch(to, from, n);
     else
       copy_received(to, from, n);

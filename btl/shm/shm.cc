@@ -152,7 +152,7 @@ class ShmEndpoint final : public Endpoint {
   }
   Status send(const Header& h, type::Cursor& cursor) override {
     if (cursor.contiguous()) {
-      const Status status = try_inline(h, cursor.data());
+      const Status status = cursor.total() >= Length::kLongest ? push_from_afar(h, cursor.data()) : try_inline(h, cursor.data());
       if (status == Status::ok) cursor.seek(cursor.position() + h.length);
       return status;
     }
@@ -240,6 +240,11 @@ class ShmEndpoint final : public Endpoint {
     return push(h, true, [payload](std::byte* to, uint32_t from, uint32_t n) {
       if (n) copy_long(to, static_cast<const std::byte*>(payload) + from, n);  // of no data there may be no address
     });
+  }
+  /// A piece of what is so long that it is in no cache near by.
+  [[gnu::noinline]] Status push_from_afar(const Header& h, const std::byte* payload) {
+    note_pace();
+    return push(h, true, [payload](std::byte* to, uint32_t from, uint32_t n) { copy_from_afar(to, payload + from, n); });
   }
   void note_pace() {
     streams_ = heard_ == arrivals_;

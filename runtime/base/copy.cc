@@ -61,12 +61,33 @@ void by_16(std::byte* to, const std::byte* from, size_t n) {
   touch(from + at, n - at);
 }
 
+constexpr size_t kAhead = 4096;
+[[gnu::target("avx2")]] void source_ahead_by_32(std::byte* to, const std::byte* from, size_t n) {
+  for (size_t at = 0; at + kBlock <= n; at += kBlock) {
+    _mm_prefetch(reinterpret_cast<const char*>(from + at + kAhead), _MM_HINT_T0);
+    _mm_prefetch(reinterpret_cast<const char*>(from + at + kAhead + kBlock / 2), _MM_HINT_T0);
+    block_by_32(to + at, from + at);
+  }
+  block_by_32(to + n - kBlock, from + n - kBlock);
+}
+[[gnu::target("avx2")]] void target_ahead_by_32(std::byte* to, std::byte* from, size_t n, bool touches) {
+  size_t at = 0;
+  for (; at + kBlock <= n; at += kBlock) {
+    claim_line(to + at + kAhead);
+    claim_line(to + at + kAhead + kBlock / 2);
+    block_by_32(to + at, from + at);
+    if (touches) touch(from + at, kBlock);
+  }
+  std::memcpy(to + at, from + at, n - at);
+  if (touches) touch(from + at, n - at);
+}
+
 void touch_by_16(std::byte* to, std::byte* from, size_t n) {
   copy_out(to, from, n);
   touch(from, n);
 }
 
-constexpr unsigned kZen5 = 0x1a;
+constexpr unsigned kZen4 = 0x19, kZen5 = 0x1a;  // families; Zen 3 is of Zen 4's
 /// CPUID is asked once: a virtual machine leaves to its host for each answer. 0: of another maker's.
 const unsigned amd_family = [] {
   unsigned a = 0, b = 0, c = 0, d = 0;
@@ -105,6 +126,10 @@ const size_t strings_from = strings_come_over_fast_from();
 const bool vectors_go_in_fast = __builtin_cpu_is("intel") && !strings.even_short;
 void (*const copy_by_vectors)(std::byte*, const std::byte*, size_t) = __builtin_cpu_supports("avx2") ? by_32 : by_16;
 void (*const copy_by_quarters)(std::byte*, const std::byte*, size_t) = turns_pay ? quarters_by_32 : nullptr;
+/// Others were not measured.
+const bool zen3 = amd_family == kZen4 && __builtin_cpu_supports("avx2") && !__builtin_cpu_supports("avx512f");
+void (*const ask_for_source)(std::byte*, const std::byte*, size_t) = zen3 ? source_ahead_by_32 : nullptr;
+void (*const ask_for_target)(std::byte*, std::byte*, size_t, bool) = zen3 ? target_ahead_by_32 : nullptr;
 void (*const copy_and_touch)(std::byte*, std::byte*, size_t) = __builtin_cpu_supports("avx2") ? touch_by_32 : touch_by_16;
 
 }  // namespace weft::detail

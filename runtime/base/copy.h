@@ -26,6 +26,13 @@ constexpr size_t kLeastByVectors = 512;
 extern void (*const copy_by_vectors)(std::byte* to, const std::byte* from, size_t n);
 /// The same, of at least 16 KiB, from several pages at a time; null where that is not ahead.
 extern void (*const copy_by_quarters)(std::byte* to, const std::byte* from, size_t n);
+/// Bytes from which asking for lines a page ahead pays.
+constexpr size_t kLeastFromAfar = 4 << 10;
+/// Asks for lines of the source a page ahead; null where that is not ahead.
+extern void (*const ask_for_source)(std::byte* to, const std::byte* from, size_t n);
+/// Asks for lines of the target a page ahead, and stores a byte of each line of the source again if `touches`; null where that is not
+/// ahead.
+extern void (*const ask_for_target)(std::byte* to, std::byte* from, size_t n, bool touches);
 /// As copy_by_vectors, and stores a byte of each line of the source again.
 extern void (*const copy_and_touch)(std::byte* to, std::byte* from, size_t n);
 }  // namespace detail
@@ -104,7 +111,10 @@ void copy_in(void* to, const void* from, size_t n) {
 inline void copy_out(void* to, const void* from, size_t n) { std::memcpy(to, from, n); }
 namespace detail {
 constexpr void (*copy_by_quarters)(std::byte*, const std::byte*, size_t) = nullptr;
-}
+constexpr size_t kLeastFromAfar = 4 << 10;
+constexpr void (*ask_for_source)(std::byte*, const std::byte*, size_t) = nullptr;
+constexpr void (*ask_for_target)(std::byte*, std::byte*, size_t, bool) = nullptr;
+}  // namespace detail
 #endif
 
 inline constexpr size_t kShortCopy = 64;
@@ -146,6 +156,22 @@ inline void copy_received(void* to, const void* from, size_t n) {
   constexpr size_t kLeast = 16 << 10, kMost = 1 << 20;
   if (n < kLeast || n > kMost || !detail::copy_by_quarters) return copy_few(to, from, n);
   detail::copy_by_quarters(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), n);
+}
+
+/// copy_in() of a piece of a message that is so long that it is in no cache near by, into memory that is. What fetches lines ahead stops at
+/// the end of each page: those of the next one are asked for.
+inline void copy_from_afar(void* to, const void* from, size_t n) {
+  if (n < detail::kLeastFromAfar || !detail::ask_for_source) return copy_in<512>(to, from, n);
+  detail::ask_for_source(static_cast<std::byte*>(to), static_cast<const std::byte*>(from), n);
+}
+/// copy_received() of such a piece; copy_and_touch(), if `touches`. (4 MiB, both sides so: 284 instead of 353 us on a Zen 3.)
+inline void copy_to_afar(void* to, void* from, size_t n, bool touches) {
+  if (n >= detail::kLeastFromAfar && detail::ask_for_target)
+    detail::ask_for_target(static_cast<std::byte*>(to), static_cast<std::byte*>(from), n, touches);
+  else if (touches)
+    copy_and_touch(to, from, n);
+  else
+    copy_received(to, from, n);
 }
 
 /// Has the cache line brought here for writing, without waiting for it. Only a hint.

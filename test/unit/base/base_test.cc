@@ -176,7 +176,7 @@ TEST_CASE("copies of what others have written, and into what they have read, are
   for (std::byte& b : from) b = std::byte(random());
   for (int round = 0; round < 400; ++round) {
     const size_t n = round < 300 ? random() % 3000 : random() % (room - 200), source = random() % 100, target = 1 + random() % 100;
-    for (void (*const copy)(void*, const void*, size_t) : {copy_out, copy_received, copy_in<1024>}) {
+    for (void (*const copy)(void*, const void*, size_t) : {copy_out, copy_received, copy_in<1024>, copy_from_afar}) {
       std::fill(to.begin(), to.end(), std::byte{0x5a});
       copy(to.data() + target, from.data() + source, n);
       INFO(n << " bytes from " << source << " to " << target);
@@ -184,6 +184,25 @@ TEST_CASE("copies of what others have written, and into what they have read, are
       REQUIRE(to[target - 1] == std::byte{0x5a});
       REQUIRE(to[target + n] == std::byte{0x5a});
     }
+  }
+}
+
+TEST_CASE("copies to afar are exact, and leave what was read as it is", "[copy]") {
+  std::mt19937 random(2);
+  constexpr size_t room = 1 << 16;
+  std::vector<std::byte> from(room + 64), before, to(room + 4096);
+  for (std::byte& b : from) b = std::byte(random());
+  before = from;
+  std::byte* const source = from.data() + (-reinterpret_cast<uintptr_t>(from.data()) & 63);  // as in a ring
+  for (int round = 0; round < 200; ++round) {
+    const size_t n = random() % room, target = 1 + random() % 100;
+    std::fill(to.begin(), to.end(), std::byte{0x5a});
+    copy_to_afar(to.data() + target, source, n, round % 2 == 0);
+    INFO(n << " bytes to " << target);
+    REQUIRE(std::memcmp(to.data() + target, source, n) == 0);
+    REQUIRE(from == before);
+    REQUIRE(to[target - 1] == std::byte{0x5a});
+    REQUIRE(to[target + n] == std::byte{0x5a});
   }
 }
 

@@ -708,6 +708,36 @@ TEST_CASE("shm: what a ring takes is known by how long messages are", "[shm]") {
   CHECK(paces.in.ns_per_byte() < 0.05);
 }
 
+TEST_CASE("shm: neither of two reads on only because the other one does", "[shm]") {
+  constexpr uint64_t kBytes = 1 << 20, kPiece = 64 << 10;
+  const auto reads = [](double ns_per_byte) {
+    shm::Paces paces;
+    paces.get_spares(kBytes, Flow::both_while_read, true);
+    for (int i = 0; i < 40; ++i) paces.in.took(kPiece, kPiece / 20), paces.out.took(kPiece, kPiece / 20);
+    measure_reading(paces, kBytes, ns_per_byte, {.call_ns = 340, .ns_per_byte = ns_per_byte});
+    int count = 0;
+    for (int i = 0; i < 1000; ++i) count += paces.get_spares(kBytes, Flow::both_while_read, true);
+    return count;
+  };
+  CHECK(reads(0.135) < 500);  // trials, which are frequent there
+  CHECK(reads(0.1) > 950);
+}
+
+TEST_CASE("shm: what is streamed to a process does not take as long as it once took that one to send", "[shm]") {
+  constexpr uint64_t kBytes = 4 << 20, kPiece = 64 << 10;
+  const auto reads = [](double in_ns_per_byte) {
+    shm::Paces paces;
+    paces.get_spares(kBytes, Flow::stream, true);
+    for (int i = 0; i < 40; ++i) paces.in.took(kPiece, static_cast<uint64_t>(in_ns_per_byte * kPiece)), paces.out.took(kPiece, kPiece / 20);
+    measure_reading(paces, kBytes, 0.08);
+    int count = 0;
+    for (int i = 0; i < 1000; ++i) count += paces.get_spares(kBytes, Flow::stream, true);
+    return count;
+  };
+  CHECK(reads(0.05) < 150);
+  CHECK(reads(0.2) < 150);
+}
+
 TEST_CASE("shm: where CPUs are contended long messages are read unless a ring is known to take less", "[shm]") {
   constexpr uint64_t kBytes = 512 << 10, kPiece = 64 << 10;
   const auto reads = [](shm::Paces& paces) {
