@@ -5,8 +5,9 @@ A check is one line of contrib/checks.list or test/*/tests.list:
     NAME   TAGS   SECONDS   COMMAND
 
 NAME is unique. TAGS are words joined by commas: `main`, `asan`, `tsan`: the flavours of the build it runs on (none: it needs no
-build); `slow`: only with --full. SECONDS limit its time. COMMAND runs in bash with SRC, OUT, BUILD, PREFIX and SANITIZE set; status 0
-passes, 77 skips, anything else fails. Unit tests (make's UNIT_TESTS) need no line: each is a check of all three flavours.
+build); `slow`: only with --full; `timed` and `crowded`: nothing is built meanwhile, as time is measured, or as its few ranks yield all the
+time. SECONDS limit its time. COMMAND runs in bash with SRC, OUT, BUILD, PREFIX and SANITIZE set; status 0 passes, 77 skips, anything else
+fails. Unit tests (make's UNIT_TESTS) need no line: each is a check of all three flavours.
 """
 import argparse
 import atexit
@@ -137,9 +138,9 @@ class Ahead:
         self.builds = {}
 
     def before(self, check):
-        """The build of a check's own is waited for; others go on, but where time is measured: whoever yields its CPU lends it to them for
-        milliseconds, as idle as they are."""
-        self.signal(signal.SIGSTOP if "timed" in check.tags else signal.SIGCONT)
+        """The build of a check's own is waited for; others go on, but where time is measured, or a few ranks yield all the time: whoever
+        yields its CPU lends it to them for milliseconds, as idle as they are."""
+        self.signal(signal.SIGSTOP if check.tags & {"timed", "crowded"} else signal.SIGCONT)
         if check.name in self.builds:
             self.builds.pop(check.name).wait()
         self.todo = [c for c in self.todo if c.name != check.name]

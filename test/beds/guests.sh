@@ -200,8 +200,9 @@ slurm_guests() {
   [ "$(grep -c 'offers no PMIx server' "$work/out")" -eq 1 ] || { cat "$work/out"; die "not one line about a launcher without PMIx"; }
   lost_rank "${run[@]}" -N2 -n4
   run=("$here/slurm" exec srun --mpi=pmi2)
-  wide=("${run[@]}" -N4 -n16) narrow=("${run[@]}" -N2 -n8)
-  everything
+  wide=("${run[@]}" -N4 -n16)
+  programs 16 "smoke point_to_point communicators" "${wide[@]}"
+  expect 0 "paths ok: 16 ranks on 4 nodes" "${wide[@]}" "$work/guest" paths 4
   sets "mpix://SHARED 4" "${wide[@]}"
   WEFT_BOOT_PMI=1 programs 8 "smoke point_to_point" "${run[@]}" -N4 -n8 # the same server speaks both
   expect 0 "collectives on 8 ranks: ok" "${run[@]}" -N2 -n8 --distribution=cyclic "$work/collectives"
