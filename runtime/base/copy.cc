@@ -140,7 +140,7 @@ const bool zen3 = amd_family == kZen4 && __builtin_cpu_supports("avx2") && !__bu
 const bool strings_stumble = zen3;
 const bool fast_strings = strings.enhanced && !strings_stumble;
 const size_t strings_from = strings_come_over_fast_from();
-const bool vectors_go_in_fast = (__builtin_cpu_is("intel") && !strings.even_short) || strings_stumble;
+const bool vectors_go_in_fast = __builtin_cpu_is("intel") && !strings.even_short;
 void (*const copy_by_vectors)(std::byte*, const std::byte*, size_t) = zen3                             ? lined_up_by_32
                                                                       : __builtin_cpu_supports("avx2") ? by_32
                                                                                                        : by_16;
