@@ -3,9 +3,10 @@
  *
  *   two_threads RATIO [SECONDS]     exit status 0: they do; 1: they do not; 77: two processors were not there to tell
  *
- * Short batches, since others may have the processors most of the time. One counts as one on two free processors if what needs nothing but
- * a processor's units ran on two threads as if each were alone, right before it and right after it. The first of those that reaches the
- * ratio to the best rate of one thread ever seen ends the run. */
+ * Short batches, since others may have the processors most of the time, or the other half of the cores they are on. One counts as one on
+ * two free processors if, right before it and right after it, what needs nothing but a processor's units ran on two threads as if each were
+ * alone, and either thread sent as fast as the other one while that one only waited. The first of those that reaches the ratio to what one
+ * thread sent then ends the run. */
 #define _GNU_SOURCE
 #include <mpi.h>
 #include <pthread.h>
@@ -15,11 +16,12 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { WINDOW = 64, WINDOWS = 30, STEPS = 50000, CHAINS = 12, WARM = 20, ENOUGH = 500 };
-static const double alone = 0.9; /* of two threads' work, as a share of twice that of one: they had a processor each */
+enum { WINDOW = 64, WINDOWS = 30, STEPS = 50000, CHAINS = 12, WARM = 20, ENOUGH = 30 };
+static const double alone = 0.9; /* of a rate of one thread: another one had a processor for itself, too */
 
-/* A round: even parts compute, odd ones send. */
-enum { PARTS = 21, COMPUTE = 0, MESSAGES = 1 };
+/* A round: both threads compute, either one sends, both do, and so on; what was before the last sending of both comes after it, too. */
+enum kind { COMPUTE, FIRST, SECOND, BOTH, KINDS };
+enum { PARTS = 6 * KINDS + BOTH };
 
 static MPI_Comm own[2];
 static pthread_barrier_t gate;
@@ -58,10 +60,11 @@ static void part(int me, int threads, int which) {
   while (atomic_load(&arrived) < threads * (which + 1)) {
   }
   begins[me][which] = now();
-  if (which % 2 == MESSAGES)
-    for (int i = 0; i < WINDOWS; ++i) window(own[me]);
-  else
+  const enum kind kind = (enum kind)(which % KINDS);
+  if (kind == COMPUTE)
     compute();
+  else if (kind == BOTH || (kind == FIRST) == (me == 0))
+    for (int i = 0; i < WINDOWS; ++i) window(own[me]);
   ends[me][which] = now();
 }
 
@@ -78,22 +81,27 @@ static void* second(void* unused) {
   }
 }
 
-/* How often a second all threads together did this part. */
-static double rate(int threads, int which) {
-  double begin = begins[0][which], end = ends[0][which];
-  for (int i = 1; i < threads; ++i) {
-    if (begins[i][which] < begin) begin = begins[i][which];
-    if (ends[i][which] > end) end = ends[i][which];
-  }
-  return threads / (end - begin);
-}
-
 static double greater(double a, double b) { return a > b ? a : b; }
 
-static void one_thread(double best[2]) {
+/* How often a second a thread did this part, and both together. */
+static double rate(int me, int which) { return 1 / (ends[me][which] - begins[me][which]); }
+static double rate_of_both(int which) {
+  const double begin = -greater(-begins[0][which], -begins[1][which]);
+  return 2 / (greater(ends[0][which], ends[1][which]) - begin);
+}
+
+/* How often a second one thread computed at best, and sent. */
+struct best {
+  double computing, sending;
+};
+
+static void one_thread(struct best* best) {
   atomic_store(&arrived, 0);
   parts(0, 1);
-  for (int i = 0; i < PARTS; ++i) best[i % 2] = greater(best[i % 2], rate(1, i));
+  for (int i = 0; i < PARTS; ++i) {
+    if (i % KINDS == COMPUTE) best->computing = greater(best->computing, rate(0, i));
+    if (i % KINDS == FIRST) best->sending = greater(best->sending, rate(0, i));
+  }
 }
 
 static void two_threads(void) {
@@ -103,29 +111,43 @@ static void two_threads(void) {
   pthread_barrier_wait(&gate);
 }
 
-/* The best batch of a round on two free processors, as a multiple of the best of one thread; counts them all. */
-static double best_multiple(const double best[2], int* batches) {
-  const double least = 2 * alone * best[COMPUTE];
+/* The rate of one thread that sends, before and after both did; 0 where they had no processor each, or shared one with others. */
+static double one_of_two(const struct best* best, int both) {
+  const int around[] = {both - BOTH, both + KINDS - BOTH};
+  double most = 0, least = 1 / 0.0;
+  for (int i = 0; i < 2; ++i) {
+    if (rate_of_both(around[i] + COMPUTE) < 2 * alone * best->computing) return 0;
+    const double sent[] = {rate(0, around[i] + FIRST), rate(1, around[i] + SECOND)};
+    most = greater(most, greater(sent[0], sent[1]));
+    least = -greater(-least, greater(-sent[0], -sent[1]));
+  }
+  return least >= alone * most && most >= best->sending / 2 ? most : 0;
+}
+
+/* The best batch of a round on two free processors, as a multiple of what one thread sends; counts them all. */
+static double best_multiple(const struct best* best, int* batches) {
   double most = 0;
-  for (int i = MESSAGES; i < PARTS; i += 2) {
-    if (rate(2, i - 1) < least || rate(2, i + 1) < least) continue;
-    most = greater(most, rate(2, i) / best[MESSAGES]);
+  for (int i = BOTH; i + KINDS < PARTS; i += KINDS) {
+    const double one = one_of_two(best, i);
+    if (one == 0) continue;
+    most = greater(most, rate_of_both(i) / one);
     ++*batches;
   }
   return most;
 }
 
 static int judge(double ratio, double seconds) {
-  double best[2] = {0}, most = 0;
+  struct best best = {0, 0};
+  double most = 0;
   int batches = 0;
-  for (int i = 0; i < WARM; ++i) one_thread(best);
+  for (int i = 0; i < WARM; ++i) one_thread(&best);
   for (const double end = now() + seconds; batches < ENOUGH && now() < end && most < ratio;) {
-    one_thread(best);
+    one_thread(&best);
     two_threads();
-    most = greater(most, best_multiple(best, &batches));
+    most = greater(most, best_multiple(&best, &batches));
   }
   printf("two threads sent at %.2f times the rate of one (%.3g messages a second), best of %d batches on two free processors\n", most,
-         best[MESSAGES] * WINDOWS * WINDOW, batches);
+         best.sending * WINDOWS * WINDOW, batches);
   if (most >= ratio) return 0;
   if (batches < ENOUGH) return printf("skipped: two processors were not free together often enough\n"), 77;
   return 1;
