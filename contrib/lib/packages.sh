@@ -10,7 +10,7 @@ wanted_packages="
   catch2=h:catch2/catch.hpp libucx-dev=pc:ucx libibverbs-dev=pc:libibverbs
   python3=cmd:python3 python3-dev=py:import,sysconfig,os;assert(os.path.exists(sysconfig.get_path('include')+'/Python.h'))
   python3-venv=py:import,ensurepip,venv cmake=cmd:cmake clang-format=cmd:clang-format dpkg-dev=cmd:dpkg-source libblas-dev=pc:blas
-  flex=cmd:flex bison=cmd:bison perl=cmd:perl"
+  libfftw3-dev=pc:fftw3 flex=cmd:flex bison=cmd:bison perl=cmd:perl"
 # For test/beds, asked for by contrib/check only. They bring services, which stay neither started nor enabled.
 bed_packages="
   slurm-wlm=x:/usr/sbin/slurmctld munge=x:/usr/sbin/munged openssh-server=x:/usr/sbin/sshd openssh-client=cmd:ssh iproute2=cmd:ip
