@@ -7,7 +7,8 @@ A check is one line of contrib/checks.list or test/*/tests.list:
 NAME is unique. TAGS are words joined by commas: `main`, `asan`, `tsan`: the flavours of the build it runs on (none: it needs no
 build); `slow`: only with --full; `timed` and `crowded`: nothing is built meanwhile, as time is measured, or as its few ranks yield all the
 time. SECONDS limit its time. COMMAND runs in bash with SRC, OUT, BUILD, PREFIX and SANITIZE set; status 0 passes, 77 skips, anything else
-fails. Unit tests (make's UNIT_TESTS) need no line: each is a check of all three flavours.
+fails. Unit tests need no line: each of make's UNIT_TESTS is a check of all three flavours, each of SERIAL_UNIT_TESTS not
+of tsan.
 """
 import argparse
 import atexit
@@ -61,9 +62,10 @@ def make(name, flavour, tags, limit, command):
 
 
 def unit_tests(flavour):
-    """The unit tests that the build of a flavour knows."""
-    text = (SRC / "test/unit").glob("*/Makemodule.am")
-    names = sorted(set(re.findall(r"^UNIT_TESTS \+= (\S+)", "\n".join(p.read_text() for p in text), re.M)))
+    """The unit tests that the build of a flavour knows: ThreadSanitizer's has none of those that start no thread."""
+    text = "\n".join(p.read_text() for p in (SRC / "test/unit").glob("*/Makemodule.am"))
+    kinds = "(?:SERIAL_)?" if flavour != "tsan" else ""
+    names = sorted(set(re.findall(rf"^{kinds}UNIT_TESTS \+= (\S+)", text, re.M)))
     return [make("unit/" + n.split("/")[-1].removesuffix("_test"), flavour, frozenset(), 240,
                  f'cd "$BUILD" && {n}{SPARED[flavour]} 2>&1') for n in names]
 

@@ -109,7 +109,7 @@ TEST_CASE("every daemon is reached from every other, in few steps", "[tree]") {
 
 TEST_CASE("messages arrive as they were sent, in whatever pieces", "[tree]") {
   const Plan plan = a_plan();
-  std::string bytes = frame({Kind::plan, 0, 1, encode(plan)}) + frame({Kind::launch, 0, everybody, {}});
+  std::string bytes = frame({tree::Kind::plan, 0, 1, encode(plan)}) + frame({tree::Kind::launch, 0, everybody, {}});
   std::string seen;
   size_t at = 0;
   std::vector<Message> messages;
@@ -118,7 +118,7 @@ TEST_CASE("messages arrive as they were sent, in whatever pieces", "[tree]") {
     for (Message m; take_frame(seen, at, m) == Taken::message;) messages.push_back(m);
   }
   REQUIRE(messages.size() == 2);
-  CHECK(messages[1].kind == Kind::launch);
+  CHECK(messages[1].kind == tree::Kind::launch);
   CHECK(messages[1].to == everybody);
   const auto back = decode_plan(messages[0].body);
   REQUIRE(back);
@@ -273,8 +273,8 @@ TEST_CASE("links prove themselves and then carry messages", "[tree]") {
   CHECK(door.node == 5);
   Link& parent = *door.link;
   const std::string large(3 << 20, 'x');
-  parent.send({Kind::fence_done, 0, 5, large});
-  child.send({Kind::up, 5, 0, {}});
+  parent.send({tree::Kind::fence_done, 0, 5, large});
+  child.send({tree::Kind::up, 5, 0, {}});
   std::optional<Message> down, up;
   for (int i = 0; i < 10000 && !(down && up); i++) {
     child.process(), parent.process();
@@ -284,7 +284,7 @@ TEST_CASE("links prove themselves and then carry messages", "[tree]") {
   REQUIRE(down);
   REQUIRE(up);
   CHECK(down->body == large);
-  CHECK(up->kind == Kind::up);
+  CHECK(up->kind == tree::Kind::up);
 }
 
 TEST_CASE("links with another secret, or strangers, come to nothing", "[tree]") {
@@ -319,7 +319,7 @@ struct Net {
     for (uint32_t n = 0; n < s.count; n++) names.push_back("h" + std::to_string(n));
     for (uint32_t n = 0; n < s.count; n++) {
       layouts.emplace_back(names, host_of, n);
-      nodes.emplace_back(layouts.back(), s, [this, n](Kind kind, uint32_t to, std::string body) {
+      nodes.emplace_back(layouts.back(), s, [this, n](tree::Kind kind, uint32_t to, std::string body) {
         wire.push_back({kind, n, to, std::move(body)});
       });
     }
@@ -397,7 +397,7 @@ TEST_CASE("questions reach mpirun, answers whoever has asked", "[tree]") {
   for (auto& [done, text] : held) done(-5, text);
   net.run();
   CHECK(answered == 100);
-  net.nodes[1].deliver({Kind::answer, 0, 1, encode(Answer{1, 0, "again"})});  // a second one finds nobody
+  net.nodes[1].deliver({tree::Kind::answer, 0, 1, encode(Answer{1, 0, "again"})});  // a second one finds nobody
   CHECK(answered == 100);
 }
 
