@@ -6,7 +6,7 @@ A check is one line of contrib/checks.list or test/*/tests.list:
 
 NAME is unique. TAGS are words joined by commas: `main`, `asan`, `tsan`: the flavours of the build it runs on (none: it needs no
 build); `slow`: only with --full; `timed` and `crowded`: nothing is built meanwhile, as time is measured, or as its few ranks yield all the
-time. SECONDS limit its time. COMMAND runs in bash with SRC, OUT, BUILD, PREFIX and SANITIZE set; status 0 passes, 77 skips, anything else
+time; `ahead`: it builds what later checks run, and while earlier ones run, too, so that little is left to do when it is its turn. SECONDS limit its time. COMMAND runs in bash with SRC, OUT, BUILD, PREFIX and SANITIZE set; status 0 passes, 77 skips, anything else
 fails. Unit tests need no line: each of make's UNIT_TESTS is a check of all three flavours, each of SERIAL_UNIT_TESTS not
 of tsan.
 """
@@ -132,11 +132,14 @@ def run(check):
 
 
 class Ahead:
-    """Builds the next flavours while all checks of another one run, many of which mostly wait: in time that nobody else wants."""
+    """Builds what is tagged so, then the next flavours, while all checks of another one run, many of which mostly wait: in time that nobody
+    else wants."""
 
     def __init__(self, checks):
-        names = [c.name for c in checks]
-        self.todo = [c for c in checks if c.name.startswith("build/") and c.name.removeprefix("build/") in FLAVOURS] if "build/main" in names else []
+        flavours = [c for c in checks if c.name.startswith("build/") and c.name.removeprefix("build/") in FLAVOURS]
+        self.todo = []
+        if flavours and flavours[0].name == "build/main":
+            self.todo = flavours[:1] + [c for c in checks if "ahead" in c.tags] + flavours[1:]
         self.builds = {}
 
     def before(self, check):

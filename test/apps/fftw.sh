@@ -2,6 +2,7 @@
 # FFTW's MPI part from Debian's source package, compiled by our mpicc, on top of Debian's libfftw3: its own bench in verify mode, which
 # compares each transform with what theory says of it (linearity, shifts, impulses).
 #   fftw.sh         a fixed list of transforms of every kind on 1 to 5 ranks
+#   fftw.sh build   compiles it, no more
 #   fftw.sh check   FFTW's own `make check` of the MPI part: random ones
 set -eu
 . "$(dirname "$0")/../../contrib/lib/common.sh"

