@@ -4,11 +4,11 @@ A check is one line of contrib/checks.list or test/*/tests.list:
 
     NAME   TAGS   SECONDS   COMMAND
 
-NAME is unique. TAGS are words joined by commas: `main`, `asan`, `tsan`: the flavours of the build it runs on (none: it needs no
-build); `slow`: only with --full; `timed` and `crowded`: nothing is built meanwhile, as time is measured, or as its few ranks yield all the
-time; `ahead`: it builds what later checks run, and while earlier ones run, too, so that little is left to do when it is its turn. SECONDS limit its time. COMMAND runs in bash with SRC, OUT, BUILD, PREFIX and SANITIZE set; status 0 passes, 77 skips, anything else
-fails. Unit tests need no line: each of make's UNIT_TESTS is a check of all three flavours, each of SERIAL_UNIT_TESTS
-not of tsan.
+NAME is unique. TAGS are words joined by commas: `main`, `asan`, `tsan`: the flavours of the build it runs on (none: it needs no build);
+`slow`: only with --full; `timed` and `crowded`: nothing is built meanwhile, as time is measured, or as its few ranks yield all the time;
+`ahead`: it builds what later checks run, and while earlier ones run, too, so that little is left to do when it is its turn. SECONDS limit
+its time. COMMAND runs in bash with SRC, OUT, BUILD, PREFIX and SANITIZE set; status 0 passes, 77 skips, anything else fails. Unit tests
+need no line: each of make's UNIT_TESTS is a check of all three flavours, each of SERIAL_UNIT_TESTS not of tsan.
 """
 import argparse
 import atexit
