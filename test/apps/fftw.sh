@@ -57,4 +57,4 @@ check() {
 }
 
 build
-"${1:-list}"
+[ "${1:-}" = build ] || "${1:-list}"

@@ -51,4 +51,4 @@ check() {
 }
 
 build
-"${1:-check}"
+[ "${1:-}" = build ] || check
