@@ -766,20 +766,16 @@ std::string scatter_by_turns(RankWorld& w, int size, std::span<const int64_t> le
   return {};
 }
 
-/// Of few, of some and of many bytes, among so many ranks.
-void scatter_blocks(int size) {
+TEST_CASE("scattered blocks stand behind their lengths, in a longer piece, or come by messages") {
   force(all_by_kernels());
   constexpr int64_t few[] = {0, 3, 60, 60, 0, 61}, more[] = {600, 0, 3, 5000}, most[] = {100'000, 5, 0, 900, 70'000, 300};
-  for (const std::span<const int64_t> lengths : {std::span<const int64_t>(few), {more}, {most}}) {
-    INFO(size << " ranks, the first of " << lengths[0] << " bytes");
-    CHECK(on_ranks(static_cast<uint32_t>(size), [&](RankWorld& w) { return scatter_by_turns(w, size, lengths); }) == "");
-  }
+  for (const int size : {2, 4, 9})
+    for (const std::span<const int64_t> lengths : {std::span<const int64_t>(few), {more}, {most}}) {
+      INFO(size << " ranks, the first of " << lengths[0] << " bytes");
+      CHECK(on_ranks(static_cast<uint32_t>(size), [&](RankWorld& w) { return scatter_by_turns(w, size, lengths); }) == "");
+    }
   force("");
 }
-TEST_CASE("scattered blocks stand behind their lengths, in a longer piece, or come by messages") {
-  for (const int size : {2, 4}) scatter_blocks(size);
-}
-TEST_CASE("scattered blocks do so on more ranks", "[more]") { scatter_blocks(9); }
 
 /// Of a rank's block, that should be `byte_of(rank, at)`: which byte is not, if any.
 template <class ByteOf>

@@ -127,7 +127,7 @@ TEST_CASE("every algorithm does what the standard says, on any number of ranks",
 TEST_CASE("and on some more", "[serial][more]") { check_algorithms(10, 17, 2); }
 TEST_CASE("and on some larger ones", "[serial][more]") {
   for (const Algorithm& a : on_all_ranks()) {
-    for (int32_t size : {33, 64}) {
+    for (int32_t size : {24, 33, 64}) {
       questions(a, size, [&](const Question& q) {
         const bool few = q.size == 64 && a.name == std::string_view("linear");
         if (q.parameters.segments == 2 || q.parameters.segments == 7 || (few && q.parameters.root > 0)) return;
