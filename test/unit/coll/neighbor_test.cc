@@ -69,7 +69,7 @@ TEST_CASE("neighbours get each other's blocks on grids, also where both neighbou
       }
 }
 
-TEST_CASE("the checker notices mistakes among neighbours", "[serial]") {
+TEST_CASE("the checker notices mistakes among neighbours", "[serial][more]") {
   const Graph graph = grid(2, 3, true);
   const Question q{Pattern::neighbor_alltoall, 6, {}, true, &graph};
   const Algorithm& a = *find_algorithm(Pattern::neighbor_alltoall, "linear");

@@ -203,7 +203,7 @@ TEST_CASE("the checker notices a missing step", "[serial][more]") {
   CHECK(tried > 1000);
 }
 
-TEST_CASE("the checker notices operands in the wrong order", "[serial]") {
+TEST_CASE("the checker notices operands in the wrong order", "[serial][more]") {
   int tried = 0;
   for (const Algorithm& a : on_all_ranks()) {
     if (!reduces(a.pattern) || a.commutative) continue;
@@ -226,7 +226,7 @@ TEST_CASE("the checker notices operands in the wrong order", "[serial]") {
   CHECK(tried > 50);
 }
 
-TEST_CASE("the checker notices wrong peers, blocks and sizes", "[serial]") {
+TEST_CASE("the checker notices wrong peers, blocks and sizes", "[serial][more]") {
   int tried = 0;
   for (const Algorithm& a : on_all_ranks()) {
     const int32_t size = 4;
@@ -254,7 +254,7 @@ TEST_CASE("the checker notices wrong peers, blocks and sizes", "[serial]") {
   CHECK(tried > 100);
 }
 
-TEST_CASE("the checker notices races and deadlocks", "[serial]") {
+TEST_CASE("the checker notices races and deadlocks", "[serial][more]") {
   // Both wait for the other's message before they send their own.
   auto waits_first = [](Rank me) {
     Builder b(2);

@@ -91,33 +91,39 @@ std::multiset<std::pair<uint32_t, std::string>> places_of(const Placement& place
 
 uint32_t cores_in(const Machine& machine, const CpuSet& set) { return static_cast<uint32_t>(pieces(machine, Unit::core, set).size()); }
 
-}  // namespace
-
-TEST_CASE("every policy on every machine", "[place][serial]") {
+/// Places so many ranks on every machine by every policy.
+void check_policies(uint32_t ranks) {
   for (const StoredMachine& stored : stored_machines()) {
     Request base = on(stored.name, 0, 2);
     for (const char* map : {"", "node", "package", "numa", "l3cache", "core", "hwthread", "ppr:1:package", "ppr:2:core", "slot:PE=2",
                             "numa:PE=3", ":oversubscribe"})
-      for (const char* bind : {"", "none", "core", "hwthread", "numa", "package", "l3cache", "core:overload-allowed"})
-        for (uint32_t ranks : {0u, 3u, 37u}) {
-          INFO(stored.name << ": map " << map << " bind " << bind << " ranks " << ranks);
-          Request request = base;
-          request.programs[0].ranks = ranks;
-          request = with(request, map, bind);
-          const auto plain = place(request);
-          if (!plain) {
-            CHECK_FALSE(plain.failure().text.empty());
-            continue;
-          }
-          CHECK((!ranks || plain->ranks.size() == ranks));
-          CHECK(unsound(request, *plain) == "");
-          CHECK_FALSE(draw(*plain, {"a"}).empty());
-          for (const char* rank : {"node", "fill", "package"}) {  // numbering moves ranks, not the places
-            const auto numbered = place(with(request, "", "", rank));
-            CHECK((numbered && unsound(request, *numbered).empty() && places_of(*numbered) == places_of(*plain)));
-          }
+      for (const char* bind : {"", "none", "core", "hwthread", "numa", "package", "l3cache", "core:overload-allowed"}) {
+        INFO(stored.name << ": map " << map << " bind " << bind << " ranks " << ranks);
+        Request request = base;
+        request.programs[0].ranks = ranks;
+        request = with(request, map, bind);
+        const auto plain = place(request);
+        if (!plain) {
+          CHECK_FALSE(plain.failure().text.empty());
+          continue;
         }
+        CHECK((!ranks || plain->ranks.size() == ranks));
+        CHECK(unsound(request, *plain) == "");
+        CHECK_FALSE(draw(*plain, {"a"}).empty());
+        for (const char* rank : {"node", "fill", "package"}) {  // numbering moves ranks, not the places
+          const auto numbered = place(with(request, "", "", rank));
+          CHECK((numbered && unsound(request, *numbered).empty() && places_of(*numbered) == places_of(*plain)));
+        }
+      }
   }
+}
+
+}  // namespace
+
+TEST_CASE("every policy on every machine, with three ranks", "[place][serial]") { check_policies(3); }
+
+TEST_CASE("every policy on every machine, with many ranks, and as many as there is room for", "[place][serial][more]") {
+  for (const uint32_t ranks : {0u, 37u}) check_policies(ranks);
 }
 
 TEST_CASE("the default starves nobody and never fails", "[place]") {
