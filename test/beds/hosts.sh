@@ -349,8 +349,8 @@ case $mode in
 esac
 where=(-n 16)
 [ "$mode" = slurm ] || where=(-H node1:4,node2:4,node3:4,node4:4)
-all="programs contract tables services tools deaths"
-[ "$mode" = slurm ] || all+=" paths streams debugger ssh_only unreachable devices ipv6_only"
+all="programs contract tools deaths"
+[ "$mode" = slurm ] || all+=" tables services paths streams debugger ssh_only unreachable devices ipv6_only"
 # shellcheck disable=SC2086
 [ $# -gt 0 ] || set -- $all
 for part; do "$part"; done
