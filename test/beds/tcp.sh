@@ -124,10 +124,10 @@ END
 incast() {
   local options="-x WEFT_PML_UNEXPECTED=8M -x WEFT_PML_SPIN=20 --bind-to none"
   # shellcheck disable=SC2086
-  run "64 senders of 1.0 MiB" node1:17,node2:17,node3:16,node4:16 $options "$work/incast" 1024 12
+  run "64 senders of 1.0 MiB" node1:17,node2:17,node3:16,node4:16 $options "$work/incast" 1024 24
   grep -a senders "$work/out"
   # shellcheck disable=SC2086
-  run "64 senders of 1.0 MiB" node1:66 $options "$work/incast" 1024 12 asleep
+  run "64 senders of 1.0 MiB" node1:66 $options "$work/incast" 1024 24 asleep
   grep -a senders "$work/out"
 }
 
