@@ -29,5 +29,5 @@ if [ ! -f Makefile ] || [ "$SRC/configure" -nt config.status ]; then
   eval "\"$(realpath --relative-to=. "$SRC")/configure\" --prefix=\"$PREFIX\" $options"
 fi
 make -j"$cores" ALIGNED="$aligned" 2>&1
-make ALIGNED="$aligned" install >/dev/null
+make install >/dev/null
 if [ "${WITH_TESTS:-no}" = yes ]; then make -j"$cores" check TESTS= CXXFLAGS="$test_flags" 2>&1; fi

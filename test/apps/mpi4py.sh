@@ -1,7 +1,7 @@
 #!/bin/bash
 # mpi4py, built from its source distribution by our mpicc.
 #   mpi4py.sh build | helloworld | ringtest | numpy     its own benchmarks, and an allreduce of numpy arrays, on 4 ranks
-#   mpi4py.sh suite RANKS [options of its test/main.py]     its own test suite, without what mpi4py.skip names
+#   mpi4py.sh suite RANKS [local|joint] [options of its test/main.py]     its own test suite, without what mpi4py.skip names
 #   mpi4py.sh --net LIST ...     over these transports (WEFT_NET); what is not named, shared memory too, is switched off
 #   mpi4py.sh --late ...         with messages that come late, and in another order between different peers (WEFT_WRAP)
 set -eu
@@ -63,9 +63,17 @@ numpy() {
   result "$(tail -n 1 "$OUT/apps/numpy.out")"
 }
 
-suite() {
+# modules whose tests need no other rank
+local_modules='test_(address|attributes|buffer|cffi|ctypes|datatype|doc|environ|errhandler|errorcode|exceptions|grequest|group|handle|info'
+local_modules+='|mpiabi|mpiapi|mpimem|msgspec|objmodel|op|pack|package|pickle|status|subclass|threads|toplevel|util_dtlib)\b'
+
+suite() { # suite RANKS [local|joint] OPTION...: all modules, those that need no other rank, or the others
   local ranks=$1 log
   shift
+  case ${1:-} in
+    local) shift; set -- -i "$local_modules" "$@" ;;
+    joint) shift; set -- -e "$local_modules" "$@" ;;
+  esac
   # "module  reason" leaves a module out; "module.Class.test  reason" (with wildcards) single tests
   sed -n 's/^\([a-z_0-9]*\)[[:space:]].*/^\1\\.py$/p' "$here/mpi4py.skip" >"$OUT/apps/skip.modules"
   sed -n 's/^\([^#[:space:]]*\.[^[:space:]]*\).*/\1/p' "$here/mpi4py.skip" >"$OUT/apps/skip.tests"
