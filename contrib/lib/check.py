@@ -216,9 +216,10 @@ def show_log(log, most=60):
 
 
 class Count:
-    """Tells of each check when it has ended, and of all in the end."""
+    """Tells of each check when it has ended, of one that runs alone also what it is, and of all in the end."""
 
     def __init__(self, checks):
+        self.begun = ""
         self.checks, self.told, self.passed, self.failed, self.skipped, self.broken, self.logs = checks, 0, 0, [], [], set(), {}
 
     def is_broken(self, check):
@@ -229,9 +230,15 @@ class Count:
         self.tell(check, f"FAILED     not run: there is no {check.flavour} build")
         return True
 
-    def tell(self, check, text):
+    def begin(self, check):
         self.told += 1
-        print(f"[{self.told:3}/{self.checks}] {check.name:<34} {text}", flush=True)
+        self.begun = check.name
+        print(f"[{self.told:3}/{self.checks}] {check.name:<34} ", end="", flush=True)
+
+    def tell(self, check, text):
+        if self.begun != check.name:
+            self.begin(check)
+        print(text, flush=True)
 
     def add(self, run):
         name = run.check.name
@@ -293,6 +300,8 @@ def main():
             runnable = [c for c in together if not count.is_broken(c)]
             for check in runnable:
                 ahead.before(check)
+            if runnable and not paired:
+                count.begin(runnable[0])
             for one in run(runnable, 2 if paired else 1):
                 ahead.after()
                 count.add(one)
