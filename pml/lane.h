@@ -387,19 +387,14 @@ class Lane final : private btl::Sink {
   bool may_send_quickly(const Buffer& buffer, Mode mode) const {
     return phase_ != Phase::polling && buffer.type->contiguous && mode != Mode::synchronous;
   }
-  template <bool kGather = false>
+  template <bool kGather = false, MessageKind kKind = MessageKind::eager>
   [[gnu::always_inline]] bool send_quickly(Team& team, Peer& to, int dest, int tag, Traffic traffic, const Buffer& buffer, obs::What what) {
     const uint64_t bytes = buffer.count * buffer.type->size;
     if (bytes >= to.quick_below || buffer.memory != mem::MemKind::host) [[unlikely]]
       return false;
     const Context context = context_of(team.context(), traffic);
-    const btl::Header header{context,
-                             tag,
-                             static_cast<int32_t>(team.rank()),
-                             static_cast<uint32_t>(bytes),
-                             to.next_sequence,
-                             static_cast<uint8_t>(MessageKind::eager),
-                             0};
+    const btl::Header header{
+        context, tag, static_cast<int32_t>(team.rank()), static_cast<uint32_t>(bytes), to.next_sequence, static_cast<uint8_t>(kKind), 0};
     const void* payload = static_cast<const std::byte*>(buffer.address) + buffer.type->origin;
     if ((kGather ? to.endpoint->gather(header, payload) : to.endpoint->try_inline(header, payload)) != Status::ok) [[unlikely]]
       return false;
@@ -414,11 +409,12 @@ class Lane final : private btl::Sink {
       to.quick_below = 0;
   }
   Status send_slowly(Team&, int dest, int tag, Traffic, const Buffer&, Mode);
+  Request* send_synchronously(Team&, int dest, int tag, Traffic, const Buffer&);
   Transfer* post_send(Team&, int dest, int tag, Traffic, const Buffer&, Mode);
   void start_send(Transfer&);
   Status emit(Transfer&);
   Status emit_eager(Transfer&, Peer&);
-  void await_answer(Transfer&, Peer&);
+  void await_answer(Transfer&, Peer&, uint16_t sequence);
   Status emit_announcement(Transfer&, Peer&);
   Status emit_in_place(Transfer&, Peer&, const btl::Header&);
   static void left_in_place(btl::Operation&, Status);
@@ -449,13 +445,15 @@ class Lane final : private btl::Sink {
     if (!from || buffer.memory != mem::MemKind::host || team.promises().exact_length) return false;
     const uint64_t room = buffer.count * buffer.type->size;
     btl::Endpoint::Next next = next_message(team, *from, source, tag, traffic, room);
-    if (!from->endpoint->receive_next(next, static_cast<std::byte*>(buffer.address) + buffer.type->origin, direct_looks())) return false;
+    std::byte* const to = static_cast<std::byte*>(buffer.address) + buffer.type->origin;
+    if (!from->endpoint->receive_next(next, to, direct_looks()) && !receive_next_synchronous(*from, next, to)) return false;
     ++from->expected;
     ring_.add(obs::What::receive, next.header.context, source, tag, room).type = buffer.type->abi_handle;
     came_unasked(*from, next.header.length);
     outcome = {source, next.header.tag, 0, false, next.header.length};
     return true;
   }
+  bool receive_next_synchronous(Peer& from, btl::Endpoint::Next& next, std::byte* to);
   /// The same for probes: the message stays where it is.
   bool probe_next(Team& team, int source, int tag, int looks, Outcome& outcome) {
     if (lock_.enabled()) return false;
@@ -467,7 +465,7 @@ class Lane final : private btl::Sink {
     outcome = {source, next.header.tag, 0, false, next.header.length};
     return true;
   }
-  /// Whom a message comes from that may be taken past everything else, as nobody else waits for anything; null: it may not, this time.
+  /// Whom a message comes from that may be taken past everything else, as nothing else is waited for; null: it may not, this time.
   Peer* next_from(Team& team, int source, int tag) {
     Peer* const from = team.known_peer(source);
     if (!from || !matcher_.idle() || (tag < 0 && tag != any_tag)) return nullptr;

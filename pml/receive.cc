@@ -79,6 +79,14 @@ Status Lane::receive_resident(Transfer& t, Outcome& outcome) {
   return outcome.error ? received_badly(t) : Status::ok;
 }
 
+/// The same of a message that is there, if its sender waits for an answer. `next` has not been found.
+bool Lane::receive_next_synchronous(Peer& from, btl::Endpoint::Next& next, std::byte* to) {
+  next.header.kind = static_cast<uint8_t>(MessageKind::eager_sync);
+  if (!from.endpoint->receive_next(next, to, 1)) return false;
+  control(from, MessageKind::received, next.header.sequence);
+  return true;
+}
+
 Status Lane::receive_slowly(Team& team, int source, int tag, Traffic traffic, const Buffer& buffer, Outcome& outcome) {
   Request* request = ireceive(team, source, tag, traffic, buffer);
   Status status = wait(*request);

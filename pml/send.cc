@@ -11,7 +11,8 @@
 namespace weft::pml {
 Status Lane::send_slowly(Team& team, int dest, int tag, Traffic traffic, const Buffer& buffer, Mode mode) {
   if (dest == proc_null) return Status::ok;
-  Request* request = isend(team, dest, tag, traffic, buffer, mode);
+  Request* request =
+      mode == Mode::synchronous ? send_synchronously(team, dest, tag, traffic, buffer) : isend(team, dest, tag, traffic, buffer, mode);
   const Status status = wait(*request);
   const int error = status == Status::ok ? request->outcome.error : 0;
   if (error) explain(*request);
@@ -22,6 +23,23 @@ Status Lane::send_slowly(Team& team, int dest, int tag, Traffic traffic, const B
   }
   if (!error) return Status::ok;
   return error == MPI_ERR_PROC_ABORTED ? Status::peer_failed : Status::failed;
+}
+
+/// A blocking synchronous send. One that is short, and answered before anything else comes from there, needs no transfer.
+Request* Lane::send_synchronously(Team& team, int dest, int tag, Traffic traffic, const Buffer& buffer) {
+  Peer* const to = lock_.enabled() || !buffer.type->contiguous ? nullptr : next_from(team, dest, tag);
+  const uint16_t sequence = to ? to->next_sequence : 0;
+  const bool ambiguous = to && to->unanswered && to->unanswered->has(sequence);
+  if (!to || ambiguous || !send_quickly<false, MessageKind::eager_sync>(team, *to, dest, tag, traffic, buffer, obs::What::send))
+    return isend(team, dest, tag, traffic, buffer, Mode::synchronous);
+  btl::Endpoint::Next answer{{sequence, 0, 0, 0, 0, static_cast<uint8_t>(MessageKind::received), 0}};
+  if (to->endpoint->receive_next(answer, &answer, direct_looks())) return sent_;
+  Transfer& t = prepare(RequestKind::send, team, dest, tag, traffic, buffer);
+  t.mode = Mode::synchronous;
+  t.peer = to;
+  ++owed_;
+  await_answer(t, *to, sequence);
+  return &t;
 }
 
 Request* Lane::isend(Team& team, int dest, int tag, Traffic traffic, const Buffer& buffer, Mode mode) {
@@ -112,21 +130,21 @@ Status Lane::emit_eager(Transfer& t, Peer& to) {
   if (status != Status::ok) return status;
   charge(to, t.capacity);
   if (synchronous)
-    await_answer(t, to);
+    await_answer(t, to, to.next_sequence);
   else
     end(t);
   ++to.next_sequence;
   return Status::ok;
 }
 
-/// The data of a synchronous send has left.
-void Lane::await_answer(Transfer& t, Peer& to) {
+/// The data of a synchronous send has left, as the message of this number.
+void Lane::await_answer(Transfer& t, Peer& to, uint16_t sequence) {
   Bulkwork& bulk = bulk_of(t);
   bulk.id = operations_.add(t);
   bulk.used = true;
-  bulk.sequence = to.next_sequence;
+  bulk.sequence = sequence;
   if (!to.unanswered) to.unanswered = std::make_unique<Unanswered>();
-  to.unanswered->add(to.next_sequence, bulk.id);
+  to.unanswered->add(sequence, bulk.id);
   t.stage = Stage::announced;
 }
 

@@ -87,6 +87,39 @@ TEST_CASE("messages of every size arrive by every protocol") {
   }
 }
 
+TEST_CASE("a blocking synchronous send ends when its message is matched, whatever else comes before the answer") {
+  for (const Bed& bed : beds()) {
+    DYNAMIC_SECTION(bed.name) {
+      std::atomic<uint32_t> posted = 0;
+      run_ranks(2, bed, false, [&](Rank& me) {
+        for (uint32_t i = 1; i <= 300; ++i) {
+          uint32_t got = 0, other_got = 0;
+          pml::Outcome outcome;
+          if (me.rank == 0) {
+            pml::Request* const unmatched =
+                i % 5 == 0 ? me.lane.isend(me.world, 1, 9, Traffic::user, bytes(&i, sizeof i), Mode::synchronous) : nullptr;
+            NEED(me.lane.send(me.world, 1, 7, Traffic::user, bytes(&i, sizeof i), Mode::synchronous) == Status::ok);
+            NEED(posted.load() >= i);
+            if (i % 3 == 0)
+              NEED(me.lane.receive(me.world, 1, 8, Traffic::user, bytes(&other_got, sizeof other_got), outcome) == Status::ok);
+            NEED(other_got == (i % 3 == 0 ? i : 0));
+            if (!unmatched) continue;
+            NEED(me.lane.wait(*unmatched) == Status::ok);
+            release(unmatched);
+          } else {
+            for (uint32_t k = 0; i % 7 == 0 && k < 3000; ++k) me.lane.progress();  // late
+            if (i % 3 == 0) NEED(me.lane.send(me.world, 0, 8, Traffic::user, bytes(&i, sizeof i)) == Status::ok);
+            posted = i;
+            NEED(me.lane.receive(me.world, 0, 7, Traffic::user, bytes(&got, sizeof got), outcome) == Status::ok);
+            NEED(got == i);
+            if (i % 5 == 0) NEED(me.lane.receive(me.world, 0, 9, Traffic::user, bytes(&got, sizeof got), outcome) == Status::ok);
+          }
+        }
+      });
+    }
+  }
+}
+
 TEST_CASE("while both send, large messages are written where that spares time, and only then") {
   for (const bool lazy : {false, true}) {
     std::atomic<int> written = 0;
