@@ -2,6 +2,7 @@
 
 #include "coll/inter.h"
 #include "include/mpi.h"
+#include "runtime/base/copy.h"
 #include "runtime/base/error.h"
 
 namespace weft::coll {
@@ -66,8 +67,9 @@ void run_locally(const Frame& frame, const Round& round, int32_t iteration) {
 }
 
 constexpr uint32_t kFewSteps = 8;  ///< of a round that is worth looking through
-/// Several shorter messages come out of a ring faster by posted receives, which take all that is there at once.
-constexpr uint64_t kFewLeast = 256;
+/// Several shorter messages come out of a ring faster by posted receives, which take all that is there at once; on older processors of
+/// AMD's they do so only as long as both ranks keep pace, and else take half as long again.
+uint64_t few_least() { return touching_pays ? 0 : 256; }
 
 /// Of a round that few messages are sent and received in, short ones by the first of them: the last step that receives; null: of others.
 const Step* last_of_few(const pml::Lane& lane, const Frame& frame, const Round& round, int32_t iteration) {
@@ -83,7 +85,7 @@ const Step* last_of_few(const pml::Lane& lane, const Frame& frame, const Round& 
   if (!first) return nullptr;
   const Frame::Wire w = frame.wire(*first, iteration);
   const uint64_t bytes = w.buffer.count * w.buffer.type->size;
-  return !w.empty && bytes <= kAtOnce && (first == last || bytes >= kFewLeast) ? last : nullptr;
+  return !w.empty && bytes <= kAtOnce && (first == last || bytes >= few_least()) ? last : nullptr;
 }
 
 /// Runs such a round. What is short needs neither requests nor matching, mostly, if it is sent first and then received one by one. From the
