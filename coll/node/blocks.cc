@@ -477,6 +477,12 @@ struct Segment::Contents {
   std::byte* blocks() const { return entry(count); }
   uint64_t room() const { return Brief::most - count * sizeof(Length); }
   Length length(uint64_t i) const { return length_at(entry(i)); }
+  /// Bytes that stand there; of several blocks as many as might.
+  uint64_t used() const {
+    if (count > 1) return Brief::most;
+    const uint64_t block = bytes(0, 1);
+    return sizeof(Length) + (block <= room() ? block : 0);
+  }
   /// Bytes of blocks from one to another, but for those that come by messages.
   uint64_t bytes(uint64_t from, uint64_t end) const {
     uint64_t sum = 0;
@@ -534,6 +540,7 @@ Status Segment::scatter(const View& in, const pml::Buffer& out, int root, Post& 
   const Status s = bcast_piece<true>(Brief::most, sends, [&](std::byte* place) {
     const Contents contents{place, size_ - 1};
     moved = sends ? send_contents(contents, in, post) : take_contents(contents, out, static_cast<uint32_t>(root), post);
+    return contents.used();
   });
   if (sends && s == Status::ok) copy_data(in.at(root, 1), out);  // while the others take theirs
   return s == Status::ok ? moved : s;

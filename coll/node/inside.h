@@ -85,6 +85,15 @@ inline void Segment::tell_taken(uint64_t n, Size size) {
   if ((n & (piece_slots(size) / 2 - 1)) == 0) tell(desk(rank_).consumed[at(size)].sequence, n);
 }
 
+/// Calls `move(place)`, which may return how many bytes it has moved of so many that it might have.
+template <class Move>
+inline uint64_t moved_at(std::byte* place, uint64_t most, Move& move) {
+  if constexpr (std::is_void_v<std::invoke_result_t<Move&, std::byte*>>)
+    return move(place), most;
+  else
+    return move(place);
+}
+
 /// `move` writes the piece where it is to stand, at the root, and reads it elsewhere.
 template <bool kBrief, class Move>
 inline Status Segment::bcast_piece(uint64_t bytes, bool sends, Move move) {
@@ -93,14 +102,14 @@ inline Status Segment::bcast_piece(uint64_t bytes, bool sends, Move move) {
   const Place place = piece(n, size);
   if (sends) {
     if (const Status s = await_piece(n, size); s != Status::ok) return s;
-    move(place.data);
+    const uint64_t written = moved_at(place.data, bytes, move);
     tell(place.sequence, n);
-    if (kBrief) claim(piece(n + kClaimed, size), bytes);
+    if (kBrief) claim(piece(n + kClaimed, size), written);
   } else {
     if (kBrief) let_get_ahead(place.sequence, n);
     if (const Status s = wait_for(place.sequence, n); s != Status::ok) return s;
-    move(place.data);
-    if (kBrief && size_ == 2) give_back(place, bytes);
+    const uint64_t read = moved_at(place.data, bytes, move);
+    if (kBrief && size_ == 2) give_back(place, read);
   }
   tell_taken(n, size);
   return Status::ok;
