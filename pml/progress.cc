@@ -22,10 +22,13 @@ config::Integer spin_variable("pml", "spin", "-1",
 constexpr uint32_t kQuietEvery = 32;      // rounds between polls of wires that cost a system call
 constexpr uint64_t kUntouched = 200'000;  // ticks at least between those of wires that nobody is connected over yet
 constexpr int kThoroughEvery = 8;         // rounds, once a wait yields: the CPU is lent
-constexpr uint32_t kContended = 8;        // long messages after a yield to somebody
-constexpr uint32_t kOthersEvery = 16;     // fruitless questions between looks at other lanes
-constexpr int kSpinRounds = 20000;        // before a wait yields, if every rank has a CPU: some 0.2 ms
-constexpr int kRoundsPerClock = 256;      // where rounds take longer, as they cost system calls, the clock ends it
+constexpr uint32_t kContended = 8;        // long messages after a yield to somebody at work
+// Who takes the CPU for that long does more with it than to look for what it waits for, which takes 2 to 8 us where some do (1 MiB alone of
+// two of 4 ranks on 2 CPUs: two thirds of the messages counted as contended, and of 256 KiB, which took 30 us instead of 15).
+constexpr uint64_t kAtWork_ns = 8000;
+constexpr uint32_t kOthersEvery = 16;  // fruitless questions between looks at other lanes
+constexpr int kSpinRounds = 20000;     // before a wait yields, if every rank has a CPU: some 0.2 ms
+constexpr int kRoundsPerClock = 256;   // where rounds take longer, as they cost system calls, the clock ends it
 constexpr uint64_t kSpin_ns = 200'000;
 constexpr uint64_t kAwake_ns = 5'000'000;  // spinning and yielding before the first sleep
 constexpr uint64_t kAwakeCrowded_ns = 1'000'000, kAwakeAmongMany_ns = 200'000;
@@ -300,11 +303,12 @@ void Lane::yield(uint64_t now, Company* silent, bool naps) {
     for (Wire* wire : busy_wires_) wire->transport->rests(true);
   }
   sched_yield();
-  rivalry.yielded(now_ns() - now);
+  const uint64_t away = now_ns() - now;
+  rivalry.yielded(away);
   rivals_.store(rivalry.seen() && (crowded_ || rivalry.proven(switches())), std::memory_order_relaxed);
   if (!told) return;
   for (Wire* wire : busy_wires_) wire->transport->rests(false);
-  if (rivals()) contended_ = kContended;
+  if (rivals() && away >= kAtWork_ns) contended_ = kContended;
   if (naps) return;
   if (!silent && watches_) silent = watches_->company;
   if (silent) {

@@ -7,6 +7,7 @@
 
 #include "btl/btl.h"
 #include "runtime/base/contest.h"
+#include "runtime/base/copy.h"
 
 namespace weft::btl::shm {
 
@@ -66,7 +67,8 @@ class RingPace {
 /// over there takes 0.15). Each side knows its own pace, which stands for the other's.
 class Paces {
  public:
-  Paces() {
+  /// `kernel_ahead`: on contended CPUs reading is thought to be ahead until rings are known to be.
+  explicit Paces(bool kernel_ahead = kernel_copies_fast) : kernel_ahead_(kernel_ahead) {
     for (auto& similar : readings_) similar[static_cast<size_t>(Flow::stream)].contest = Contest(kStreaming);
   }
 
@@ -115,14 +117,14 @@ class Paces {
     const double ring = through_ring(bytes, flow);
     const double asking = bytes > kUnasked ? 0 : (flow == Flow::stream ? kAskingAhead_ns : kAsking_ns) / static_cast<double>(bytes);
     const double least = of_ring(bytes, flow) * ring - asking;
-    const bool guessed = is_contended(flow) && !(in.settled() && out.settled());
+    const bool promises = is_contended(flow) && kernel_ahead_, guessed = promises && !(in.settled() && out.settled());
     const bool put_instead = flow >= Flow::both_ways && faster(put, kFarAhead * way.pace.ns_per_byte());
     const bool ahead = way.pace.known() && (way.pace.ns_per_byte() < least || guessed) && !put_instead;
     const Contest::Standing reading{
         .ahead = ahead,
         .hopeless = way.pace.known() && !faster(is_contended(flow) ? way.itself : way.pace, kHopeless * least),
         .doubtful = faster(way.itself, kAheadItself * least),
-        .likely = ahead || flow == Flow::both_while_read || is_contended(flow) || std::ranges::any_of(similar, &Reading::ahead)};
+        .likely = ahead || flow == Flow::both_while_read || promises || std::ranges::any_of(similar, &Reading::ahead)};
     return settle(way.contest, out.known() && ring >= kBestOfGet + asking, reading, offered);
   }
 
@@ -143,7 +145,8 @@ class Paces {
   static constexpr double kBestOfGet = 0.035, kBestOfPut = 0.07;
   // What another way may take of the ring's time, to be taken. What was read is no longer in its sender's cache alone, who pays for it when
   // writing again; has_read() adds what shows of that, and 0.9 was still no better than 0.75 to read. On contended CPUs both sides are
-  // spared turns, which measurements of copies of one side do not show.
+  // spared turns, which measurements of copies of one side do not show: kLevel, where the kernel copies fast. Where it does not, reading
+  // that seemed as fast took half as long again (Zen 3, 4 ranks on 2 CPUs, MPI_Alltoallv of 1 MiB: 310 us, by rings 200).
   static constexpr double kAhead = 0.85, kFarAhead = 0.6, kAheadToRead = 0.75, kAheadUnasked = 0.95, kLevel = 1.1;
   static constexpr double kHopeless = 2;
   // Reading that falls behind only by what others pay for it is tried again soon: what the other direction's ring takes from the caches
@@ -178,9 +181,9 @@ class Paces {
   /// How much of a ring's time reading may take. Of a stream all of it, as the other side is spared a copy. More of it while the other side
   /// reads, too, who would have to do without at the same time; but not for ever: both would go on reading because the other one does
   /// (MPI_Sendrecv of 1 MiB on a Zen 3: 140 us, by rings 97).
-  static constexpr double of_ring(uint64_t bytes, Flow flow) {
+  double of_ring(uint64_t bytes, Flow flow) const {
     if (flow == Flow::stream) return 1;
-    if (is_contended(flow)) return kLevel;
+    if (is_contended(flow)) return kernel_ahead_ ? kLevel : kAheadToRead;
     if (flow == Flow::both_while_read) return bytes > kUnasked ? kAhead : kLevel;
     return bytes > kUnasked ? kAheadToRead : kAheadUnasked;
   }
@@ -204,6 +207,7 @@ class Paces {
   static constexpr size_t kCourses = 4, kFlows = static_cast<size_t>(Flow::both_while_read) + 1;
   // From so many bytes on both sides copy what one of them reads, by flow.
   static constexpr std::array<uint64_t, kFlows> kSharedFrom{64 << 10, 64 << 10, 1 << 20, ~uint64_t{0}, ~uint64_t{0}, ~uint64_t{0}};
+  const bool kernel_ahead_;
   std::array<std::array<Reading, kCourses>, Length::kCount> readings_;
   std::array<Flow, Length::kCount> latest_ = {};
   Contest put_contest_{kWriting};
