@@ -67,9 +67,13 @@ class RingPace {
 /// over there takes 0.15). Each side knows its own pace, which stands for the other's.
 class Paces {
  public:
-  /// `kernel_ahead`: on contended CPUs reading is thought to be ahead until rings are known to be.
+  /// `kernel_ahead`: it mostly is. On contended CPUs reading is thought to be ahead until rings are known to be; it is tried early.
   explicit Paces(bool kernel_ahead = kernel_copies_fast) : kernel_ahead_(kernel_ahead) {
-    for (auto& similar : readings_) similar[static_cast<size_t>(Flow::stream)].contest = Contest(kStreaming);
+    for (auto& similar : readings_) {
+      if (!kernel_ahead)
+        for (Reading& way : similar) way.contest = Contest(kReadingLater);
+      similar[static_cast<size_t>(Flow::stream)].contest = Contest(kStreaming);
+    }
   }
 
   RingPace in, out;  ///< into a ring, and out of one
@@ -106,8 +110,8 @@ class Paces {
   }
 
   /// Does reading a message of so many bytes out of its sender's memory take less time? `offered`: this one can be read; else the answer
-  /// is about those to come.
-  bool get_spares(uint64_t bytes, Flow flow, bool offered) {
+  /// is about those to come. It is not tried where it cannot be ahead, as the `kernel` takes longer for what is unchanged and near.
+  bool get_spares(uint64_t bytes, Flow flow, bool offered, const ReadSpeed& kernel = {}) {
     const size_t length = Length::of(bytes);
     in.expect(length);
     out.expect(length);
@@ -125,7 +129,8 @@ class Paces {
         .hopeless = way.pace.known() && !faster(is_contended(flow) ? way.itself : way.pace, kHopeless * least),
         .doubtful = faster(way.itself, kAheadItself * least),
         .likely = ahead || flow == Flow::both_while_read || promises || std::ranges::any_of(similar, &Reading::ahead)};
-    return settle(way.contest, out.known() && ring >= kBestOfGet + asking, reading, offered);
+    return settle(way.contest, out.known() && ring >= kBestOfGet + asking && least >= best_of_reading(bytes, flow, kernel), reading,
+                  offered);
   }
 
   /// While both send: does writing into the receiver's memory take less of both sides' time?
@@ -149,6 +154,7 @@ class Paces {
   // that seemed as fast took half as long again (Zen 3, 4 ranks on 2 CPUs, MPI_Alltoallv of 1 MiB: 310 us, by rings 200).
   static constexpr double kAhead = 0.85, kFarAhead = 0.6, kAheadToRead = 0.75, kAheadUnasked = 0.95, kLevel = 1.1;
   static constexpr double kHopeless = 2;
+  static constexpr double kBothCopy = 0.6;  // of the time of one, as they have to find each other
   // Reading that falls behind only by what others pay for it is tried again soon: what the other direction's ring takes from the caches
   // looks the same, as long as that goes by a ring (MPI_Isend of 64 KiB to and fro: 6 instead of 3.5 us in up to half of all short runs; 16
   // KiB both ways of 4 ranks on 2 CPUs, where that does not even make it hopeless: 18 instead of 30 GB/s).
@@ -187,6 +193,10 @@ class Paces {
     if (flow == Flow::both_while_read) return bytes > kUnasked ? kAhead : kLevel;
     return bytes > kUnasked ? kAheadToRead : kAheadUnasked;
   }
+  /// What a byte takes to read at best: what is unchanged and near.
+  static double best_of_reading(uint64_t bytes, Flow flow, const ReadSpeed& kernel) {
+    return (bytes >= kSharedFrom[static_cast<size_t>(flow)] ? kBothCopy : 1) * kernel.ns_per_byte;
+  }
   static bool faster(const Pace& other, double than) { return other.known() && other.ns_per_byte() < than; }
   bool settle(Contest& contest, bool open, Contest::Standing other, bool can = true) {
     const bool takes = contest.takes_other(open, other, can);
@@ -198,6 +208,13 @@ class Paces {
 
   static constexpr Contest::Habits kReading{
       .trial = 16, .few = 8, .first_wait = 8, .wait = 1024, .most_wait = 1 << 14, .looks = 1, .first_look = 8, .look_every = 512};
+  // Where the kernel is rarely ahead: what rings take at first, whose memory is new, and is on its way to both, tells too little.
+  static constexpr Contest::Habits kReadingLater = [] {
+    Contest::Habits later = kReading;
+    later.first_wait = 32;
+    later.least_wait = 16;
+    return later;
+  }();
   // As many messages as a window has, each of which may lie in memory of its own that has not been read before.
   static constexpr Contest::Habits kStreaming{
       .trial = 48, .few = 24, .first_wait = 8, .wait = 1024, .most_wait = 1 << 14, .looks = 1, .first_look = 8, .look_every = 512};

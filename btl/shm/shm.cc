@@ -179,7 +179,7 @@ class ShmEndpoint final : public Endpoint {
   /// What has come unasked could lapse while it is read: to a thread of the sender's process that memory may be gone.
   bool get_spares(uint64_t bytes, Flow flow, bool offered) override {
     if (!offered && other_process() == 0) return false;
-    const bool spares = paces_.get_spares(bytes, flow, offered);  // hears of the flow in any case
+    const bool spares = paces_.get_spares(bytes, flow, offered, copy::read_speed());  // hears of the flow in any case
     return spares || read_variable.get() == "always";
   }
   bool put_spares() override {

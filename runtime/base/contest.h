@@ -49,6 +49,7 @@ class Contest {
     uint64_t first_wait, wait, most_wait;
     /// Of those that go the other way some take the usual one, whose pace may have changed: soon after it has been left, then seldomer.
     uint64_t looks, first_look, look_every;
+    uint64_t least_wait = 0;  ///< messages before one that is likely to show something
   };
   /// `habits` stay where they are.
   explicit Contest(const Habits& habits) : habits_(&habits), wait_(habits.first_wait), look_after_(habits.first_look) {}
@@ -75,7 +76,7 @@ class Contest {
     if (ahead_) return stay();
     look_after_ = habits_->first_look;
     const bool doubted = other.doubtful && doubts_ < kDoubts;
-    if (++asked_ <= (other.likely || doubted ? wait_ / kSooner : wait_)) return false;
+    if (++asked_ <= (other.likely || doubted ? std::max(wait_ / kSooner, habits_->least_wait) : wait_)) return false;
     doubts_ += doubted;
     return begin_trial();
   }
