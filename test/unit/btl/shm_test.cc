@@ -127,7 +127,7 @@ TEST_CASE("shm: messages of all sizes arrive in order", "[shm]") {
       type::Cursor cursor(data.data(), length, type::of(type::Basic::byte));
       REQUIRE(endpoint->send(numbered(number + 1000, length), cursor) == Status::ok);
       CHECK(cursor.left() == 0);
-      REQUIRE(node.shm[endpoint == there]->poll(box) == 2);
+      for (int polls = 0; polls < 2 && box.mails.size() < 2; ++polls) REQUIRE(node.shm[endpoint == there]->poll(box) > 0);
       REQUIRE(box.mails.size() == 2);
       for (int i : {0, 1}) {
         CHECK(box.mails[i].header.context == number + 1000 * i);
