@@ -507,7 +507,7 @@ class Consumer {
       }
     } else {
       const bool asks = others && !growing_ && length >= kStaysFrom && length <= shape_.bulk_bytes;
-      std::byte* const at = asks ? land.place(h) : nullptr;  // what is given to it once belongs there
+      std::byte* const at = asks ? land.place(h) : nullptr;  // asked once, it has taken its receive out of matching
       if (asks && !at) return false;
       if (growing_ ? !(word & kGrowsBit) : !locate(slot, word, length)) [[unlikely]] {
         broken();
