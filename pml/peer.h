@@ -133,6 +133,8 @@ struct Peer {
   int64_t lent = 0;                ///< bytes that the peer may send beyond its window, until what it sent is taken
   std::string failure;             ///< why it failed: a sentence for people
 
+  /// Would the answer to a synchronous send that is the next message name an earlier one, too?
+  bool next_is_ambiguous() const { return unanswered && unanswered->has(next_sequence); }
   /// Has nothing been sent to it since its latest long message came?
   bool unanswered_long() const { return sent_before == next_sequence; }
   const Way* way(uint32_t wire) const {

@@ -79,7 +79,7 @@ Status Lane::receive_resident(Transfer& t, Outcome& outcome) {
   return outcome.error ? received_badly(t) : Status::ok;
 }
 
-/// The same of a message that is there, if its sender waits for an answer. `next` has not been found.
+/// As receive_next(), of a message that is there and whose sender waits for an answer. `next` has not been found.
 bool Lane::receive_next_synchronous(Peer& from, btl::Endpoint::Next& next, std::byte* to) {
   next.header.kind = static_cast<uint8_t>(MessageKind::eager_sync);
   if (!from.endpoint->receive_next(next, to, 1)) return false;

@@ -28,10 +28,10 @@ Status Lane::send_slowly(Team& team, int dest, int tag, Traffic traffic, const B
 /// A blocking synchronous send. One that is short, and answered before anything else comes from there, needs no transfer.
 Request* Lane::send_synchronously(Team& team, int dest, int tag, Traffic traffic, const Buffer& buffer) {
   Peer* const to = lock_.enabled() || !buffer.type->contiguous ? nullptr : next_from(team, dest, tag);
-  const uint16_t sequence = to ? to->next_sequence : 0;
-  const bool ambiguous = to && to->unanswered && to->unanswered->has(sequence);
-  if (!to || ambiguous || !send_quickly<false, MessageKind::eager_sync>(team, *to, dest, tag, traffic, buffer, obs::What::send))
+  if (!to || to->next_is_ambiguous() ||
+      !send_quickly<false, MessageKind::eager_sync>(team, *to, dest, tag, traffic, buffer, obs::What::send))
     return isend(team, dest, tag, traffic, buffer, Mode::synchronous);
+  const auto sequence = static_cast<uint16_t>(to->next_sequence - 1);
   btl::Endpoint::Next answer{{sequence, 0, 0, 0, 0, static_cast<uint8_t>(MessageKind::received), 0}};
   if (to->endpoint->receive_next(answer, &answer, direct_looks())) return sent_;
   Transfer& t = prepare(RequestKind::send, team, dest, tag, traffic, buffer);
@@ -96,8 +96,7 @@ Status Lane::emit(Transfer& t) {
   const Protocols& protocols = to.protocols[static_cast<size_t>(t.buffer.memory)];
   if (to.reads && offers(t, to, protocols)) return emit_announcement(t, to);
   if (t.mode == Mode::synchronous) {
-    const bool ambiguous = to.unanswered && to.unanswered->has(to.next_sequence);
-    if (t.capacity < protocols.eager_below && has_room(to, t.capacity) && !ambiguous) return emit_eager(t, to);
+    if (t.capacity < protocols.eager_below && has_room(to, t.capacity) && !to.next_is_ambiguous()) return emit_eager(t, to);
   } else if (t.capacity < protocols.eager_below || (t.base && t.capacity < protocols.in_place_below)) {
     const uint64_t leave = t.capacity < protocols.eager_below ? 0 : static_cast<uint64_t>(to.reserve) * 3 / 2;  // for small ones
     if (has_room(to, t.capacity + leave)) return emit_eager(t, to);

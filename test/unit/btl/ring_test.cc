@@ -42,11 +42,13 @@ Header header(uint64_t number, uint32_t length) {
           uint8_t(number >> 3),        uint8_t(number >> 5)};
 }
 
-bool push(Producer& ring, uint64_t number, uint32_t length, bool alone) {
-  return ring.push(header(number, length), alone, number % 2 == 0, [&](std::byte* to, uint32_t from, uint32_t n) {
+bool push(Producer& ring, uint64_t number, uint32_t length, bool alone, bool streams) {
+  return ring.push(header(number, length), alone, streams, [&](std::byte* to, uint32_t from, uint32_t n) {
     for (uint32_t i = 0; i < n; ++i) to[i] = pattern(number, from + i);
   });
 }
+
+bool push(Producer& ring, uint64_t number, uint32_t length, bool alone) { return push(ring, number, length, alone, number % 2 == 0); }
 
 bool push(Producer& ring, uint64_t number, uint32_t length) { return push(ring, number, length, number % 2 == 0); }
 
@@ -504,12 +506,7 @@ TEST_CASE("ring: a long message without a place stays for the next call, after o
   Memory memory(bytes);
   Producer producer(memory.data(), bytes);
   Consumer consumer(memory.data(), bytes);
-  for (uint64_t number = 0; number < 5; ++number) {
-    const uint32_t n = number == 1 ? 8 : length;
-    REQUIRE(producer.push(header(number, n), grow, grow, [&](std::byte* to, uint32_t from, uint32_t part) {
-      for (uint32_t i = 0; i < part; ++i) to[i] = pattern(number, from + i);
-    }));
-  }
+  for (uint64_t number = 0; number < 5; ++number) REQUIRE(push(producer, number, number == 1 ? 8 : length, grow, grow));
   std::vector<std::byte> place(length);
   bool awaited = false;
   uint64_t next = 0;
